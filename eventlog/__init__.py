@@ -1,0 +1,50 @@
+"""What happened: events, their bytes, the log, and the handles that append.
+
+    with eventlog.open("chats") as store:
+        session = store.create_session(title="Fix the tests")
+
+Everything public is named here; the modules below may move.
+"""
+
+from __future__ import annotations
+
+from eventlog import errors, events, values
+from eventlog.codec import Recorded, Span
+from eventlog.deltas import DeltaRun
+from eventlog.errors import EventlogError
+from eventlog.handle import Pipeline
+from eventlog.log.base import Committed
+from eventlog.reply import Call, Reply, Stream
+from eventlog.session import RollbackResult, Session
+from eventlog.store import SessionInfo, Store
+from eventlog.store import open_store as open
+from eventlog.values import Attachment, File, Limits, Model, Text, Todo, Tokens, Truncation, Usage
+
+__all__ = [
+    "Attachment",
+    "Call",
+    "Committed",
+    "DeltaRun",
+    "EventlogError",
+    "File",
+    "Limits",
+    "Model",
+    "Pipeline",
+    "Recorded",
+    "Reply",
+    "RollbackResult",
+    "Session",
+    "SessionInfo",
+    "Span",
+    "Store",
+    "Stream",
+    "Text",
+    "Todo",
+    "Tokens",
+    "Truncation",
+    "Usage",
+    "errors",
+    "events",
+    "open",
+    "values",
+]

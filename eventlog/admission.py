@@ -1,0 +1,279 @@
+"""Which event may follow now: the state machines of messages, parts, tools, steps and compactions, as pure rules.
+
+Not here: taking a committed event in (`evolution.py`), and what a session holds (`state.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eventlog import events as ev
+from eventlog.errors import AlreadyExistsError, NotFoundError, RefusedError
+from eventlog.ids import check_id
+from eventlog.state import MessageFacts, PartFacts, State
+from eventlog.values import Reasoning, Tool
+
+__all__ = ["LEASE_FREE", "admit", "new_ids"]
+
+LEASE_FREE: tuple[type[ev.Base], ...] = (
+    ev.SessionStarted,
+    ev.SessionForked,
+    ev.SessionRenamed,
+    ev.SessionArchived,
+    ev.SessionUnarchived,
+    ev.MetadataSet,
+    ev.UserMessageAdded,
+    ev.Pinned,
+    ev.Unpinned,
+    ev.UsageRecorded,
+    ev.InterruptRequested,
+    ev.ForeignKept,
+    ev.Custom,
+)
+"""Events anybody may append beside the lease holder: they do not depend on what it does, nor it on them.
+
+`PartStarted` is one of them when its message is the user's.
+"""
+
+
+def admit(state: State, event: ev.Event) -> None:
+    """Raise a `CallError` that says what was expected unless the event may follow now."""
+    if state.erased:
+        raise RefusedError("the session was erased", expected="another session")
+    begins = isinstance(event, (ev.SessionStarted, ev.SessionForked))
+    if begins == bool(state.started):
+        raise RefusedError(
+            f"{type(event).__name__} cannot come here",
+            expected="any other event" if begins else "the session's first event",
+        )
+    rule = _RULES.get(type(event))
+    if rule is not None:
+        rule(state, event)
+
+
+def _open_message(state: State, message: str) -> MessageFacts:
+    facts = state.message(message)
+    if facts.user:
+        raise RefusedError(f"message {message!r} is a user message", expected="an assistant message")
+    if message not in state.open_messages():
+        raise RefusedError(f"message {message!r} is finished", expected="an open message")
+    return facts
+
+
+def _in_state(state: State, part: str, kinds: tuple[str, ...], states: tuple[str, ...]) -> PartFacts:
+    facts = state.part(part)
+    if facts.kind not in kinds:
+        raise RefusedError(f"part {part!r} is a {facts.kind} part", expected=f"a {' or '.join(kinds)} part")
+    status = state.status(facts)
+    if status not in states:
+        raise RefusedError(f"part {part!r} is {status}", expected=f"a part that is {' or '.join(states)}")
+    return facts
+
+
+def _new_message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
+    if check_id("message", event.message) in state.messages:
+        raise AlreadyExistsError("message", event.message)
+
+
+def _new_part(state: State, part: str) -> None:
+    if check_id("part", part) in state.parts:
+        raise AlreadyExistsError("part", part)
+
+
+def _finished(state: State, event: ev.MessageFinished) -> None:
+    facts = _open_message(state, event.message)
+    for part in facts.parts:
+        known = state.parts[part]
+        if state.history.holds(known.added) and state.status(known) in {"open", "pending", "running"}:
+            raise RefusedError(f"part {part!r} is {state.status(known)}", expected="parts that are ended")
+
+
+def _message_removed(state: State, event: ev.MessageRemoved) -> None:
+    state.message(event.message)
+    if event.message in state.open_messages():
+        raise RefusedError(f"message {event.message!r} is open", expected="a finished message")
+
+
+def _part(state: State, event: ev.PartStarted) -> None:
+    _new_part(state, event.part)
+    facts = state.message(event.message)
+    if facts.user:
+        if event.message != state.last_message:
+            raise RefusedError(
+                f"user message {event.message!r} is complete", expected="its parts in the append that adds it"
+            )
+        if isinstance(event.kind, (Tool, Reasoning)):
+            raise RefusedError("a user message has no tool or reasoning part", expected="another kind of part")
+        return
+    _open_message(state, event.message)
+    if isinstance(event.kind, Tool):
+        for part in facts.parts:
+            known = state.parts[part]
+            if known.kind == "tool" and known.call == event.kind.call and state.history.holds(known.added):
+                raise AlreadyExistsError("call", event.kind.call)
+
+
+def _delta(state: State, event: ev.PartDelta) -> None:
+    if event.field == "text":
+        _in_state(state, event.part, ("text", "reasoning"), ("open",))
+    elif event.field == "input":
+        _in_state(state, event.part, ("tool",), ("pending",))
+    elif event.field == "output":
+        _in_state(state, event.part, ("tool",), ("running",))
+    else:
+        raise RefusedError(f"field {event.field!r}", expected='"text", "input" or "output"')
+
+
+def _edited(state: State, event: ev.PartEdited) -> None:
+    facts = state.part(event.part)
+    if facts.kind == "tool":
+        _in_state(state, event.part, ("tool",), ("completed",))
+    else:
+        _in_state(state, event.part, ("text", "reasoning"), ("ended",))
+
+
+def _part_removed(state: State, event: ev.PartRemoved) -> None:
+    status = state.status(state.part(event.part))
+    if status in {"open", "pending", "running"}:
+        raise RefusedError(f"part {event.part!r} is {status}", expected="a part that is ended")
+
+
+def _step(state: State, event: ev.StepStarted) -> None:
+    _new_part(state, event.part)
+    _open_message(state, event.message)
+
+
+def _step_finished(state: State, event: ev.StepFinished) -> None:
+    _new_part(state, event.part)
+    facts = _open_message(state, event.message)
+    if state.now(facts.steps) != "started":
+        raise RefusedError(f"message {event.message!r} has no open step", expected="a step that was started")
+
+
+def _usage(state: State, event: ev.UsageRecorded) -> None:
+    if event.message is not None and event.message not in state.messages:
+        raise NotFoundError("message", event.message)
+
+
+def _pruned(state: State, event: ev.Pruned) -> None:
+    for part in event.parts:
+        facts = _in_state(state, part, ("tool",), ("completed", "failed"))
+        if state.now(facts.prunes) == "pruned":
+            raise RefusedError(f"part {part!r} is pruned already", expected="a part that is not pruned")
+
+
+def _restored(state: State, event: ev.Restored) -> None:
+    for part in event.parts:
+        if state.now(_in_state(state, part, ("tool",), ("completed", "failed")).prunes) != "pruned":
+            raise RefusedError(f"part {part!r} is not pruned", expected="a pruned part")
+
+
+def _requested(state: State, event: ev.CompactionRequested) -> None:
+    _new_part(state, event.part)
+    if not state.message(event.message).user:
+        raise RefusedError(f"message {event.message!r} is not the user's", expected="a user message")
+    if event.message != state.last_message:
+        raise RefusedError(f"message {event.message!r} is not the last", expected="the last message")
+
+
+def _compaction_started(state: State, event: ev.CompactionStarted) -> None:
+    _in_state(state, event.part, ("compaction",), ("requested", "failed"))
+    running = state.running_compaction()
+    if running is not None:
+        raise RefusedError(f"compaction {running!r} is running", expected="one compaction at a time")
+    if event.through is not None:
+        bound = state.message(event.through).added
+        for message in state.open_messages():
+            if state.messages[message].added <= bound:
+                raise RefusedError(f"message {message!r} is open", expected="a covered set of finished messages")
+
+
+def _compaction_completed(state: State, event: ev.CompactionCompleted) -> None:
+    _in_state(state, event.part, ("compaction",), ("started",))
+    if state.message(event.summary).user:
+        raise RefusedError(f"message {event.summary!r} is the user's", expected="the summary message")
+
+
+def _compaction_failed(state: State, event: ev.CompactionFailed) -> None:
+    _in_state(state, event.part, ("compaction",), ("requested", "started"))
+
+
+def _undone(state: State, event: ev.CompactionUndone) -> None:
+    _in_state(state, event.part, ("compaction",), ("completed",))
+    for version, part, status in reversed(state.compactions):
+        if status == "completed" and state.history.holds(version) and _still_completed(state, part):
+            if part != event.part:
+                raise RefusedError(f"compaction {part!r} came later", expected="the latest compaction first")
+            return
+
+
+def _still_completed(state: State, part: str) -> bool:
+    return state.status(state.parts[part]) == "completed"
+
+
+def _rollback(state: State, event: ev.RolledBack) -> None:
+    if not 1 <= event.to <= state.version:
+        raise NotFoundError("version", str(event.to))
+
+
+def _pinned(state: State, event: ev.Pinned) -> None:
+    if check_id("pin", event.pin) in state.pins:
+        raise AlreadyExistsError("pin", event.pin)
+    if (event.text is None) == (event.part is None):
+        raise RefusedError("a pin of neither or both", expected="a text or a part")
+    if event.part is not None:
+        state.part(event.part)
+
+
+def _unpinned(state: State, event: ev.Unpinned) -> None:
+    if state.now(state.pins.get(event.pin, [])) != "pinned":
+        raise NotFoundError("pin", event.pin)
+
+
+def _redacted(state: State, event: ev.PartRedacted) -> None:
+    if event.part not in state.parts:
+        raise NotFoundError("part", event.part)
+
+
+_RULES: dict[type, Callable[[State, Any], object]] = {
+    ev.UserMessageAdded: _new_message,
+    ev.AssistantMessageStarted: _new_message,
+    ev.MessageFinished: _finished,
+    ev.MessageRemoved: _message_removed,
+    ev.PartStarted: _part,
+    ev.PartDelta: _delta,
+    ev.PartEnded: lambda state, event: _in_state(state, event.part, ("text", "reasoning"), ("open",)),
+    ev.PartEdited: _edited,
+    ev.PartRemoved: _part_removed,
+    ev.ToolRunning: lambda state, event: _in_state(state, event.part, ("tool",), ("pending",)),
+    ev.ToolProgress: lambda state, event: _in_state(state, event.part, ("tool",), ("running",)),
+    ev.ToolCompleted: lambda state, event: _in_state(state, event.part, ("tool",), ("running",)),
+    ev.ToolFailed: lambda state, event: _in_state(state, event.part, ("tool",), ("pending", "running")),
+    ev.StepStarted: _step,
+    ev.StepFinished: _step_finished,
+    ev.UsageRecorded: _usage,
+    ev.Pruned: _pruned,
+    ev.Restored: _restored,
+    ev.CompactionRequested: _requested,
+    ev.CompactionStarted: _compaction_started,
+    ev.CompactionCompleted: _compaction_completed,
+    ev.CompactionFailed: _compaction_failed,
+    ev.CompactionUndone: _undone,
+    ev.RolledBack: _rollback,
+    ev.Pinned: _pinned,
+    ev.Unpinned: _unpinned,
+    ev.PartRedacted: _redacted,
+}
+"""What each kind of event asks of the state; a kind that is not here may always follow."""
+
+
+def new_ids(event: ev.Event) -> list[str]:
+    """The ids an event introduces, which must be new to the session."""
+    if isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
+        return [f"message {event.message}"]
+    if isinstance(event, (ev.PartStarted, ev.StepStarted, ev.StepFinished, ev.CompactionRequested)):
+        return [f"part {event.part}"]
+    if isinstance(event, ev.Pinned):
+        return [f"pin {event.pin}"]
+    return []

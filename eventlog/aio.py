@@ -1,0 +1,160 @@
+"""The same handles for asyncio: accepted at once, and durability awaited instead of blocked for.
+
+    chat = AsyncSession(session)
+    await chat.user("Fix the tests")
+    async with chat.assistant(model="anthropic/claude") as reply:
+        text = reply.text()
+        text.append(token)                     # accepted, as ever
+        await reply.end(text)                  # durable
+
+A command is decided and handed over in the calling task, in order, and only its durability is awaited; what may wait for
+others (taking a lease, and commands that take one) runs in a thread.  A cancelled await leaves the append to its fate: it is
+committed whole or not at all, and a retry under the same request id tells which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+from eventlog import events as ev
+from eventlog.log.base import Committed
+from eventlog.reply import Call, Reply, Stream
+from eventlog.session import Session
+from eventlog.values import Json, MessageError, PartKind, Usage
+
+__all__ = ["AsyncReply", "AsyncSession"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def _awaited(session: Session, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a command that does not block but for durability, and await that."""
+    with session.collecting() as pipeline:
+        result = command(*args, **kwargs)
+    await pipeline.settled()
+    return result
+
+
+async def _acquired(session: Session, wait: float) -> int:
+    """Take the lease in a thread; given back at once if the await is cancelled, because nobody else would."""
+    taking = asyncio.ensure_future(asyncio.to_thread(session.acquire, wait=wait))
+    try:
+        return await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        loop = asyncio.get_running_loop()
+
+        def give_back(taken: asyncio.Future[int]) -> None:
+            if not taken.cancelled() and taken.exception() is None:
+                loop.run_in_executor(None, session.release)
+
+        taking.add_done_callback(give_back)
+        raise
+
+
+class AsyncSession:
+    """A session for asyncio; `sync` is the handle below it, whose reading methods may be used as they are."""
+
+    def __init__(self, session: Session) -> None:
+        self.sync = session
+        self.id = session.id
+
+    async def do(self, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Await any command of the handle: `await chat.do(chat.sync.rename, "New title")`."""
+        if self.sync.holds_lease:
+            return await _awaited(self.sync, command, *args, **kwargs)
+        return await asyncio.to_thread(command, *args, **kwargs)
+
+    async def user(self, text: str | Sequence[PartKind] = "", *, request_id: str | None = None) -> str:
+        """Add a user message; durable when it returns its id.  For more fields: `do(chat.sync.user, …)`."""
+        if request_id is not None:  # has an append of its own, which is waited for at once
+            return await asyncio.to_thread(self.sync.user, text, request_id=request_id)
+        return await _awaited(self.sync, self.sync.user, text)
+
+    async def append(self, items: Sequence[tuple[int, ev.Event]], *, expected_version: int | None = None) -> Committed:
+        """Append events as they are; see `Session.append`."""
+        return await asyncio.to_thread(self.sync.append, items, expected_version=expected_version)
+
+    async def flush(self) -> None:
+        """Make everything accepted so far durable."""
+        await self.sync.appender.settled()
+
+    @asynccontextmanager
+    async def lease(self, *, wait: float = 0.0) -> AsyncGenerator[int]:
+        """Hold the right to run this session; see `Session.lease`."""
+        epoch = await _acquired(self.sync, wait)
+        try:
+            yield epoch
+        finally:
+            await asyncio.to_thread(self.sync.release)
+
+    def assistant(self, model: str | None = None, *, agent: str = "", mode: str = "", wait: float = 0.0) -> AsyncReply:
+        """Begin an assistant message, to be filled in an `async with` block."""
+        return AsyncReply(self.sync, self.sync.assistant(model, agent=agent, mode=mode), wait)
+
+
+class AsyncReply:
+    """An assistant message being filled, for asyncio."""
+
+    def __init__(self, session: Session, reply: Reply, wait: float) -> None:
+        self.sync = reply
+        self.id = reply.id
+        self._session = session
+        self._wait = wait
+
+    async def __aenter__(self) -> Self:
+        await _acquired(self._session, self._wait)
+        try:
+            self.sync.begin()
+        except BaseException:
+            await asyncio.to_thread(self._session.release)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await asyncio.to_thread(self.sync.close, kind)
+        finally:
+            await asyncio.to_thread(self._session.release)
+
+    def text(self) -> Stream:
+        """Begin a text part; its `append` accepts without waiting, and `await reply.end(stream)` ends it."""
+        return self.sync.text()
+
+    def reasoning(self) -> Stream:
+        """Begin a reasoning part."""
+        return self.sync.reasoning()
+
+    async def end(self, stream: Stream, metadata: Json | None = None) -> None:
+        """The part is complete; durable when it returns."""
+        await _awaited(self._session, stream.end, metadata)
+
+    async def tool(self, tool: str, *, call_id: str, input: Json | dict[str, object] | None = None) -> Call:
+        """Begin a tool call; with `input` its running is durable when this returns."""
+        return await _awaited(self._session, self.sync.tool, tool, call_id=call_id, input=input)
+
+    async def run(self, call: Call, input: Json | dict[str, object]) -> None:
+        """The arguments are complete: the tool may run once this returns."""
+        await _awaited(self._session, call.run, input)
+
+    async def succeed(self, call: Call, output: str) -> None:
+        """Record the tool's output; durable when it returns."""
+        await _awaited(self._session, call.succeed, output)
+
+    async def fail(self, call: Call, error: str) -> None:
+        """Record that the tool failed; durable when it returns."""
+        await _awaited(self._session, call.fail, error)
+
+    async def finish(self, reason: str = "stop", *, usage: Usage | None = None) -> None:
+        """Close the message; durable when it returns."""
+        await _awaited(self._session, self.sync.finish, reason, usage=usage)
+
+    async def abort(self, error: MessageError | None = None) -> None:
+        """Close the message as it stands."""
+        await _awaited(self._session, self.sync.abort, error)

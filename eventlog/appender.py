@@ -1,0 +1,563 @@
+"""The one place where a session's events are decided and handed to the log.
+
+An appender holds the session's state, ahead of what is committed by what it has accepted and handed over.  Accepted are
+deltas (one list operation each, no lock) and events nobody waits for; they go to the log with the next command that waits, or
+with the store's next flush, in the order of calls and in one append.  When an outcome differs from what was assumed (another
+writer came between, or an append failed), the state is taken back to what is certain, read again from the log, and what was
+accepted is decided anew: it is not lost.
+
+Used by the handles (`handle.py`, `reply.py`); it knows nothing of leases but the epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from itertools import groupby
+from threading import RLock
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.admission import LEASE_FREE, admit
+from eventlog.card import Card, card_of, evolve_card
+from eventlog.codec import Item, encode, pack, validate
+from eventlog.deltas import DeltaRun, Key
+from eventlog.errors import (
+    ClosedError,
+    ConflictError,
+    EventlogError,
+    LimitError,
+    RefusedError,
+    RequestReusedError,
+    StopError,
+)
+from eventlog.evolution import evolve
+from eventlog.lineage import Stream
+from eventlog.log.base import Append, Committed, Head, Log, Ticket
+from eventlog.meanwhile import Meanwhile
+from eventlog.metrics import Metrics
+from eventlog.reader import ancestry
+from eventlog.restoring import fold_spans, restore, save_state
+from eventlog.state import State
+
+logger = logging.getLogger("eventlog")
+
+__all__ = ["MAX_APPEND_BYTES", "Appender", "Flight"]
+
+MAX_APPEND_BYTES = 256 * 1024 * 1024
+"""Largest append, in bytes of its encoded events and packed bodies."""
+MAX_BUFFERED = 3 * 65_536
+"""Accepted deltas (three slots each) after which a producer commits them itself: the bound of the buffer."""
+MAX_ACCEPTED = 2_048
+"""Accepted events after which they are handed over without waiting for the flush."""
+MAX_ACCEPTED_BYTES = 1 << 20
+"""The same in bytes of bodies."""
+MAX_RUN = 16 * 1024 * 1024
+"""Characters of deltas that are handed over in one append; more of them go in several."""
+ATTEMPTS = 8
+"""How often something accepted is decided anew because other writers came between, before the caller hears of it."""
+
+
+class Flight:
+    """An append that was handed over: `accepted` are those of its items that nobody waits for.
+
+    `waited`: it has items that somebody waits for, and who will be told if it fails.
+    """
+
+    __slots__ = ("accepted", "bodies", "digest", "first", "last", "request", "ticket", "waited")
+
+    def __init__(self, first: int, last: int, ticket: Ticket, accepted: list[Item], bodies: dict[bytes, bytes]) -> None:
+        self.first = first
+        self.last = last
+        self.ticket = ticket
+        self.accepted = accepted
+        self.bodies = bodies
+        self.request: str | None = None
+        self.digest = b""
+        self.waited = False
+
+    def wait(self, timeout: float | None = None) -> Committed:
+        """Block until the outcome is known; raises what went wrong."""
+        return self.ticket.wait(timeout)
+
+
+class Appender:
+    """Decides, accepts and commits for one session.  Safe across threads."""
+
+    def __init__(
+        self, log: Log, session: str, clock: Callable[[], int], wake: Callable[[Appender], None], metrics: Metrics
+    ) -> None:
+        self.log = log
+        self.session = session
+        self.clock = clock
+        self.epoch = 0
+        self.limit = MAX_BUFFERED
+        self.buffer: list[object] = []
+        """`[key, text, ms, …]`: one `extend` per delta, which is atomic."""
+        self.awake = False
+        """Whether a flush is certain to come that takes everything now in the buffer.
+
+        Cleared before the buffer is emptied and looked at after a delta went in, so that no delta is left behind.
+        """
+        self.card = Card()
+        self.streams: list[Stream] = []
+        self.state = State()
+        self._wake = wake
+        self._metrics = metrics
+        self.lock = RLock()
+        self._accepted: list[Item] = []
+        self._bodies: dict[bytes, bytes] = {}
+        self._flights: deque[Flight] = deque()
+        self._closed = False
+        self._certain = 0
+        self._saved = 0
+        self._loaded = False
+        self._failure: EventlogError | None = None
+
+    # -- accepting ---------------------------------------------------------------------------
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether something is accepted or handed over whose outcome was not taken in."""
+        return bool(self.buffer or self._accepted or self._flights)
+
+    def wake(self) -> None:
+        """Something was accepted: have it flushed in time."""
+        self.awake = True
+        self._wake(self)
+
+    def pressure(self) -> None:
+        """Make room before a delta goes into a full buffer; raises what keeps it full."""
+        if self._closed:
+            raise ClosedError("the store is closed")
+        self.settle()
+
+    def close(self) -> None:
+        """Take no more deltas: what is accepted from here on would have nobody to commit it."""
+        self._closed = True
+        self.limit = 0
+
+    def accept(self, items: Sequence[tuple[int, ev.Event]], bodies: Mapping[bytes, bytes] | None = None) -> None:
+        """Decide on events that nobody waits for; they are committed with what comes next, or with the flush."""
+        with self.lock:
+            self._ready()
+            self._collect()
+            _limit(bodies)
+            self._accepted += self._decide_all(items)
+            if bodies:
+                self._bodies.update(bodies)
+            if len(self._accepted) >= MAX_ACCEPTED or sum(map(len, self._bodies.values())) > MAX_ACCEPTED_BYTES:
+                self._submit([], [])
+        if not self.awake:
+            self.wake()
+
+    def flush(self) -> list[Flight]:
+        """Hand over what was accepted; returns everything whose outcome is not known yet."""
+        with self.lock:
+            self.awake = False
+            if self.is_ahead:
+                self.catch_up()
+                self._collect()
+                if self._accepted:
+                    self._submit([], [])
+            return list(self._flights)
+
+    def _collect(self) -> None:
+        """Turn the buffered deltas into a run behind what was accepted before them.
+
+        Deltas of a part that takes none any more are left out, and the next caller is told.
+        """
+        count = len(self.buffer)
+        if not count:
+            return
+        flat = self.buffer[:count]
+        del self.buffer[:count]
+        run = self._still_admitted(DeltaRun.from_flat(flat))
+        start = 0
+        while run is not None:
+            piece = _head_of_run(run, start, MAX_RUN)
+            self.state.skip(piece.count)
+            self._accepted.append(piece)
+            start += piece.count
+            if start == run.count:
+                return
+            self._submit([], [])
+
+    def _still_admitted(self, run: DeltaRun) -> DeltaRun | None:
+        """The deltas of a run whose parts take them."""
+        refused: set[Key] = set()
+        for part, field in run.keys:
+            try:
+                admit(self.state, ev.PartDelta(part, field, ""))
+            except EventlogError as error:
+                refused.add((part, field))
+                self._failure = self._failure or error
+        if not refused:
+            return run
+        columns = zip(run.key_column(), run.texts(), run.times(), strict=True)
+        kept = [slot for column in columns if column[0] not in refused for slot in column]
+        return DeltaRun.from_flat(kept) if kept else None
+
+    # -- deciding ------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        items: Sequence[tuple[int, ev.Event]],
+        bodies: Mapping[bytes, bytes] | None = None,
+        *,
+        expected: int | None = None,
+        request: str | None = None,
+        creates_at: int | None = None,
+        alone: bool = False,
+        then: Callable[[State], Sequence[ev.Event]] | None = None,
+    ) -> Flight:
+        """Decide on events (with their times) and hand them over, in one append with what was accepted before.
+
+        Raises before anything is handed over if the state does not allow one of them.  `then` is asked for more events,
+        at the time of the last one, once the state has taken these in.  A request's content is its events without
+        their times.  With `alone`, and with a condition, the append holds these events only.
+        """
+        with self.lock:
+            digest = b""
+            if creates_at is None:
+                self._ready()
+            self._collect()
+            if self._accepted and (alone or expected is not None or request is not None):
+                self._submit([], [])
+            if request is not None:
+                digest = _content_digest(items)
+                for flight in self._flights:
+                    if flight.request == request:
+                        if flight.digest != digest:
+                            raise RequestReusedError(self.session, request)
+                        return flight
+                if self.log.request(self.session, request) is not None:
+                    return self._repeat(request, digest)
+            if expected is not None and expected != self.state.version:
+                raise ConflictError(self.session, expected, self.state.version)
+            _limit(bodies)
+            before = self.state.version
+            decided = self._decide_all(items)
+            events = [event for _, event in items]
+            if then is not None:
+                try:
+                    more = then(self.state)
+                    decided += self._decide_all([(items[-1][0], event) for event in more])
+                except BaseException:
+                    self.state.retract(before)
+                    raise
+                events += more
+            if not self.epoch and expected is None and creates_at is None:
+                self._needs_no_lease(events, before)
+            flight = self._submit(
+                decided, events, bodies, expected=expected, request=request, digest=digest, creates_at=creates_at
+            )
+            flight.waited = True
+            return flight
+
+    def _needs_no_lease(self, events: Sequence[ev.Event], before: int) -> None:
+        """Refuse what only the lease holder may do: nothing else would stop it from mixing with what another holder does."""
+        users = {event.message for event in events if isinstance(event, ev.UserMessageAdded)}
+        for event in events:
+            if isinstance(event, LEASE_FREE) or (isinstance(event, ev.PartStarted) and event.message in users):
+                continue
+            self.state.retract(before)
+            raise RefusedError(f"{type(event).__name__} without the lease", expected="the lease", session=self.session)
+
+    def _decide_all(self, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
+        validate([event for _, event in items])
+        before = self.state.version
+        decided: list[Item] = []
+        try:
+            for is_delta, group in groupby(items, key=_is_delta):
+                if is_delta:
+                    decided.append(self._decide_deltas(list(group)))
+                    continue
+                for time, event in group:
+                    admit(self.state, event)
+                    evolve(self.state, event)
+                    decided.append((time, event))
+        except BaseException:
+            self.state.retract(before)
+            raise
+        return decided
+
+    def _decide_deltas(self, deltas: list[tuple[int, ev.Event]]) -> DeltaRun:
+        flat: list[object] = []
+        known: set[Key] = set()
+        for time, delta in deltas:
+            assert isinstance(delta, ev.PartDelta)
+            key = (delta.part, delta.field)
+            if key not in known:
+                admit(self.state, delta)
+                known.add(key)
+            flat.extend((key, delta.text, time))
+        self.state.skip(len(deltas))
+        return DeltaRun.from_flat(flat)
+
+    # -- handing over ----------------------------------------------------------------------------
+
+    def _repeat(self, request: str, digest: bytes) -> Flight:
+        append = Append(session=self.session, payload=b"", count=1, time=0, request=request, digest=digest)
+        return Flight(0, 0, self.log.submit(append), [], {})
+
+    def _submit(
+        self,
+        decided: list[Item],
+        events: Sequence[ev.Event],
+        more_bodies: Mapping[bytes, bytes] | None = None,
+        *,
+        expected: int | None = None,
+        request: str | None = None,
+        digest: bytes = b"",
+        creates_at: int | None = None,
+    ) -> Flight:
+        """Encode and submit what was accepted and then `decided`, all of which the state has taken in."""
+        accepted, self._accepted = self._accepted, []
+        carried, self._bodies = self._bodies, {}
+        bodies = {**carried, **more_bodies} if more_bodies else carried
+        entries = accepted + decided
+        if not entries:
+            raise RefusedError("an append of no events", expected="at least one event")
+        own = [item[1] for item in accepted if not isinstance(item, DeltaRun)]
+        own.extend(events)
+        count = sum(item.count if isinstance(item, DeltaRun) else 1 for item in entries)
+        last = self.state.version
+        first = last - count + 1
+        time = _first_time(entries[0])
+        card = self.card
+        for event in own:
+            card = evolve_card(card, event)
+        seen = None if expected is not None or creates_at is not None else self._certain
+        try:
+            payload = encode([_rebase(item, time) for item in entries], time)
+            size = len(payload) + sum(map(len, bodies.values()))
+            if size > MAX_APPEND_BYTES:
+                raise LimitError("bytes of an append", size, MAX_APPEND_BYTES)  # noqa: TRY301 - retracted below
+            append = Append(
+                session=self.session,
+                payload=payload,
+                count=count,
+                time=max(map(_last_time, entries)),
+                messages=sum(isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)) for event in own),
+                card=pack(card) if card != self.card or creates_at is not None else None,
+                bodies=tuple(bodies.items()),
+                creates_at=creates_at,
+                expected=expected,
+                seen=seen,
+                check=None
+                if seen is None
+                else Meanwhile(self.session, seen, own, free=not self.epoch, card=card != self.card),
+                epoch=self.epoch,
+                request=request,
+                digest=digest,
+                follows=self._flights[-1].ticket if self._flights else None,
+            )
+            ticket = self.log.submit(append)
+        except Exception:
+            # Nothing was handed over: what was accepted waits for the next try, what was just decided never happened.
+            self.state.retract(last - sum(item.count if isinstance(item, DeltaRun) else 1 for item in decided))
+            self._accepted, self._bodies = accepted, carried
+            raise
+        self.card = card
+        metrics = self._metrics
+        metrics.appends += 1
+        metrics.events += count
+        metrics.payload_bytes += len(payload)
+        metrics.body_bytes += size - len(payload)
+        flight = Flight(first, last, ticket, accepted, carried)
+        flight.request, flight.digest = request, digest
+        self._flights.append(flight)
+        return flight
+
+    # -- keeping the state true ------------------------------------------------------------------
+
+    def _ready(self) -> None:
+        """Catch up, and tell the caller of what failed meanwhile without a witness."""
+        self.catch_up()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def catch_up(self) -> None:
+        """Bring the state up to what is committed, and ahead by what is accepted and handed over."""
+        with self.lock:
+            if not self._loaded:
+                self._load()
+            while self._flights and self._flights[0].ticket.done():
+                flight = self._flights[0]
+                try:
+                    committed = flight.ticket.wait()
+                except Exception:  # noqa: BLE001 - whatever it was, `_resync` deals with it
+                    self._resync()
+                    return
+                if committed.first != flight.first:
+                    self._resync()
+                    return
+                self._flights.popleft()
+                self._certain = flight.last
+                self.state.settle(flight.last)
+            if not self._flights and not self._accepted:
+                head = self.log.head(self.session)
+                if head is not None and head.version != self.state.version:
+                    self._read_on(head)
+
+    def settle(self) -> None:
+        """Commit everything accepted, wait for it, and take the outcomes in; raises the first failure.
+
+        What failed only because another writer came between is decided anew.  Who waits for an append hears of its failure there.
+        """
+        for _ in range(ATTEMPTS):
+            failure: Exception | None = None
+            for flight in self.flush():
+                try:
+                    flight.ticket.wait()
+                except Exception as error:  # noqa: BLE001 - raised below
+                    failure = failure or (None if flight.waited else error)
+            if not self._taken_in(failure):
+                return
+
+    async def settled(self) -> None:
+        """The same for asyncio."""
+        for _ in range(ATTEMPTS):
+            failure: Exception | None = None
+            for flight in self.flush():
+                try:
+                    await flight.ticket
+                except Exception as error:  # noqa: BLE001 - raised below
+                    failure = failure or (None if flight.waited else error)
+            if not self._taken_in(failure):
+                return
+
+    def _taken_in(self, failure: Exception | None) -> bool:
+        """Take the outcomes of a flush in; True if what was accepted should be tried again."""
+        with self.lock:
+            if not self._loaded:
+                return False
+            self.catch_up()
+            if isinstance(failure, ConflictError) and self._accepted:
+                return True
+            noted, self._failure = self._failure, None
+        if failure is not None and not isinstance(failure, ConflictError):
+            raise failure
+        if noted is not None:
+            raise noted
+        return False
+
+    def checkpoint(self, every: int) -> None:
+        """Keep the state as of now if `every` events have come since it was kept last and all is committed."""
+        with self.lock:
+            idle = self._loaded and not self.is_ahead
+            if idle and self.state.version - self._saved >= every:
+                save_state(self.log, self.session, self.state)
+                self._saved = self.state.version
+
+    def begin(self, streams: list[Stream], state: State) -> None:
+        """Take over what a session that does not exist yet begins with: its ancestry and inherited facts."""
+        self.streams = streams
+        self.state = state
+        self._certain = state.version
+        self._loaded = True
+
+    def _load(self) -> None:
+        self.streams = ancestry(self.log, self.session)
+        head = self.log.head(self.session)
+        assert head is not None
+        self.card = card_of(head)
+        self.state, self._saved = restore(self.log, self.streams, head.version)
+        self._certain = self.state.version
+        self.state.settle(self._certain)
+        self._loaded = True
+
+    def _resync(self) -> None:
+        """Something did not go as assumed: go back to what is certain, read on, and decide the rest anew."""
+        self._metrics.resyncs += 1
+        again: list[Item] = []
+        bodies: dict[bytes, bytes] = {}
+        while self._flights:
+            flight = self._flights.popleft()
+            try:
+                flight.ticket.wait()
+            except StopError as error:
+                self._note(error, flight)
+            except Exception as error:  # noqa: BLE001 - who waits for it is told; what nobody waits for is tried again
+                self._count(error)
+                again += flight.accepted
+                bodies.update(flight.bodies)
+        again += self._accepted
+        bodies.update(self._bodies)
+        self._accepted, self._bodies = [], bodies
+        self.state.retract(self._certain)
+        head = self.log.head(self.session)
+        if head is not None:
+            self._read_on(head)
+        for item in again:
+            if isinstance(item, DeltaRun):
+                run = self._still_admitted(item)
+                if run is not None:
+                    self.state.skip(run.count)
+                    self._accepted.append(run)
+                continue
+            try:
+                self._accepted += self._decide_all([item])
+            except EventlogError as error:
+                self._failure = self._failure or error
+
+    def _note(self, error: EventlogError, flight: Flight) -> None:
+        """Count a failure that is final, and keep it for the next caller unless somebody waits for all of the append."""
+        self._count(error)
+        if flight.accepted and self._failure is None:
+            self._failure = error
+
+    def _count(self, error: Exception) -> None:
+        self._metrics.failures += 1
+        logger.warning("session %s: an append failed: %s", self.session, type(error).__name__)
+
+    def _read_on(self, head: Head) -> None:
+        self.card = card_of(head)
+        fold_spans(self.log, self.streams, self.state, head.version)
+        self._certain = self.state.version
+        self.state.settle(self._certain)
+
+
+def _limit(bodies: Mapping[bytes, bytes] | None) -> None:
+    size = sum(map(len, bodies.values())) if bodies else 0
+    if size > MAX_APPEND_BYTES // 2:
+        raise LimitError("bytes of the bodies of one append", size, MAX_APPEND_BYTES // 2)
+
+
+def _head_of_run(run: DeltaRun, start: int, characters: int) -> DeltaRun:
+    """As many deltas of the run from index `start` on as have about `characters` characters, at least one."""
+    if start == 0 and len(run.text) <= characters:
+        return run
+    size = 0
+    stop = start
+    for text in run.texts()[start:]:
+        size += len(text)
+        if size > characters and stop > start:
+            break
+        stop += 1
+    return run.cut(start, stop)
+
+
+def _is_delta(item: tuple[int, ev.Event]) -> bool:
+    return isinstance(item[1], ev.PartDelta)
+
+
+def _content_digest(items: Sequence[tuple[int, ev.Event]]) -> bytes:
+    return sha256(encode([(0, event) for _, event in items], 0)).digest()
+
+
+def _first_time(item: Item) -> int:
+    return item.start if isinstance(item, DeltaRun) else item[0]
+
+
+def _last_time(item: Item) -> int:
+    return item.times()[-1] if isinstance(item, DeltaRun) else item[0]
+
+
+def _rebase(item: Item, time: int) -> Item:
+    return msgspec.structs.replace(item, start=item.start - time) if isinstance(item, DeltaRun) else item

@@ -1,0 +1,121 @@
+"""Large texts by content: when a text becomes a body, its hash, and its packed bytes.
+
+A text over `INLINE` characters is stored once under the SHA-256 of its UTF-8 bytes and referred to by a `Body`; shorter
+ones stay inside the event, where a reference would not pay.  The packed form is one byte for the method (0 plain,
+1 zstandard) and the data.  Where the packed bytes lie is the log's business.
+"""
+
+from __future__ import annotations
+
+import codecs
+import threading
+from hashlib import sha256
+from typing import Any, BinaryIO
+
+from eventlog.errors import DamagedError, LimitError
+from eventlog.values import Body, Content
+
+__all__ = ["INLINE", "MAX_BODY_BYTES", "from_file", "pack", "to_content", "to_file", "unpack"]
+
+INLINE = 1024
+"""Longest text, in characters, that is kept inside its event."""
+MAX_BODY_BYTES = 512 * 1024 * 1024
+"""Largest body, in bytes of UTF-8."""
+
+CHUNK = 1 << 20
+"""Bytes read or written at a time when a body is streamed."""
+
+_PLAIN, _ZSTANDARD = 0, 1
+_LEVEL = 3
+_compressors = threading.local()
+
+
+def _zstandard() -> tuple[Any, Any]:
+    """The thread's own compressor and decompressor: they are not safe to share."""
+    pair = getattr(_compressors, "pair", None)
+    if pair is None:
+        import zstandard  # 8 ms that a program without large texts need not spend
+
+        pair = (zstandard.ZstdCompressor(level=_LEVEL), zstandard.ZstdDecompressor())
+        _compressors.pair = pair
+    return pair
+
+
+def to_content(text: str, bodies: dict[bytes, bytes]) -> Content:
+    """Return `text` itself, or a `Body` for it, whose packed bytes are added to `bodies`."""
+    if len(text) <= INLINE:
+        return text
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > MAX_BODY_BYTES:
+        raise LimitError("bytes of a body", len(data), MAX_BODY_BYTES)
+    digest = sha256(data).digest()
+    if digest not in bodies:
+        bodies[digest] = pack(data)
+    return Body(digest, len(data), len(text))
+
+
+def from_file(file: BinaryIO, bodies: dict[bytes, bytes]) -> Body:
+    """Read UTF-8 text from a file object into a body, packed piece by piece; only the packed bytes are held.
+
+    `LimitError` over `MAX_BODY_BYTES`; ValueError if it is not UTF-8.
+    """
+    compressor = _zstandard()[0].compressobj()
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
+    digest, pieces, size, characters = sha256(), [bytes((_ZSTANDARD,))], 0, 0
+    while piece := file.read(CHUNK):
+        size += len(piece)
+        if size > MAX_BODY_BYTES:
+            raise LimitError("bytes of a body", size, MAX_BODY_BYTES)
+        digest.update(piece)
+        characters += len(decoder.decode(piece))
+        pieces.append(compressor.compress(piece))
+    characters += len(decoder.decode(b"", final=True))
+    pieces.append(compressor.flush())
+    bodies[digest.digest()] = b"".join(pieces)
+    return Body(digest.digest(), size, characters)
+
+
+def to_file(body: Body, packed: bytes, file: BinaryIO) -> None:
+    """Write a body's bytes to a file object piece by piece; `DamagedError` if they are not the ones it names.
+
+    What was written before the damage was seen is wrong, so the caller discards it.
+    """
+    if packed[:1] == bytes((_PLAIN,)):
+        file.write(unpack(body, packed).encode("utf-8", "surrogatepass"))
+        return
+    digest, size = sha256(), 0
+    try:
+        with _zstandard()[1].stream_reader(packed[1:]) as reader:
+            while piece := reader.read(CHUNK):
+                size += len(piece)
+                if size > body.size:
+                    break
+                digest.update(piece)
+                file.write(piece)
+    except OSError:
+        raise
+    except Exception as error:
+        raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
+    if size != body.size or digest.digest() != body.digest:
+        raise DamagedError(f"body {body.digest.hex()} is not what was stored")
+
+
+def pack(data: bytes) -> bytes:
+    """The packed form of a body's bytes."""
+    packed: bytes = _zstandard()[0].compress(data)
+    return bytes((_ZSTANDARD,)) + packed if len(packed) < len(data) else bytes((_PLAIN,)) + data
+
+
+def unpack(body: Body, packed: bytes) -> str:
+    """The text of a body; `DamagedError` if the bytes are not the ones it names."""
+    method, data = packed[:1], packed[1:]
+    if method == bytes((_ZSTANDARD,)):
+        try:
+            data = _zstandard()[1].decompress(data, max_output_size=body.size)
+        except Exception as error:
+            raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
+    elif method != bytes((_PLAIN,)):
+        raise DamagedError(f"body {body.digest.hex()} is packed by an unknown method")
+    if len(data) != body.size or sha256(data).digest() != body.digest:
+        raise DamagedError(f"body {body.digest.hex()} is not what was stored")
+    return data.decode("utf-8", "surrogatepass")

@@ -1,0 +1,160 @@
+"""A run of deltas: many `PartDelta` events of one session kept as columns instead of objects.
+
+A run is what streaming leaves behind between two other events.  Each delta of it is an event with its own
+version and its own time, and comes back exactly; but nothing here makes an object per delta unless
+asked to.  Not here: the buffer that collects deltas (`session.py`), and the bytes of a batch (`codec.py`).
+
+Columns: `keys` are the (part, field) pairs in order of first use; `which` gives each delta's key (empty: all the
+first); `lengths` their lengths in characters, `gaps` the milliseconds to the delta before (the first's is 0).
+Integer columns are unsigned, little-endian, of the smallest width of 1, 2 or 4 bytes; `gaps` may be
+8 bytes wide and is then signed, for clocks that were set back.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, pairwise
+from operator import sub
+from sys import byteorder
+
+import msgspec
+
+from eventlog.events import PartDelta
+
+__all__ = ["DeltaRun", "Key"]
+
+Key = tuple[str, str]
+"""(part id, field)"""
+
+_UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "q"}
+
+
+def pack_column(values: Sequence[int]) -> bytes:
+    """Integers as the narrowest column."""
+    try:
+        return bytes(values)
+    except ValueError:
+        pass
+    if min(values) < 0 or max(values) > 0xFFFFFFFF:
+        packed = array("q", values)
+    else:
+        packed = array("H" if max(values) <= 0xFFFF else "I", values)
+    if byteorder == "big":  # pragma: no cover
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def unpack_column(column: bytes, count: int) -> Sequence[int]:
+    """The integers of a column of `count` values."""
+    width, rest = divmod(len(column), count)
+    if rest or width not in _UNSIGNED:
+        raise ValueError(f"a column of {len(column)} bytes cannot hold {count} values")
+    if width == 1:
+        return column
+    unpacked = array(_UNSIGNED[width], column)
+    if byteorder == "big":  # pragma: no cover
+        unpacked.byteswap()
+    return unpacked
+
+
+class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """`count` consecutive deltas.  `start` is the time of the first, in milliseconds after the batch's time."""
+
+    start: int
+    count: int
+    keys: tuple[Key, ...]
+    which: bytes
+    lengths: bytes
+    gaps: bytes
+    text: str
+
+    @classmethod
+    def from_flat(cls, flat: Sequence[object], base: int = 0) -> DeltaRun:
+        """Build a run from `[key, text, ms, key, text, ms, …]`, at least one delta; `base` is the batch's time."""
+        keys: list[Key] = flat[0::3]  # type: ignore[assignment]  # a flat list is what makes one append one C call
+        texts: list[str] = flat[1::3]  # type: ignore[assignment]
+        times: list[int] = flat[2::3]  # type: ignore[assignment]
+        count = len(texts)
+        if keys.count(keys[0]) == count:
+            distinct: tuple[Key, ...] = (keys[0],)
+            which = b""
+        else:
+            index = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+            distinct = tuple(index)
+            which = pack_column([index[key] for key in keys])
+        gaps = list(map(sub, times[1:], times))
+        gaps.insert(0, 0)
+        return cls(
+            start=times[0] - base,
+            count=count,
+            keys=distinct,
+            which=which,
+            lengths=pack_column(list(map(len, texts))),
+            gaps=pack_column(gaps),
+            text="".join(texts),
+        )
+
+    @classmethod
+    def from_deltas(cls, deltas: Sequence[tuple[int, PartDelta]], base: int = 0) -> DeltaRun:
+        """Build a run from (time, delta) pairs."""
+        return cls.from_flat(
+            list(chain.from_iterable(((delta.part, delta.field), delta.text, time) for time, delta in deltas)), base
+        )
+
+    def times(self, base: int = 0) -> list[int]:
+        """The deltas' times in UTC milliseconds, when `base` is the batch's time."""
+        gaps = unpack_column(self.gaps, self.count)
+        first = base + self.start
+        return [first + offset for offset in accumulate(gaps)]
+
+    def texts(self) -> list[str]:
+        """The deltas' texts."""
+        text = self.text
+        ends = accumulate(unpack_column(self.lengths, self.count), initial=0)
+        return [text[start:end] for start, end in pairwise(ends)]
+
+    def key_column(self) -> list[Key]:
+        """Each delta's key."""
+        if not self.which:
+            return [self.keys[0]] * self.count
+        keys = self.keys
+        return [keys[number] for number in unpack_column(self.which, self.count)]
+
+    def deltas(self) -> list[PartDelta]:
+        """The deltas as events, in order."""
+        return [PartDelta(key[0], key[1], text) for key, text in zip(self.key_column(), self.texts(), strict=True)]
+
+    def joined(self) -> dict[Key, str]:
+        """What the run adds to each key, whole: all a fold needs that does not ask for single deltas."""
+        if len(self.keys) == 1:
+            return {self.keys[0]: self.text}
+        pieces: dict[Key, list[str]] = {key: [] for key in self.keys}
+        for key, text in zip(self.key_column(), self.texts(), strict=True):
+            pieces[key].append(text)
+        return {key: "".join(parts) for key, parts in pieces.items()}
+
+    def cut(self, start: int, stop: int) -> DeltaRun:
+        """The run of deltas `start:stop` alone (indexes into this run, at least one delta)."""
+        if start <= 0 and stop >= self.count:
+            return self
+        times = self.times()
+        flat = chain.from_iterable(
+            zip(self.key_column()[start:stop], self.texts()[start:stop], times[start:stop], strict=True)
+        )
+        return DeltaRun.from_flat(list(flat))
+
+    def validate(self) -> None:
+        """Raise ValueError unless the columns fit together (a stored run is checked once, when it is read)."""
+        if self.count < 1 or not self.keys:
+            raise ValueError("an empty run of deltas")
+        if sum(unpack_column(self.lengths, self.count)) != len(self.text):
+            raise ValueError("the lengths of a run of deltas do not add up to its text")
+        if min(unpack_column(self.lengths, self.count)) < 0:
+            raise ValueError("a delta of a run has a negative length")
+        unpack_column(self.gaps, self.count)
+        if self.which and not 0 <= min(which := unpack_column(self.which, self.count)) <= max(which) < len(self.keys):
+            raise ValueError("a delta of a run names a key that is not there")
+
+    def __iter__(self) -> Iterator[PartDelta]:
+        return iter(self.deltas())

@@ -1,0 +1,229 @@
+"""Every error this engine raises on purpose, grouped by what the caller should do.
+
+EventlogError
+├── RetryError              nothing is broken: read again, or wait, and retry
+│   ├── ConflictError           another writer got there first; nothing of yours was written
+│   ├── LeaseHeldError          somebody else runs the session now
+│   ├── BusyError               a bounded wait for room or for a lock ran out
+│   └── UnknownOutcomeError     the append may or may not be committed; retry with the same request id
+├── CallError               the call is wrong: fix it
+│   ├── NotFoundError           no such session, message, part, body or version
+│   ├── AlreadyExistsError      the id is taken
+│   ├── RefusedError            the session's state does not allow the command
+│   ├── RequestReusedError      the request id was used before with other content
+│   ├── LimitError              a value is over a documented limit
+│   ├── ReadOnlyError           the store was opened for reading only
+│   └── ImportFormatError       the file is of no known format, or not of the one that was named
+├── DataError               stored data is wrong: restore it, repair it, or use a newer program
+│   ├── DamagedError            bytes on disk are not what was written
+│   ├── UnknownEventError       an event kind that this program does not know
+│   └── TooNewError             written by a newer program
+└── StopError               this handle is finished: close it and open again
+    ├── FencedError             the lease epoch is over; another owner runs the session
+    ├── PoisonedError           a write to disk failed; what is on disk is unknown until reopened
+    ├── ClosedError             the store or the session handle is closed
+    ├── ForkedProcessError      the handle was opened before `os.fork()`
+    └── UnsupportedStorageError the path is on a file system that cannot keep the promises
+
+Errors carry fields, and never the text of a conversation.  This module imports nothing.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AlreadyExistsError",
+    "BusyError",
+    "CallError",
+    "ClosedError",
+    "ConflictError",
+    "DamagedError",
+    "DataError",
+    "EventlogError",
+    "FencedError",
+    "ForkedProcessError",
+    "ImportFormatError",
+    "LeaseHeldError",
+    "LimitError",
+    "NotFoundError",
+    "PoisonedError",
+    "ReadOnlyError",
+    "RefusedError",
+    "RequestReusedError",
+    "RetryError",
+    "StopError",
+    "TooNewError",
+    "UnknownEventError",
+    "UnknownOutcomeError",
+    "UnsupportedStorageError",
+]
+
+
+class EventlogError(Exception):
+    """The root of the tree above."""
+
+
+class RetryError(EventlogError):
+    """Nothing is broken: read again, or wait, and retry."""
+
+
+class CallError(EventlogError):
+    """The call is wrong: fix it."""
+
+
+class DataError(EventlogError):
+    """Stored data is wrong.  `session`, `version` and `position` say where, as far as it is known."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        session: str | None = None,
+        version: int | None = None,
+        position: int | None = None,
+    ) -> None:
+        where = ", ".join(
+            f"{name} {value}"
+            for name, value in (("session", session), ("version", version), ("position", position))
+            if value is not None
+        )
+        super().__init__(f"{message} ({where})" if where else message)
+        self.message = message
+        self.session = session
+        self.version = version
+        self.position = position
+
+
+class StopError(EventlogError):
+    """This handle is finished: close it and open again."""
+
+
+class ConflictError(RetryError):
+    """Another writer got there first; nothing of this append was written.
+
+    `expected` is the version the caller had decided against, `actual` the session's version now.
+    """
+
+    def __init__(self, session: str, expected: int, actual: int) -> None:
+        super().__init__(f"session {session}: expected version {expected}, but it is at {actual}")
+        self.session = session
+        self.expected = expected
+        self.actual = actual
+
+
+class LeaseHeldError(RetryError):
+    """Somebody else runs the session: `owner`, until `until` (UTC milliseconds)."""
+
+    def __init__(self, session: str, owner: str, until: int) -> None:
+        super().__init__(f"session {session} is run by {owner} until {until} ms (UTC)")
+        self.session = session
+        self.owner = owner
+        self.until = until
+
+
+class BusyError(RetryError):
+    """A bounded wait ran out: for room in a full buffer, or for a lock another process holds."""
+
+
+class UnknownOutcomeError(RetryError):
+    """The append may or may not be committed.  Retrying with the same request id settles it."""
+
+    def __init__(self, message: str, *, session: str | None = None, request: str | None = None) -> None:
+        super().__init__(message)
+        self.session = session
+        self.request = request
+
+
+class NotFoundError(CallError):
+    """There is no such thing.  `kind` is "session", "message", "part", "body", "version" …."""
+
+    def __init__(self, kind: str, name: str, *, session: str | None = None) -> None:
+        where = f" in session {session}" if session else ""
+        super().__init__(f"no {kind} {name!r}{where}")
+        self.kind = kind
+        self.name = name
+        self.session = session
+
+
+class AlreadyExistsError(CallError):
+    """The id is taken.  `kind` and `name` say which."""
+
+    def __init__(self, kind: str, name: str, *, session: str | None = None) -> None:
+        where = f" in session {session}" if session else ""
+        super().__init__(f"{kind} {name!r} exists already{where}")
+        self.kind = kind
+        self.name = name
+        self.session = session
+
+
+class RefusedError(CallError):
+    """The session's state does not allow the command; `expected` says what would be allowed."""
+
+    def __init__(self, message: str, *, expected: str = "", session: str | None = None) -> None:
+        super().__init__(f"{message}; expected {expected}" if expected else message)
+        self.expected = expected
+        self.session = session
+
+
+class RequestReusedError(CallError):
+    """The request id was used before in this session with other content."""
+
+    def __init__(self, session: str, request: str) -> None:
+        super().__init__(f"session {session}: request id {request!r} was used before with other content")
+        self.session = session
+        self.request = request
+
+
+class LimitError(CallError):
+    """`what` has the size `size`, over the documented `limit` (both in the unit named by `what`)."""
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(f"{what}: {size} is over the limit of {limit}")
+        self.what = what
+        self.size = size
+        self.limit = limit
+
+
+class ReadOnlyError(CallError):
+    """The store was opened for reading only, or lies on a read-only file system."""
+
+
+class ImportFormatError(CallError):
+    """The file is of no known format, or not of the one that was named."""
+
+
+class DamagedError(DataError):
+    """Bytes on disk are not what was written."""
+
+
+class UnknownEventError(DataError):
+    """An event kind that this program does not know, though the schema version is one it knows."""
+
+
+class TooNewError(DataError):
+    """Written by a newer program: use that one, or a later one."""
+
+
+class FencedError(StopError):
+    """The lease epoch this handle writes with is over; another owner runs the session."""
+
+    def __init__(self, session: str, epoch: int, current: int) -> None:
+        super().__init__(f"session {session}: lease epoch {epoch} is over, the current one is {current}")
+        self.session = session
+        self.epoch = epoch
+        self.current = current
+
+
+class PoisonedError(StopError):
+    """A write to disk failed, so nothing more is written until the store is opened again."""
+
+
+class ClosedError(StopError):
+    """The store or the session handle is closed."""
+
+
+class ForkedProcessError(StopError):
+    """The store was opened before `os.fork()`; open it again in the child."""
+
+
+class UnsupportedStorageError(StopError):
+    """The path is on a file system that cannot keep the promises (a network file system)."""

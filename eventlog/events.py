@@ -1,0 +1,529 @@
+"""Every event, one closed union of frozen structs: what happened, in the words of the specification.
+
+An event carries no session, version, position or time: those belong to its place in the log
+(`Recorded` in `codec.py`).  Wire tags are explicit and short; fields are stored by position, so a new
+field goes to the end with a default.  Groups and the column "undone by rollback" follow spec §3.
+Not here: which event is allowed when (`state.py`), and what views make of them (`projections`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from eventlog.values import (
+    Attachment,
+    Content,
+    Json,
+    Limits,
+    MessageError,
+    Model,
+    Origin,
+    PartKind,
+    Todo,
+    Truncation,
+    Usage,
+)
+
+SCHEMA = 2
+"""Schema version written by this program; older ones are upcast on read (`upcast.py`)."""
+
+
+class Base(msgspec.Struct, frozen=True, array_like=True):
+    """Base of the events."""
+
+
+# -- session: not undone by rollback -------------------------------------------------------------
+
+
+class SessionStarted(Base, frozen=True, array_like=True, tag="ss"):
+    """The first event of a session that is not a fork.  `parent` is set for a sub-agent's session."""
+
+    title: str = ""
+    scope: str = ""
+    directory: str = ""
+    agent: str = ""
+    model: Model | None = None
+    parent: str | None = None
+    origin: Origin | None = None
+
+
+class SessionForked(Base, frozen=True, array_like=True, tag="sf"):
+    """The first event of a fork: it continues `parent` as that was right after version `at`.
+
+    `parent_head` is a digest of the parent's events up to there (b"" when none was kept).
+    """
+
+    parent: str
+    at: int
+    parent_head: bytes = b""
+    title: str = ""
+    scope: str = ""
+    origin: Origin | None = None
+
+
+class SessionRenamed(Base, frozen=True, array_like=True, tag="sr"):
+    """The session has a new title."""
+
+    title: str
+
+
+class SessionArchived(Base, frozen=True, array_like=True, tag="sa"):
+    """The session is put away, not erased."""
+
+
+class SessionUnarchived(Base, frozen=True, array_like=True, tag="su"):
+    """The session is back."""
+
+
+class MetadataSet(Base, frozen=True, array_like=True, tag="md"):
+    """An entry of the embedder's own metadata; `value` None removes the key."""
+
+    key: str
+    value: Json | None
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+class SettingsSet(Base, frozen=True, array_like=True, tag="st"):
+    """Model limits and the context policy in force from here on (None: unchanged)."""
+
+    model: Model | None = None
+    limits: Limits | None = None
+    policy: Json | None = None
+
+
+class SystemPromptSet(Base, frozen=True, array_like=True, tag="sp"):
+    """The system prompt in force: `header` stays byte-stable across turns, `rest` may change."""
+
+    header: Content
+    rest: Content = ""
+
+
+class ToolsSet(Base, frozen=True, array_like=True, tag="tl"):
+    """The tool schemas offered from here on: a JSON array."""
+
+    schemas: Content
+
+
+class TodosSet(Base, frozen=True, array_like=True, tag="td"):
+    """The whole list of things to do, as it is now."""
+
+    todos: tuple[Todo, ...]
+
+
+class Pinned(Base, frozen=True, array_like=True, tag="pi"):
+    """A fact (`text`) or a part (`part`) that compaction must carry over.  `pin` is its id."""
+
+    pin: str
+    text: Content | None = None
+    part: str | None = None
+
+
+class Unpinned(Base, frozen=True, array_like=True, tag="pu"):
+    """The pin is gone."""
+
+    pin: str
+
+
+# -- message -----------------------------------------------------------------------------------
+
+
+class UserMessageAdded(Base, frozen=True, array_like=True, tag="mu"):
+    """A user message; its parts follow in the same append, complete at birth."""
+
+    message: str
+    agent: str = ""
+    model: Model | None = None
+    variant: str | None = None
+    system: Content | None = None
+    tools: Json | None = None
+    """The tools switched on or off for this message: a JSON object of booleans."""
+    format: Json | None = None
+    """The output format asked for."""
+    synthetic: bool = False
+    delivery: Literal["steer", "queue"] = "steer"
+
+
+class AssistantMessageStarted(Base, frozen=True, array_like=True, tag="ma"):
+    """An assistant message is open and will be filled.  `summary` marks a compaction's summary."""
+
+    message: str
+    reply_to: str | None = None
+    agent: str = ""
+    mode: str = ""
+    model: Model | None = None
+    variant: str | None = None
+    cwd: str | None = None
+    root: str | None = None
+    summary: bool = False
+
+
+class MessageFinished(Base, frozen=True, array_like=True, tag="mf"):
+    """The assistant message is closed.  `reason` None: it ended without the model saying why."""
+
+    message: str
+    reason: str | None = None
+    error: MessageError | None = None
+
+
+class MessageRemoved(Base, frozen=True, array_like=True, tag="mr"):
+    """The message is no longer part of the conversation (its events stay)."""
+
+    message: str
+
+
+# -- part --------------------------------------------------------------------------------------
+
+
+class PartStarted(Base, frozen=True, array_like=True, tag="ps"):
+    """A part of a message.  Parts of user messages are complete; others are open until they end."""
+
+    message: str
+    part: str
+    kind: PartKind
+
+
+class PartDelta(Base, frozen=True, array_like=True, tag="pd"):
+    """A piece of streamed text for one field of an open part.
+
+    `field` is "text" (text and reasoning), "input" (a call's arguments), or "output" (a tool's live output).
+    """
+
+    part: str
+    field: str
+    text: str
+
+
+class PartEnded(Base, frozen=True, array_like=True, tag="pe"):
+    """The text or reasoning part is complete; `metadata` is the provider's, such as a signature."""
+
+    part: str
+    metadata: Json | None = None
+
+
+class PartEdited(Base, frozen=True, array_like=True, tag="px"):
+    """The text of an ended part was replaced (text and reasoning parts, a tool's output)."""
+
+    part: str
+    text: Content
+
+
+class PartRemoved(Base, frozen=True, array_like=True, tag="pr"):
+    """The part is no longer part of its message (its events stay)."""
+
+    part: str
+
+
+# -- tool --------------------------------------------------------------------------------------
+
+
+class ToolRunning(Base, frozen=True, array_like=True, tag="tr"):
+    """The call's input is complete and the tool runs."""
+
+    part: str
+    input: Content
+    """The arguments: JSON text."""
+    title: str = ""
+    metadata: Json | None = None
+
+
+class ToolProgress(Base, frozen=True, array_like=True, tag="tp"):
+    """What a running tool says of itself."""
+
+    part: str
+    title: str | None = None
+    metadata: Json | None = None
+
+
+class ToolCompleted(Base, frozen=True, array_like=True, tag="tc"):
+    """The tool's full output.  With `truncation` the view shows its preview instead."""
+
+    part: str
+    output: Content
+    truncation: Truncation | None = None
+    title: str = ""
+    metadata: Json | None = None
+    attachments: tuple[Attachment, ...] = ()
+
+
+class ToolFailed(Base, frozen=True, array_like=True, tag="tf"):
+    """The tool failed, or was interrupted; `output` keeps what it had printed before."""
+
+    part: str
+    error: Content
+    interrupted: bool = False
+    output: Content | None = None
+    metadata: Json | None = None
+
+
+# -- step and usage ----------------------------------------------------------------------------
+
+
+class StepStarted(Base, frozen=True, array_like=True, tag="bs"):
+    """One model call begins, filling `message`; it leaves a step-start part `part`.
+
+    `view_version` and `view_digest` say what was sent (spec §11); `render` names renderer, version and options.
+    """
+
+    message: str
+    part: str
+    purpose: Literal["turn", "summary", "title"] = "turn"
+    view_version: int | None = None
+    view_digest: bytes | None = None
+    render: Json | None = None
+    snapshot: str | None = None
+
+
+class StepFinished(Base, frozen=True, array_like=True, tag="bf"):
+    """The model call ended; it leaves a step-finish part `part`."""
+
+    message: str
+    part: str
+    reason: str = ""
+    snapshot: str | None = None
+
+
+class UsageRecorded(Base, frozen=True, array_like=True, tag="us"):
+    """What a model call cost, failed calls and titles too.  Never undone.
+
+    `step` is the step-finish part it belongs to, if any.
+    """
+
+    usage: Usage
+    message: str | None = None
+    step: str | None = None
+    model: Model | None = None
+    purpose: str = "turn"
+    failed: bool = False
+
+
+# -- context -----------------------------------------------------------------------------------
+
+
+class Pruned(Base, frozen=True, array_like=True, tag="cp"):
+    """The results of these tool parts are cleared from the view; `freed` in tokens."""
+
+    parts: tuple[str, ...]
+    policy: str = ""
+    freed: int = 0
+
+
+class Restored(Base, frozen=True, array_like=True, tag="cr"):
+    """The results of these tool parts are back in the view."""
+
+    parts: tuple[str, ...]
+
+
+class CompactionRequested(Base, frozen=True, array_like=True, tag="cq"):
+    """A compaction is due.  It leaves a compaction part `part` in the user message `message`."""
+
+    message: str
+    part: str
+    auto: bool = False
+    overflow: bool | None = None
+
+
+class CompactionStarted(Base, frozen=True, array_like=True, tag="cs"):
+    """The set to be covered is fixed: every message up to `through`, in order; the tail begins at `tail`.
+
+    Both are message ids.  `through` None: everything before the compaction's own message is covered;
+    then `tail` is None too.
+    """
+
+    part: str
+    through: str | None = None
+    tail: str | None = None
+    tokens_before: int | None = None
+    model: Model | None = None
+    prompt_digest: bytes | None = None
+
+
+class CompactionCompleted(Base, frozen=True, array_like=True, tag="cc"):
+    """The summary message stands for the covered set from here on."""
+
+    part: str
+    summary: str
+    tokens_after: int | None = None
+
+
+class CompactionFailed(Base, frozen=True, array_like=True, tag="cf"):
+    """The compaction came to nothing and hides nothing."""
+
+    part: str
+    reason: str = ""
+    summary: str | None = None
+
+
+class CompactionUndone(Base, frozen=True, array_like=True, tag="cu"):
+    """The completed compaction no longer hides anything, and its own messages show no more."""
+
+    part: str
+
+
+class RolledBack(Base, frozen=True, array_like=True, tag="rb"):
+    """The effective history is what it was right after version `to`."""
+
+    to: int
+
+
+# -- control: not undone -----------------------------------------------------------------------
+
+
+class InterruptRequested(Base, frozen=True, array_like=True, tag="ir"):
+    """Somebody asks the running loop to stop."""
+
+    reason: str = ""
+
+
+class Settled(Base, frozen=True, array_like=True, tag="sx"):
+    """A lease taker closed what its dead predecessor left open; the closing events stand before this one."""
+
+    epoch: int
+    reason: str = "interrupted"
+
+
+class PartRedacted(Base, frozen=True, array_like=True, tag="rd"):
+    """The part's content must not be shown any more, in any view of any version."""
+
+    part: str
+    reason: str = ""
+
+
+class SessionErased(Base, frozen=True, array_like=True, tag="se"):
+    """The session was erased; what follows is nothing."""
+
+    reason: str = ""
+
+
+# -- beside the conversation -------------------------------------------------------------------
+
+
+class ForeignKept(Base, frozen=True, array_like=True, tag="fk"):
+    """What an imported record had and the model has no word for, so that an export gives it back.
+
+    `of` is "session", "line:N", or the id of a message or part.
+    """
+
+    of: str
+    data: Content
+
+
+class Custom(Base, frozen=True, array_like=True, tag="cx"):
+    """An embedder's own fact; undone by rollback like the messages around it."""
+
+    namespace: str
+    data: Json
+
+
+Event: TypeAlias = (
+    SessionStarted
+    | SessionForked
+    | SessionRenamed
+    | SessionArchived
+    | SessionUnarchived
+    | MetadataSet
+    | SettingsSet
+    | SystemPromptSet
+    | ToolsSet
+    | TodosSet
+    | Pinned
+    | Unpinned
+    | UserMessageAdded
+    | AssistantMessageStarted
+    | MessageFinished
+    | MessageRemoved
+    | PartStarted
+    | PartDelta
+    | PartEnded
+    | PartEdited
+    | PartRemoved
+    | ToolRunning
+    | ToolProgress
+    | ToolCompleted
+    | ToolFailed
+    | StepStarted
+    | StepFinished
+    | UsageRecorded
+    | Pruned
+    | Restored
+    | CompactionRequested
+    | CompactionStarted
+    | CompactionCompleted
+    | CompactionFailed
+    | CompactionUndone
+    | RolledBack
+    | InterruptRequested
+    | Settled
+    | PartRedacted
+    | SessionErased
+    | ForeignKept
+    | Custom
+)
+
+LASTING: tuple[type[Base], ...] = (
+    SessionStarted,
+    SessionForked,
+    SessionRenamed,
+    SessionArchived,
+    SessionUnarchived,
+    MetadataSet,
+    UsageRecorded,
+    InterruptRequested,
+    Settled,
+    PartRedacted,
+    SessionErased,
+    ForeignKept,
+)
+"""Events that a rollback does not undo: they hold whatever version the history went back to."""
+
+__all__ = [
+    "LASTING",
+    "SCHEMA",
+    "AssistantMessageStarted",
+    "Base",
+    "CompactionCompleted",
+    "CompactionFailed",
+    "CompactionRequested",
+    "CompactionStarted",
+    "CompactionUndone",
+    "Custom",
+    "Event",
+    "ForeignKept",
+    "InterruptRequested",
+    "MessageFinished",
+    "MessageRemoved",
+    "MetadataSet",
+    "PartDelta",
+    "PartEdited",
+    "PartEnded",
+    "PartRedacted",
+    "PartRemoved",
+    "PartStarted",
+    "Pinned",
+    "Pruned",
+    "Restored",
+    "RolledBack",
+    "SessionArchived",
+    "SessionErased",
+    "SessionForked",
+    "SessionRenamed",
+    "SessionStarted",
+    "SessionUnarchived",
+    "SettingsSet",
+    "Settled",
+    "StepFinished",
+    "StepStarted",
+    "SystemPromptSet",
+    "TodosSet",
+    "ToolCompleted",
+    "ToolFailed",
+    "ToolProgress",
+    "ToolRunning",
+    "ToolsSet",
+    "Unpinned",
+    "UsageRecorded",
+    "UserMessageAdded",
+]

@@ -1,0 +1,205 @@
+"""How a committed event changes what a session holds.  Whether it might come was decided before (`admission.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eventlog import events as ev
+from eventlog.state import MessageFacts, PartFacts, State
+from eventlog.values import File, Reasoning, Text, Tool
+
+__all__ = ["evolve"]
+
+
+def evolve(state: State, event: ev.Event) -> None:
+    """Take in the next event of the session."""
+    state.version += 1
+    fold = _FOLDS.get(type(event))
+    if fold is not None:
+        fold(state, event)
+
+
+def _began(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
+    state.set("started", state.version)
+    if isinstance(event, ev.SessionForked):
+        state.set("archived", value=False)
+        if state.interrupt_pending():
+            state.add(state.interrupts, "answered")
+
+
+def _message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
+    user = isinstance(event, ev.UserMessageAdded)
+    summary = isinstance(event, ev.AssistantMessageStarted) and event.summary
+    state.insert(state.messages, event.message, MessageFacts(state.version, user, summary, [], [], []))
+    state.set("last_message", event.message)
+    if not user:
+        state.add(state.opens, (*state.open_messages(), event.message))
+
+
+def _close_message(state: State, message: str) -> None:
+    state.add(state.opens, tuple(other for other in state.open_messages() if other != message))
+
+
+def _finished(state: State, event: ev.MessageFinished) -> None:
+    state.add(state.messages[event.message].changes, "finished")
+    _close_message(state, event.message)
+    if state.interrupt_pending():
+        state.add(state.interrupts, "answered")
+
+
+def _message_removed(state: State, event: ev.MessageRemoved) -> None:
+    state.add(state.messages[event.message].changes, "removed")
+
+
+def _insert_part(state: State, part: str, facts: PartFacts) -> None:
+    state.insert(state.parts, part, facts)
+    parts = state.messages[facts.message].parts
+    parts.append(part)
+    state.undo.append((state.version, parts.pop))
+
+
+def _part(state: State, event: ev.PartStarted) -> None:
+    user = state.messages[event.message].user
+    kind, first, call = "other", "ended", ""
+    if isinstance(event.kind, Text):
+        kind, first = "text", "ended" if user else "open"
+    elif isinstance(event.kind, Reasoning):
+        kind, first = "reasoning", "open"
+    elif isinstance(event.kind, Tool):
+        kind, first, call = "tool", "pending", event.kind.call
+    elif isinstance(event.kind, File):
+        kind = "file"
+    _insert_part(state, event.part, PartFacts(state.version, event.message, kind, call, first, [], []))
+
+
+def _ended(state: State, event: ev.PartEnded) -> None:
+    state.add(state.parts[event.part].changes, "ended")
+
+
+def _part_removed(state: State, event: ev.PartRemoved) -> None:
+    state.add(state.parts[event.part].changes, "removed")
+
+
+def _running(state: State, event: ev.ToolRunning) -> None:
+    state.add(state.parts[event.part].changes, "running")
+
+
+def _completed(state: State, event: ev.ToolCompleted) -> None:
+    state.add(state.parts[event.part].changes, "completed")
+
+
+def _failed(state: State, event: ev.ToolFailed) -> None:
+    state.add(state.parts[event.part].changes, "failed")
+
+
+def _step(state: State, event: ev.StepStarted) -> None:
+    _insert_part(state, event.part, PartFacts(state.version, event.message, "step", "", "ended", [], []))
+    state.add(state.messages[event.message].steps, "started")
+
+
+def _step_finished(state: State, event: ev.StepFinished) -> None:
+    _insert_part(state, event.part, PartFacts(state.version, event.message, "step", "", "ended", [], []))
+    state.add(state.messages[event.message].steps, "finished")
+
+
+def _pruned(state: State, event: ev.Pruned) -> None:
+    for part in event.parts:
+        state.add(state.parts[part].prunes, "pruned")
+
+
+def _restored(state: State, event: ev.Restored) -> None:
+    for part in event.parts:
+        state.add(state.parts[part].prunes, "restored")
+
+
+def _requested(state: State, event: ev.CompactionRequested) -> None:
+    _insert_part(state, event.part, PartFacts(state.version, event.message, "compaction", "", "requested", [], []))
+    state.add(state.compactions, event.part, "requested")
+
+
+def _compaction(state: State, part: str, status: str) -> None:
+    state.add(state.parts[part].changes, status)
+    state.add(state.compactions, part, status)
+
+
+def _compaction_started(state: State, event: ev.CompactionStarted) -> None:
+    _compaction(state, event.part, "started")
+
+
+def _compaction_completed(state: State, event: ev.CompactionCompleted) -> None:
+    _compaction(state, event.part, "completed")
+
+
+def _compaction_failed(state: State, event: ev.CompactionFailed) -> None:
+    _compaction(state, event.part, "failed")
+
+
+def _undone(state: State, event: ev.CompactionUndone) -> None:
+    _compaction(state, event.part, "undone")
+
+
+def _rolled_back(state: State, event: ev.RolledBack) -> None:
+    state.history.roll_back(state.version, event.to)
+    state.undo.append((state.version, state.history.undo_last))
+
+
+def _pinned(state: State, event: ev.Pinned) -> None:
+    state.insert(state.pins, event.pin, [(state.version, "pinned")])
+
+
+def _unpinned(state: State, event: ev.Unpinned) -> None:
+    state.add(state.pins[event.pin], "unpinned")
+
+
+def _archived(state: State, event: ev.SessionArchived | ev.SessionUnarchived) -> None:
+    state.set("archived", isinstance(event, ev.SessionArchived))
+
+
+def _interrupt(state: State, event: ev.InterruptRequested) -> None:
+    del event
+    state.add(state.interrupts, "requested")
+
+
+def _settled(state: State, event: ev.Settled) -> None:
+    del event
+    if state.interrupt_pending():
+        state.add(state.interrupts, "answered")
+
+
+def _erased(state: State, event: ev.SessionErased) -> None:
+    del event
+    state.set("erased", value=True)
+
+
+_FOLDS: dict[type, Callable[[State, Any], None]] = {
+    ev.SessionStarted: _began,
+    ev.SessionForked: _began,
+    ev.SessionArchived: _archived,
+    ev.SessionUnarchived: _archived,
+    ev.UserMessageAdded: _message,
+    ev.AssistantMessageStarted: _message,
+    ev.MessageFinished: _finished,
+    ev.MessageRemoved: _message_removed,
+    ev.PartStarted: _part,
+    ev.PartEnded: _ended,
+    ev.PartRemoved: _part_removed,
+    ev.ToolRunning: _running,
+    ev.ToolCompleted: _completed,
+    ev.ToolFailed: _failed,
+    ev.StepStarted: _step,
+    ev.StepFinished: _step_finished,
+    ev.Pruned: _pruned,
+    ev.Restored: _restored,
+    ev.CompactionRequested: _requested,
+    ev.CompactionStarted: _compaction_started,
+    ev.CompactionCompleted: _compaction_completed,
+    ev.CompactionFailed: _compaction_failed,
+    ev.CompactionUndone: _undone,
+    ev.RolledBack: _rolled_back,
+    ev.Pinned: _pinned,
+    ev.Unpinned: _unpinned,
+    ev.InterruptRequested: _interrupt,
+    ev.Settled: _settled,
+    ev.SessionErased: _erased,
+}

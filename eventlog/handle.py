@@ -1,0 +1,365 @@
+"""What every session handle can do: read, append, hold the lease.  The commands themselves are in `session.py`.
+
+Reading sees the session through its forks and rollbacks (`reader.py`, `lineage.py`); appending goes through the session's one
+appender; the lease is taken, renewed by the store, and given back here, and settling what a dead owner left is the
+lease taker's first append.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from threading import RLock, local
+from typing import TYPE_CHECKING
+
+from eventlog import events as ev
+from eventlog.appender import ATTEMPTS, Appender
+from eventlog.codec import Recorded, Span
+from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError
+from eventlog.lease import is_live, release_lease, renew_lease, take_lease
+from eventlog.lineage import Stream, lineage_of
+from eventlog.log.base import Committed, LeaseState
+from eventlog.reader import history_spans, spans
+from eventlog.restoring import restore
+from eventlog.state import State
+from eventlog.values import Lineage
+
+if TYPE_CHECKING:
+    from eventlog.store import SessionInfo, Store
+
+logger = logging.getLogger("eventlog")
+
+__all__ = ["Handle", "Pipeline"]
+
+
+class Pipeline:
+    """What the commands inside a `with session.pipeline()` have accepted, to be waited for together."""
+
+    def __init__(self, appender: Appender) -> None:
+        self._appender = appender
+
+    def wait(self) -> None:
+        """Block until all of it is durable; raises what went wrong first."""
+        self._appender.settle()
+
+    async def settled(self) -> None:
+        """The same for asyncio."""
+        await self._appender.settled()
+
+
+class Handle:
+    """The ground a `Session` stands on."""
+
+    def __init__(self, store: Store, session: str, appender: Appender) -> None:
+        self.store = store
+        self.id = session
+        self._appender = appender
+        self._lease: LeaseState | None = None
+        self._lease_depth = 0
+        self._lease_lock = RLock()
+        self._local = local()
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}>"
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """Version of the newest event, this handle's accepted ones included once they are committed."""
+        self._see_own()
+        return self.state().version
+
+    @property
+    def info(self) -> SessionInfo:
+        """What a list of sessions shows of this one."""
+        self._see_own()
+        return self.store.info(self.id)
+
+    def state(self) -> State:
+        """The facts commands are decided against; do not change them."""
+        self._appender.catch_up()
+        return self._appender.state
+
+    @contextmanager
+    def deciding(self) -> Generator[State]:
+        """The same facts, held still: no other thread changes them inside the block."""
+        with self._appender.lock:
+            yield self.state()
+
+    def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
+        """Every event of versions `after + 1 .. upto`, inherited ones included, with runs of deltas whole."""
+        version = self.version
+        last = version if upto is None else min(upto, version)
+        return spans(self.store.log, self._appender.streams, after, last)
+
+    def events(self, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
+        """The same one by one."""
+        for span in self.spans(after, upto):
+            yield from span.events()
+
+    def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
+        """The effective history right after version `at` (now by default): without what rollbacks hid."""
+        version = self._known(at)
+        return history_spans(self.store.log, self._appender.streams, self._ranges(version), version, after)
+
+    def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
+        """The versions that make up the effective history at a version, as closed ascending ranges."""
+        return self._ranges(self._known(at))
+
+    def lineage(self, at: int | None = None) -> list[Lineage]:
+        """The effective history as ranges of streams, oldest first."""
+        return lineage_of(self._appender.streams, self.effective_ranges(at))
+
+    def find(self, name: str) -> int:
+        """The version at which a message, part or pin of this id was added; `NotFoundError` if none was."""
+        state = self.state()
+        facts = state.messages.get(name) or state.parts.get(name)
+        if facts is not None:
+            return facts.added
+        if name in state.pins:
+            return state.pins[name][0][0]
+        raise NotFoundError("message, part or pin", name, session=self.id)
+
+    def _ranges(self, version: int) -> list[tuple[int, int]]:
+        with self.deciding() as state:
+            return state.history.at(version)
+
+    def _known(self, at: int | None) -> int:
+        version = self.version
+        if at is None:
+            return version
+        if not 1 <= at <= version:
+            raise NotFoundError("version", str(at), session=self.id)
+        return at
+
+    def _see_own(self) -> None:
+        """Accepted events are visible to their own handle: reading commits them first."""
+        if self._appender.is_ahead:
+            self.flush()
+
+    # -- appending ---------------------------------------------------------------------------
+
+    def append(
+        self,
+        items: Sequence[tuple[int, ev.Event]],
+        *,
+        bodies: Mapping[bytes, bytes] | None = None,
+        expected_version: int | None = None,
+        request_id: str | None = None,
+    ) -> Committed:
+        """Append events as they are, each with its time in UTC milliseconds; durable when it returns.
+
+        Every event must be allowed by the session's state.  Without this handle holding the lease, somebody else may not
+        hold it either.  `ConflictError` unless the session is at `expected_version`.
+        """
+        if self._lease is None:
+            self._nobody_runs()
+            if expected_version is None:
+                expected_version = self.version
+        self.store.usable(writing=True)
+        return self._appender.commit(items, bodies, expected=expected_version, request=request_id, alone=True).wait()
+
+    def flush(self) -> None:
+        """Make everything accepted so far durable."""
+        self._appender.settle()
+
+    @contextmanager
+    def pipeline(self) -> Generator[Pipeline]:
+        """Let the commands inside return as soon as they are decided; waits for all of them at the end."""
+        outer = getattr(self._local, "pipeline", None)
+        if outer is not None:
+            yield outer
+            return
+        pipeline = Pipeline(self._appender)
+        self._local.pipeline = pipeline
+        try:
+            yield pipeline
+        finally:
+            self._local.pipeline = None
+        pipeline.wait()
+
+    @contextmanager
+    def collecting(self) -> Generator[Pipeline]:
+        """As `pipeline`, but the caller waits: for asyncio."""
+        pipeline = Pipeline(self._appender)
+        outer = getattr(self._local, "pipeline", None)
+        self._local.pipeline = pipeline
+        try:
+            yield pipeline
+        finally:
+            self._local.pipeline = outer
+
+    def command(
+        self,
+        events: Sequence[ev.Event],
+        bodies: Mapping[bytes, bytes] | None = None,
+        *,
+        wait: bool = True,
+        request_id: str | None = None,
+    ) -> None:
+        """Append events under this handle's lease, or without one if they need none.  For the handles in this package.
+
+        Without `wait`, and inside a pipeline, they are accepted.
+        """
+        self.store.usable(writing=True)
+        now = self.store.clock()
+        items = [(now, event) for event in events]
+        if request_id is None and (not wait or getattr(self._local, "pipeline", None) is not None):
+            self._appender.accept(items, bodies)
+            return
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                self._appender.commit(items, bodies, request=request_id).wait()
+            except ConflictError:  # nothing was written: decide anew, on what the others have left
+                if attempt == ATTEMPTS:
+                    raise
+            else:
+                return
+
+    def commit_now(
+        self, events: Sequence[ev.Event], then: Callable[[State], Sequence[ev.Event]] | None = None
+    ) -> Committed:
+        """Append events as one append of their own, and what `then` makes of the state after them; durable."""
+        self.store.usable(writing=True)
+        now = self.store.clock()
+        return self._appender.commit([(now, event) for event in events], alone=True, then=then).wait()
+
+    # -- the lease -----------------------------------------------------------------------------
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether this handle runs the session."""
+        return self._lease is not None
+
+    @contextmanager
+    def lease(self, *, wait: float = 0.0) -> Generator[int]:
+        """Hold the right to run this session; yields the epoch.  May be nested.
+
+        Settles what a dead owner left open.  `LeaseHeldError` if somebody else holds it after `wait` seconds.
+        """
+        self.acquire(wait=wait)
+        try:
+            yield self._appender.epoch
+        finally:
+            self.release()
+
+    def acquire(self, *, wait: float = 0.0) -> int:
+        """Take the lease (or nest into it); every `acquire` needs its `release`.  Returns the epoch."""
+        if self.store.log.read_only:
+            raise ReadOnlyError(f"session {self.id}: the store was opened for reading only")
+        self.store.usable(writing=True)
+        with self._lease_lock:
+            if self._lease is None:
+                self._appender.catch_up()
+                self._lease = take_lease(
+                    self.store.log,
+                    self.id,
+                    self.store.owner,
+                    ttl=self.store.lease_ttl,
+                    wait=wait,
+                    clock=self.store.clock,
+                )
+                self._appender.epoch = self._lease.epoch
+                self.store.keep(self)
+                try:
+                    self._settle()
+                except BaseException:
+                    self._let_go()
+                    raise
+            self._lease_depth += 1
+            return self._lease.epoch
+
+    def release(self) -> None:
+        """Give back one `acquire`; the lease itself ends with the last."""
+        with self._lease_lock:
+            if self._lease_depth > 1:
+                self._lease_depth -= 1
+            elif self._lease is not None:
+                try:
+                    self.flush()
+                    self._appender.checkpoint(self.store.checkpoint_events)
+                finally:
+                    self._let_go()
+
+    def renew_if_due(self, now: int, ttl: int) -> None:
+        """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone; called in the background.
+
+        A handle that is just taking or giving back a lease is left for the next time: the caller must not wait for it.
+        """
+        if not self._lease_lock.acquire(blocking=False):
+            return
+        try:
+            if self._lease is None or self._lease.until - now > ttl * 2 // 3:
+                return
+            renewed = renew_lease(self.store.log, self.id, self._lease, now + ttl)
+            if renewed is None:
+                self.store.forget(self)
+            else:
+                self._lease = renewed
+        finally:
+            self._lease_lock.release()
+
+    def abandon(self) -> None:
+        """Give the lease back, however often it was acquired: the store is closing."""
+        with self._lease_lock:
+            if self._lease is not None:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        state, self._lease, self._lease_depth = self._lease, None, 0
+        self._appender.epoch = 0
+        self.store.forget(self)
+        if state is not None:
+            release_lease(self.store.log, self.id, state)
+
+    def _settle(self) -> None:
+        """Close what a dead owner left open, as the new owner's first append (spec §9)."""
+        closing = self.state().closing("interrupted")
+        self.store.counted.leases_taken += 1
+        if closing:
+            logger.info("session %s: settling what a dead owner left open: %d events", self.id, len(closing))
+            self.store.counted.settled += 1
+            self.commit_now([*closing, ev.Settled(self._appender.epoch)])
+
+    def _nobody_runs(self) -> None:
+        head = self.store.log.head(self.id)
+        if head is not None and is_live(head.lease, self.store.clock()):
+            raise LeaseHeldError(self.id, "another handle", head.lease.until)
+
+    @contextmanager
+    def _leased(self) -> Generator[None]:
+        with self.lease():
+            yield
+
+    def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
+        """Append events that need the lease, taking it for this command if need be."""
+        with self._leased():
+            self.command(events, bodies)
+
+    # -- for the store and the handles -----------------------------------------------------------
+
+    @property
+    def appender(self) -> Appender:
+        """The one that writes for this handle."""
+        return self._appender
+
+    def inherited(self, at: int) -> tuple[list[Stream], State]:
+        """What a fork at version `at` begins with."""
+        streams = [
+            Stream(stream.session, stream.first, min(stream.last, at))
+            for stream in self._appender.streams
+            if stream.first <= at
+        ]
+        state, _ = restore(self.store.log, streams, at)
+        state.started = 0
+        state.settle(state.version)
+        return streams, state
+
+    def _id(self, prefix: str, request: str | None) -> str:
+        """A new id; under a request id always the same one, so that a retry has the same content."""
+        if request is None:
+            return self.store.new_id(prefix)
+        return prefix + sha256(f"{self.id}\0{prefix}\0{request}".encode("utf-8", "surrogatepass")).hexdigest()[:26]

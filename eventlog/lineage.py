@@ -1,0 +1,141 @@
+"""Effective history: which versions count, after rollbacks, and in which stream each of them lies, after forks.
+
+A fork's own first version follows the version it forked at, so along an ancestry a version number names exactly one event:
+the pair (ancestry, set of effective versions) says everything.  Commands and projections both need it, so it lives here.
+
+`rolled back (to v)` at version r makes effective(r) = effective(v) + {r}.  A target that is itself hidden is thereby
+a redo.  Nothing here reads a log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from eventlog.values import Lineage
+
+__all__ = ["END", "History", "Stream", "lineage_of"]
+
+END = (1 << 63) - 1
+"""A last version that has not come yet."""
+
+
+class Stream(NamedTuple):
+    """Versions `first..last` of an ancestry lie in the stream of the session `session`."""
+
+    session: str
+    first: int
+    last: int
+
+
+class History(msgspec.Struct, array_like=True):
+    """The effective versions of one session, kept up to date event by event.
+
+    A tree: node 0 is the beginning, node i the i-th rollback; a node's parent is the node whose stretch holds the
+    rollback's target.  What counts now is the newest node's stretch up to now, its parent's up to the target, and so on.
+    Jump pointers (Myers, 1983: an ancestor is found in O(log n) steps) keep `holds` and `roll_back` fast after any number of
+    rollbacks.  Every list only grows, so the newest rollback can be taken back.
+    """
+
+    starts: list[int] = msgspec.field(default_factory=lambda: [1])
+    """First version of each node's stretch: the rollback itself."""
+    targets: list[int] = msgspec.field(default_factory=lambda: [0])
+    parents: list[int] = msgspec.field(default_factory=lambda: [0])
+    jumps: list[int] = msgspec.field(default_factory=lambda: [0])
+    depths: list[int] = msgspec.field(default_factory=lambda: [0])
+    undone: list[int] = msgspec.field(default_factory=lambda: [0])
+    """The newest rollback, as of each node, that was not redone (0: none)."""
+
+    def holds(self, version: int) -> bool:
+        """Whether a version is in the effective history."""
+        if version >= self.starts[-1]:
+            return True
+        if version < 1:
+            return False
+        return version <= self.targets[self._child_above(version)]
+
+    def roll_back(self, version: int, to: int) -> None:
+        """Take in the rollback event `version`; `to` is less than it.
+
+        A target that is in the effective history is an undo (unless nothing comes after it), a hidden one a redo.
+        """
+        undo = self.holds(to)
+        parent = bisect_right(self.starts, to) - 1
+        jump = self.jumps[parent]
+        level = self.depths[parent] - self.depths[jump] == self.depths[jump] - self.depths[self.jumps[jump]]
+        last = self.undone[-1]
+        if to == version - 1:
+            self.undone.append(last)
+        elif undo:
+            self.undone.append(len(self.starts))
+        else:
+            self.undone.append(self.undone[last - 1] if last else 0)
+        self.starts.append(version)
+        self.targets.append(to)
+        self.parents.append(parent)
+        self.jumps.append(self.jumps[jump] if level else parent)
+        self.depths.append(self.depths[parent] + 1)
+
+    def undo_last(self) -> None:
+        """Forget the newest rollback."""
+        for column in (self.starts, self.targets, self.parents, self.jumps, self.depths, self.undone):
+            column.pop()
+
+    def to_redo(self) -> int | None:
+        """The version of the newest rollback that was not redone, None if there is none."""
+        node = self.undone[-1]
+        return self.starts[node] if node else None
+
+    def at(self, version: int) -> list[tuple[int, int]]:
+        """The effective ranges right after `version` (closed, ascending)."""
+        ranges: list[tuple[int, int]] = []
+        for first, last in self.newest_first(version):
+            if ranges and ranges[-1][0] == last + 1:
+                ranges[-1] = (first, ranges[-1][1])
+            else:
+                ranges.append((first, last))
+        ranges.reverse()
+        return ranges
+
+    def newest_first(self, version: int = END) -> Iterator[tuple[int, int]]:
+        """The stretches that make up the effective history right after `version`, one by one."""
+        node = bisect_right(self.starts, version) - 1
+        while version > 0:
+            yield self.starts[node], version
+            node, version = self.parents[node], self.targets[node]
+
+    def _child_above(self, version: int) -> int:
+        """The last node, on the way from the newest one to the beginning, that starts after `version`."""
+        starts, parents, jumps = self.starts, self.parents, self.jumps
+        node = len(starts) - 1
+        while True:
+            if starts[jumps[node]] > version:
+                node = jumps[node]
+            elif starts[parents[node]] > version:
+                node = parents[node]
+            else:
+                return node
+
+
+def lineage_of(streams: list[Stream], ranges: list[tuple[int, int]]) -> list[Lineage]:
+    """Return the ranges cut at the borders of the streams they lie in, oldest first."""
+    return [
+        Lineage(stream.session, max(first, stream.first), min(last, stream.last))
+        for first, last in ranges
+        for stream in streams
+        if first <= stream.last and last >= stream.first
+    ]
+
+
+def hidden(ranges: list[tuple[int, int]], upto: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of `1..upto` that `ranges` leaves out."""
+    start = 1
+    for first, last in ranges:
+        if first > start:
+            yield start, first - 1
+        start = last + 1
+    if start <= upto:
+        yield start, upto

@@ -1,0 +1,55 @@
+"""What others committed since a decision was made, and whether the decision may still stand.
+
+Called by the log inside the commit, so it looks only at the events themselves: two appends commute unless they introduce
+the same id, or one of them needs the lease and the other came without it, or both replace the session's card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from eventlog import events as ev
+from eventlog.admission import LEASE_FREE, new_ids
+from eventlog.card import ON_CARD
+from eventlog.codec import spans_of
+from eventlog.deltas import DeltaRun
+from eventlog.errors import AlreadyExistsError, ConflictError
+from eventlog.log.base import Commit
+
+__all__ = ["Meanwhile"]
+
+
+class Meanwhile:
+    """The check of one append.  `free`: it has no lease, and nothing that needs one.  `card`: it replaces the card."""
+
+    __slots__ = ("_card", "_free", "_ids", "_seen", "_session")
+
+    def __init__(self, session: str, seen: int, events: Iterable[ev.Event], *, free: bool, card: bool) -> None:
+        self._session = session
+        self._seen = seen
+        self._ids = {name for event in events for name in new_ids(event)}
+        self._free = free
+        self._card = card
+
+    def __call__(self, others: Sequence[Commit]) -> None:
+        """Raise if the append may not go in behind these commits."""
+        for commit in others:
+            users: set[str] = set()
+            for span in spans_of(commit):
+                event = span.item
+                if isinstance(event, DeltaRun):
+                    if not self._free:
+                        raise ConflictError(self._session, self._seen, commit.last)
+                    continue
+                for name in new_ids(event):
+                    if name in self._ids:
+                        kind, _, plain = name.partition(" ")
+                        raise AlreadyExistsError(kind, plain, session=self._session)
+                if self._card and isinstance(event, ON_CARD):
+                    raise ConflictError(self._session, self._seen, commit.last)
+                if isinstance(event, ev.UserMessageAdded):
+                    users.add(event.message)
+                if self._free or isinstance(event, LEASE_FREE):
+                    continue
+                if not (isinstance(event, ev.PartStarted) and event.message in users):
+                    raise ConflictError(self._session, self._seen, commit.last)

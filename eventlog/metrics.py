@@ -1,0 +1,32 @@
+"""What a store counts of its own work: numbers only, never a word of a conversation.
+
+The counters are plain integers, updated without a lock; under threads they may run a little behind.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Metrics"]
+
+
+class Metrics(msgspec.Struct):
+    """Counts since the store was opened.  `Store.metrics` gives a copy."""
+
+    appends: int = 0
+    """Appends handed to the log."""
+    events: int = 0
+    """Events in them, deltas included."""
+    payload_bytes: int = 0
+    """Their encoded events."""
+    body_bytes: int = 0
+    """Their packed bodies, before the log left out those it had."""
+    flushes: int = 0
+    """Background flushes that had something to do."""
+    leases_taken: int = 0
+    settled: int = 0
+    """Sessions whose open work a dead owner had left, closed here."""
+    resyncs: int = 0
+    """Times a session's state was read again because another writer came between, or an append failed."""
+    failures: int = 0
+    """Appends that failed."""

@@ -1,0 +1,92 @@
+"""Reading a session through its ancestry: inherited versions lie in other streams, and nobody else needs to know.
+
+Reading never writes.  Not here: folding (`projections`), deciding (`admission.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eventlog.card import card_of
+from eventlog.codec import Span, spans_of
+from eventlog.deltas import DeltaRun
+from eventlog.errors import DamagedError, NotFoundError
+from eventlog.events import LASTING
+from eventlog.foreign import is_foreign
+from eventlog.lineage import END, Stream
+from eventlog.log.base import Head, Log
+
+__all__ = ["ancestry", "head_of", "history_spans", "spans"]
+
+
+def head_of(log: Log, session: str) -> Head:
+    """The session's head; `NotFoundError` if there is no such session."""
+    head = log.head(session)
+    if head is None or is_foreign(head):
+        raise NotFoundError("session", session)
+    return head
+
+
+def ancestry(log: Log, session: str) -> list[Stream]:
+    """The streams that hold a session's versions, oldest first; the last is its own, open-ended."""
+    streams: list[Stream] = []
+    last = END
+    name: str | None = session
+    while name is not None:
+        head = head_of(log, name)
+        if last > head.base:
+            streams.append(Stream(name, head.base + 1, last))
+            last = head.base
+        elif head.base:
+            last = min(last, head.base)
+        card = card_of(head)
+        name = card.fork_of if head.base else None
+        if name is not None:
+            last = min(last, card.forked_at)
+    streams.reverse()
+    return streams
+
+
+def spans(log: Log, streams: list[Stream], after: int = 0, upto: int | None = None) -> Iterator[Span]:
+    """Every event of versions `after + 1 .. upto`, oldest first, runs of deltas whole."""
+    for stream in streams:
+        last = stream.last if upto is None else min(stream.last, upto)
+        first = max(stream.first, after + 1)
+        if first > last:
+            continue
+        expected = first
+        for commit in log.read(stream.session, first - 1, last):
+            for span in spans_of(commit, first - 1, last):
+                if span.first != expected:
+                    raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
+                expected = span.last + 1
+                yield span
+        if expected <= last < END:
+            raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
+
+
+def history_spans(
+    log: Log, streams: list[Stream], ranges: list[tuple[int, int]], at: int, after: int = 0
+) -> Iterator[Span]:
+    """The effective history right after version `at`, whose ranges are `ranges`, from version `after + 1` on.
+
+    What a rollback hid is left out, except events that a rollback does not undo.
+    """
+    if len(ranges) == 1 and ranges[0][0] <= after + 1:
+        yield from spans(log, streams, after, at)
+        return
+    index = 0
+    for span in spans(log, streams, after, at):
+        while index < len(ranges) and ranges[index][1] < span.first:
+            index += 1
+        if not isinstance(span.item, DeltaRun):
+            effective = index < len(ranges) and ranges[index][0] <= span.first
+            if effective or isinstance(span.item, LASTING):
+                yield span
+            continue
+        position = index
+        while position < len(ranges) and ranges[position][0] <= span.last:
+            part = span.cut(ranges[position][0] - 1, ranges[position][1])
+            if part is not None:
+                yield part
+            position += 1

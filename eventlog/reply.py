@@ -1,0 +1,344 @@
+"""An assistant message being filled: streams of text, tool calls, steps, and its end.
+
+Deltas are accepted: they cost one list operation and are committed by the store's flusher within its interval.  What must
+not be lost waits: the end of a text, a tool that is about to run, a result, the end of the message.
+
+Made by `Session.assistant`.  Nothing here knows the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, Literal, Self
+
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog.blobs import from_file, to_content
+from eventlog.errors import LimitError, RefusedError
+from eventlog.state import INTERRUPTED
+from eventlog.storing import as_json, stored_attachment, stored_kind
+from eventlog.values import (
+    Attachment,
+    Content,
+    Json,
+    MessageError,
+    PartKind,
+    Reasoning,
+    Text,
+    Tool,
+    Truncation,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from eventlog.session import Session
+
+__all__ = ["MAX_DELTA", "Call", "Reply", "Stream"]
+
+MAX_DELTA = 16 * 1024 * 1024
+"""Longest single delta, in characters."""
+
+
+class Stream:
+    """A text or reasoning part that grows."""
+
+    __slots__ = ("_appender", "_buffer", "_clock", "_key", "_open", "_session", "id")
+
+    def __init__(self, session: Session, part: str, field: str) -> None:
+        self.id = part
+        self._session = session
+        self._appender = session.appender
+        self._buffer = session.appender.buffer
+        self._clock = session.store.clock
+        self._key = (part, field)
+        self._open = True
+
+    def append(self, text: str) -> None:
+        """Accept one delta; an empty one is nothing.  Blocks only while the buffer is full."""
+        if not self._open:
+            raise RefusedError(f"part {self.id!r} is ended", expected="an open part", session=self._session.id)
+        if text.__class__ is not str:
+            raise TypeError(f"a delta is a str, not {type(text).__name__}")
+        if not 0 < len(text) <= MAX_DELTA:
+            if not text:
+                return
+            raise LimitError("characters of a delta", len(text), MAX_DELTA)
+        buffer, appender = self._buffer, self._appender
+        if len(buffer) >= appender.limit:
+            appender.pressure()
+        buffer.extend((self._key, text, self._clock()))
+        if not appender.awake:
+            appender.wake()
+
+    def end(self, metadata: Json | None = None) -> None:
+        """The part is complete; durable when it returns.  `metadata` is the provider's, such as a signature."""
+        self.close()
+        self._session.command([ev.PartEnded(self.id, metadata)])
+
+    def close(self) -> None:
+        """Take no more deltas."""
+        self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether deltas are still taken."""
+        return self._open
+
+
+class Call:
+    """A tool call of the message: pending until its input is complete, then running, then completed or failed."""
+
+    def __init__(self, session: Session, part: str, call: str) -> None:
+        self.id = part
+        self.call_id = call
+        self._session = session
+        self._input = Stream(session, part, "input")
+        self._output: Stream | None = None
+
+    def input(self, text: str) -> None:
+        """Accept a piece of the arguments as they stream."""
+        self._input.append(text)
+
+    def run(self, input: Json | dict[str, object], *, title: str = "", metadata: Json | None = None) -> None:
+        """The arguments are complete: the tool may run once this returns, for its running is durable."""
+        bodies: dict[bytes, bytes] = {}
+        self._input.close()
+        self._session.command([ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)], bodies)
+
+    def output(self, text: str) -> None:
+        """Accept a piece of what the running tool prints."""
+        if self._output is None:
+            self._output = Stream(self._session, self.id, "output")
+        self._output.append(text)
+
+    def progress(self, title: str | None = None, metadata: Json | None = None) -> None:
+        """Record what the running tool says of itself; does not wait."""
+        self._session.command([ev.ToolProgress(self.id, title, metadata)], wait=False)
+
+    def succeed(
+        self,
+        output: str | BinaryIO,
+        *,
+        title: str = "",
+        metadata: Json | None = None,
+        attachments: Sequence[Attachment] = (),
+        truncation: Truncation | None = None,
+    ) -> None:
+        """Record the tool's full output; durable when it returns.  With `truncation` the view shows its preview.
+
+        A binary file object of UTF-8 text is read piece by piece.
+        """
+        bodies: dict[bytes, bytes] = {}
+        self._close()
+        if truncation is not None and isinstance(truncation.preview, str):
+            truncation = Truncation(
+                to_content(truncation.preview, bodies), truncation.lines, truncation.size, truncation.direction
+            )
+        event = ev.ToolCompleted(
+            self.id,
+            to_content(output, bodies) if isinstance(output, str) else from_file(output, bodies),
+            truncation,
+            title,
+            metadata,
+            tuple(stored_attachment(attachment, bodies) for attachment in attachments),
+        )
+        self._session.command([event], bodies)
+
+    def fail(
+        self,
+        error: str = INTERRUPTED,
+        *,
+        interrupted: bool = False,
+        output: str | None = None,
+        metadata: Json | None = None,
+    ) -> None:
+        """Record that the tool failed or was interrupted; durable when it returns."""
+        bodies: dict[bytes, bytes] = {}
+        self._close()
+        kept: Content | None = None if output is None else to_content(output, bodies)
+        self._session.command([ev.ToolFailed(self.id, to_content(error, bodies), interrupted, kept, metadata)], bodies)
+
+    def _close(self) -> None:
+        self._input.close()
+        if self._output is not None:
+            self._output.close()
+
+
+class Reply:
+    """An assistant message, open inside its `with` block.
+
+    Left without `finish`, it is finished as aborted; left by an exception, as failed.
+    """
+
+    def __init__(self, session: Session, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
+        self.id = started.message
+        self._session = session
+        self._started = started
+        self._lease_wait = lease_wait
+        self._streams: list[Stream] = []
+        self._calls: list[Call] = []
+        self._step: str | None = None
+        self._finished = False
+
+    def __enter__(self) -> Self:
+        self._session.acquire(wait=self._lease_wait)
+        try:
+            self.begin()
+        except BaseException:
+            self._session.release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close(kind)
+        finally:
+            self._session.release()
+
+    def begin(self) -> None:
+        """Open the message; `with` does this, after it has taken the lease."""
+        self._session.command([self._begin()], wait=False)
+
+    def close(self, kind: type[BaseException] | None) -> None:
+        """Abort the message unless it is finished; `kind` is the exception that left it, if one did."""
+        if self._finished:
+            return
+        if kind is None:
+            self.abort()
+        else:
+            self.abort(MessageError("unknown" if issubclass(kind, Exception) else "aborted", kind.__name__))
+
+    def _begin(self) -> ev.AssistantMessageStarted:
+        """The first event, replying to the last user message unless told otherwise."""
+        if self._started.reply_to is not None:
+            return self._started
+        with self._session.deciding() as state:
+            last = next(
+                (
+                    name
+                    for name, facts in reversed(state.messages.items())
+                    if facts.user and state.history.holds(facts.added) and state.now(facts.changes) != "removed"
+                ),
+                None,
+            )
+        return replace(self._started, reply_to=last)
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def text(self, *, id: str | None = None, metadata: Json | None = None) -> Stream:
+        """Begin a text part."""
+        return self._stream(Text(metadata=metadata), id)
+
+    def reasoning(self, *, id: str | None = None, metadata: Json | None = None) -> Stream:
+        """Begin a reasoning part."""
+        return self._stream(Reasoning(metadata=metadata), id)
+
+    def say(self, text: str) -> str:
+        """Add a text part that is known as a whole; returns its id."""
+        stream = self.text()
+        stream.append(text)
+        stream.end()
+        return stream.id
+
+    def part(self, kind: PartKind, *, id: str | None = None) -> str:
+        """Add a part that is complete at birth: a file, patch, snapshot, subtask, agent or retry; returns its id."""
+        if isinstance(kind, (Text, Reasoning, Tool)):
+            raise RefusedError(f"a {type(kind).__name__} part streams", expected="text(), reasoning() or tool()")
+        bodies: dict[bytes, bytes] = {}
+        part = id or self._session.store.new_id("prt_")
+        self._session.command([ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies, wait=False)
+        return part
+
+    def tool(
+        self,
+        tool: str,
+        *,
+        call_id: str,
+        input: Json | dict[str, object] | None = None,
+        id: str | None = None,
+        provider_executed: bool = False,
+        title: str = "",
+        metadata: Json | None = None,
+    ) -> Call:
+        """Begin a tool call.  With `input` it runs at once, durably; without, its arguments stream first."""
+        part = id or self._session.store.new_id("prt_")
+        call = Call(self._session, part, call_id)
+        self._session.command(
+            [ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))], wait=False
+        )
+        self._calls.append(call)
+        if input is not None:
+            call.run(input, title=title)
+        return call
+
+    def _stream(self, kind: Text | Reasoning, part: str | None) -> Stream:
+        name = part or self._session.store.new_id("prt_")
+        self._session.command([ev.PartStarted(self.id, name, kind)], wait=False)
+        stream = Stream(self._session, name, "text")
+        self._streams.append(stream)
+        return stream
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def step(
+        self,
+        *,
+        purpose: Literal["turn", "summary", "title"] = "turn",
+        view_version: int | None = None,
+        view_digest: bytes | None = None,
+        render: Json | None = None,
+        snapshot: str | None = None,
+    ) -> str:
+        """Record that a model call begins, and what it was sent; returns the step-start part's id."""
+        part = self._session.store.new_id("prt_")
+        self._session.command(
+            [ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot)], wait=False
+        )
+        self._step = purpose
+        return part
+
+    def end_step(self, reason: str = "", *, usage: Usage | None = None, snapshot: str | None = None) -> str:
+        """Record that the model call ended, and what it cost; returns the step-finish part's id."""
+        part = self._session.store.new_id("prt_")
+        self._session.command(self._step_ended(part, reason, usage, snapshot), wait=False)
+        return part
+
+    def _step_ended(self, part: str, reason: str, usage: Usage | None, snapshot: str | None) -> list[ev.Event]:
+        ended: list[ev.Event] = [ev.StepFinished(self.id, part, reason, snapshot)]
+        if usage is not None:
+            ended.append(ev.UsageRecorded(usage, self.id, part, self._started.model, self._step or "turn"))
+        self._step = None
+        return ended
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def finish(self, reason: str = "stop", *, usage: Usage | None = None, snapshot: str | None = None) -> None:
+        """Close the message; durable when it returns.
+
+        Ends open texts and the open step.  Tool calls without a result are refused: complete or fail them first.
+        """
+        closing = self._ended_streams()
+        if self._step is not None:
+            closing += self._step_ended(self._session.store.new_id("prt_"), reason, usage, snapshot)
+        elif usage is not None:
+            closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
+        self._session.command([*closing, ev.MessageFinished(self.id, reason)])
+        self._close()
+
+    def abort(self, error: MessageError | None = None) -> None:
+        """Close the message as it stands: text is kept, tools that have no result are interrupted."""
+        closing = self._session.state().closing_parts(self.id)
+        self._session.command([*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))])
+        self._close()
+
+    def _ended_streams(self) -> list[ev.Event]:
+        return [ev.PartEnded(stream.id) for stream in self._streams if stream.is_open]
+
+    def _close(self) -> None:
+        self._finished = True
+        for stream in self._streams:
+            stream.close()

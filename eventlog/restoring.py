@@ -1,0 +1,75 @@
+"""Command state from the log: the newest checkpoint of an ancestry, then the events after it.
+
+Used by the appender when it opens a session, and for what a fork begins with.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventlog import checkpoints
+from eventlog.deltas import DeltaRun
+from eventlog.errors import DamagedError
+from eventlog.evolution import evolve
+from eventlog.lineage import Stream
+from eventlog.log.base import Log
+from eventlog.reader import spans
+from eventlog.state import State
+
+__all__ = ["fold_spans", "restore", "save_state"]
+
+STATE = "state 1"
+"""Kind of the checkpoints of command state; the number is the format of `State`."""
+_STATE = msgspec.msgpack.Decoder(State)
+UNDO_KEPT = 4096
+"""Taken-back facts kept while committed events are read: none of them will be taken back."""
+
+
+def restore(log: Log, streams: list[Stream], upto: int) -> tuple[State, int]:
+    """Return the state right after version `upto`, and the version of the checkpoint it came from (0: none)."""
+    state, saved = State(), 0
+    for stream in reversed(streams):
+        found = checkpoints.load(log, STATE, stream.session, min(stream.last, upto), _decode_state)
+        if found is not None and found[0] >= stream.first:
+            saved, state = found
+            break
+    fold_spans(log, streams, state, upto)
+    return state, saved
+
+
+def save_state(log: Log, session: str, state: State) -> None:
+    """Keep a checkpoint of the state, all of which must be committed."""
+    state.settle(state.version)
+    checkpoints.save(log, STATE, session, state.version, msgspec.msgpack.encode(state))
+
+
+def fold_spans(log: Log, streams: list[Stream], state: State, upto: int) -> None:
+    """Take the committed events after `state.version` in, up to version `upto`."""
+    for stream in streams:
+        if state.version == stream.first - 1:
+            state.started = 0
+        if stream.last <= state.version or stream.first > upto:
+            continue
+        for span in spans(log, [stream], state.version, min(stream.last, upto)):
+            item = span.item
+            try:
+                if isinstance(item, DeltaRun):
+                    state.skip(item.count)
+                else:
+                    evolve(state, item)
+            except (KeyError, IndexError) as error:
+                raise DamagedError(
+                    "an event that does not follow from those before it",
+                    session=span.session,
+                    version=span.first,
+                    position=span.position,
+                ) from error
+            if len(state.undo) > UNDO_KEPT:
+                state.settle(state.version)
+
+
+def _decode_state(data: bytes) -> State:
+    try:
+        return _STATE.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DamagedError("a checkpoint that cannot be read") from error

@@ -1,0 +1,435 @@
+"""One place with many sessions: opening it, finding sessions in it, beginning them, closing it.
+
+A store owns its log, one handle per session, and one thread that commits accepted deltas and renews leases.  The same path
+opened twice in a process shares one log.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from threading import Event as Signal
+from threading import RLock, Thread
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog import ids
+from eventlog.appender import Appender
+from eventlog.blobs import to_file, unpack
+from eventlog.card import card_of
+from eventlog.codec import Recorded
+from eventlog.errors import ClosedError, DamagedError, EventlogError, ReadOnlyError, StopError
+from eventlog.foreign import is_foreign
+from eventlog.handle import Handle
+from eventlog.lease import Owner
+from eventlog.lineage import Stream
+from eventlog.log.base import Head, Log
+from eventlog.metrics import Metrics
+from eventlog.reader import head_of
+from eventlog.session import Session
+from eventlog.state import State
+from eventlog.storing import model_of
+from eventlog.subscription import subscribe
+from eventlog.values import Body, Content, Model, Origin
+
+logger = logging.getLogger("eventlog")
+
+__all__ = ["SessionInfo", "Store", "open_store"]
+
+FLUSH_INTERVAL = 0.1
+"""Seconds within which an accepted delta is committed."""
+LEASE_TTL = 30_000
+"""Milliseconds a lease lasts without renewal."""
+
+
+CHECKPOINT_EVENTS = 2_000
+"""Events after which the state of a session that is being let go is kept, so that opening it stays short."""
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """What a list of sessions shows; times are UTC milliseconds."""
+
+    id: str
+    title: str
+    parent: str | None
+    """The session this one is a sub-session of."""
+    scope: str
+    created: int
+    updated: int
+    version: int
+    events: int
+    """Events of its own; what a fork inherited is not counted."""
+    messages: int
+    """Messages ever added to it, inherited ones not counted."""
+    archived: bool
+    directory: str = ""
+    agent: str = ""
+    origin: Origin | None = None
+    fork_of: str | None = None
+    forked_at: int | None = None
+
+
+def open_store(
+    path: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    flush_interval: float = FLUSH_INTERVAL,
+    lease_ttl: int = LEASE_TTL,
+    checkpoint_events: int = CHECKPOINT_EVENTS,
+    clock: Callable[[], int] | None = None,
+    new_id: Callable[[str], str] | None = None,
+) -> Store:
+    """Open the store at `path` (made if it is not there), or one in memory: `memory:`.
+
+    `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock` gives UTC milliseconds, `new_id` an id for a prefix.
+    """
+    log: Log
+    if os.fspath(path) == "memory:":
+        from eventlog.log.memory import MemoryLog
+
+        log = MemoryLog()
+    else:
+        from eventlog.log.embedded import open_log
+
+        log = open_log(Path(path), read_only=read_only)
+    return Store(
+        log,
+        flush_interval=flush_interval,
+        lease_ttl=lease_ttl,
+        checkpoint_events=checkpoint_events,
+        clock=clock,
+        new_id=new_id,
+    )
+
+
+_UNFLUSHED: set[Store] = set()
+"""Stores with accepted deltas: kept alive until those are committed, even if their owner forgets them."""
+
+
+class Store:
+    """Many sessions in one log.  A context manager; `close()` makes everything durable."""
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        flush_interval: float = FLUSH_INTERVAL,
+        lease_ttl: int = LEASE_TTL,
+        checkpoint_events: int = CHECKPOINT_EVENTS,
+        clock: Callable[[], int] | None = None,
+        new_id: Callable[[str], str] | None = None,
+    ) -> None:
+        self.log = log
+        self.clock: Callable[[], int] = clock or _now
+        self.new_id: Callable[[str], str] = new_id or ids.new_id
+        self.lease_ttl = lease_ttl
+        self.flush_interval = flush_interval
+        self.checkpoint_events = checkpoint_events
+        self.owner = Owner.here(ids.new_id("own_"))
+        self._sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
+        self._lock = RLock()
+        self._closed = False
+        self.counted = Metrics()
+        """The live counters; see `metrics`."""
+        self._dirty: dict[str, Appender] = {}
+        self._leased: dict[str, Handle] = {}
+        self._signal = Signal()
+        self._thread: Thread | None = None
+        self._origins: tuple[int, dict[tuple[str, str], list[str]]] = (-1, {})
+        self._at_exit = partial(_close_at_exit, weakref.WeakMethod(self.close))
+        atexit.register(self._at_exit)
+        weakref.finalize(self, self._signal.set)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- sessions ------------------------------------------------------------------------------
+
+    def create_session(
+        self,
+        *,
+        id: str | None = None,
+        title: str = "",
+        scope: str = "",
+        directory: str = "",
+        agent: str = "",
+        model: Model | str | None = None,
+        parent: str | None = None,
+        origin: Origin | None = None,
+        time: int | None = None,
+    ) -> Session:
+        """Begin a session.  `AlreadyExistsError` if the id is taken; `parent` makes it a sub-session."""
+        started = ev.SessionStarted(title, scope, directory, agent, model_of(model), parent, origin)
+        return self._begin(id, started, [], State(), time)
+
+    def fork(self, parent: Session, at: int, *, id: str | None = None, title: str | None = None) -> Session:
+        """Begin a session that continues `parent` as of version `at`; see `Session.fork`."""
+        info = parent.info
+        forked = ev.SessionForked(parent.id, at, b"", info.title if title is None else title, info.scope)
+        streams, state = parent.inherited(at)
+        return self._begin(id, forked, streams, state, None)
+
+    def _begin(
+        self,
+        name: str | None,
+        event: ev.SessionStarted | ev.SessionForked,
+        streams: list[Stream],
+        state: State,
+        time: int | None,
+    ) -> Session:
+        self.usable(writing=True)
+        session = ids.check_id("session", name or self.new_id("ses_"))
+        appender = self._appender(session)
+        base = state.version
+        appender.begin([*streams, Stream(session, base + 1, (1 << 63) - 1)], state)
+        appender.commit([(self.clock() if time is None else time, event)], creates_at=base).wait()
+        with self._lock:
+            handle = self._sessions.get(session)  # another thread may have found it already
+            if handle is None:
+                handle = self._sessions[session] = Session(self, session, appender)
+            return handle
+
+    def session(self, id: str) -> Session:
+        """The handle of a session; `NotFoundError` if there is none of this id."""
+        self.usable()
+        with self._lock:
+            handle = self._sessions.get(id)
+            if handle is None:
+                head_of(self.log, id)
+                handle = Session(self, id, self._appender(id))
+                self._sessions[id] = handle
+            return handle
+
+    def _appender(self, session: str) -> Appender:
+        return Appender(self.log, session, self.clock, self._wake, self.counted)
+
+    def sessions(self, after: str = "") -> Iterator[SessionInfo]:
+        """Every session by id, from the first id greater than `after`; reads no event."""
+        self.usable()
+        return (_info(head) for head in self.log.heads(after) if not is_foreign(head))
+
+    def info(self, session: str) -> SessionInfo:
+        """What a list of sessions shows of one."""
+        self.usable()
+        return _info(head_of(self.log, session))
+
+    def find_origin(self, format: str, foreign_id: str) -> list[str]:
+        """The sessions imported from this foreign session: the first import, then its divergent continuations."""
+        self.usable()
+        position = self.log.last_position()
+        if self._origins[0] != position:
+            found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+            for head in self.log.heads():
+                if is_foreign(head):
+                    continue
+                origin = card_of(head).origin
+                if origin is not None:
+                    found.setdefault((origin.format, origin.foreign_id), []).append((head.base, head.session))
+            self._origins = (position, {key: [name for _, name in sorted(names)] for key, names in found.items()})
+        return list(self._origins[1].get((format, foreign_id), ()))
+
+    def text(self, content: Content) -> str:
+        """The text of a content; `DamagedError` if its body is missing or not what was stored."""
+        return content if isinstance(content, str) else unpack(content, self._packed(content))
+
+    def write_text(self, content: Content, file: BinaryIO) -> None:
+        """Write the UTF-8 bytes of a content to a file object, piece by piece; errors as for `text`."""
+        if isinstance(content, str):
+            file.write(content.encode("utf-8", "surrogatepass"))
+        else:
+            to_file(content, self._packed(content), file)
+
+    def _packed(self, body: Body) -> bytes:
+        packed = self.log.body(body.digest)
+        if packed is None:
+            raise DamagedError(f"body {body.digest.hex()} is missing")
+        return packed
+
+    def subscribe(
+        self,
+        after: int = 0,
+        *,
+        session: str | None = None,
+        kinds: Sequence[type[ev.Base]] | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[Recorded]:
+        """Every event after the position `after`, history first and then live, without a gap or a duplicate.
+
+        `session` and `kinds` choose among them.  The cursor to go on from is the `position` of the last one.
+        Ends when nothing new came for `timeout` seconds (None: never).  Deltas arrive with their flush.
+        """
+        return subscribe(self.log, after, session=session, kinds=kinds, timeout=timeout)
+
+    # -- the background thread -------------------------------------------------------------------
+
+    def _wake(self, appender: Appender) -> None:
+        """An appender has accepted deltas: commit them within the interval."""
+        with self._lock:
+            self._dirty[appender.session] = appender
+            _UNFLUSHED.add(self)
+            self._start()
+        self._signal.set()
+
+    def keep(self, session: Handle) -> None:
+        """Renew this session's lease from now on."""
+        with self._lock:
+            self._leased[session.id] = session
+            self._start()
+        self._signal.set()
+
+    def forget(self, session: Handle) -> None:
+        """Renew this session's lease no more."""
+        with self._lock:
+            self._leased.pop(session.id, None)
+
+    def _start(self) -> None:
+        if self._thread is None and not self._closed:
+            self._thread = Thread(
+                target=_run, args=(weakref.ref(self), self._signal), name="eventlog-flush", daemon=True
+            )
+            self._thread.start()
+
+    def tick(self) -> float | None:
+        """Commit accepted deltas, renew leases; returns the seconds until it is needed again (None: until woken)."""
+        with self._lock:
+            dirty, self._dirty = self._dirty, {}
+            leased = list(self._leased.values())
+        self.counted.flushes += bool(dirty)
+        for appender in dirty.values():
+            stopped = False
+            try:
+                appender.flush()
+            except StopError:
+                stopped = True
+            except EventlogError as error:
+                # What was accepted is kept, and tried again; the session's next command meets the error and raises it.
+                logger.warning("session %s: a flush failed: %s", appender.session, type(error).__name__)
+            if appender.is_ahead and not stopped:
+                with self._lock:
+                    self._dirty.setdefault(appender.session, appender)
+        with self._lock:
+            if not self._dirty:
+                _UNFLUSHED.discard(self)
+        now = self.clock()
+        for session in leased:
+            try:
+                session.renew_if_due(now, self.lease_ttl)
+            except EventlogError as error:
+                logger.warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
+        if dirty:
+            return self.flush_interval
+        return self.lease_ttl / 4000 if leased else None
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Make everything that was accepted durable."""
+        self.usable()
+        for session in list(self._sessions.values()):
+            session.flush()
+
+    def metrics(self) -> Metrics:
+        """What this store has done so far, in numbers."""
+        return msgspec.structs.replace(self.counted)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close()` was called."""
+        return self._closed
+
+    def usable(self, *, writing: bool = False) -> None:
+        """Raise unless the store is open (and may be written)."""
+        if self._closed:
+            raise ClosedError("the store is closed")
+        if writing and self.log.read_only:
+            raise ReadOnlyError("the store was opened for reading only")
+
+    def close(self) -> None:
+        """Make everything durable, give leases back, close the log.  Calling it twice is harmless."""
+        with self._lock:
+            if self._closed:
+                return
+            leased = list(self._leased.values())
+            sessions = list(self._sessions.values())
+        failure: EventlogError | None = None
+        for session in sessions:
+            session.appender.close()
+        for work in (*(session.flush for session in sessions), *(s.abandon for s in leased)):
+            try:
+                work()
+            except EventlogError as error:
+                failure = failure or error
+        with self._lock:
+            self._closed = True
+            _UNFLUSHED.discard(self)
+        self._signal.set()
+        atexit.unregister(self._at_exit)
+        self.log.close()
+        if failure is not None:
+            raise failure
+
+
+def _run(store: weakref.ref[Store], signal: Signal) -> None:
+    """The background thread: it holds the store only while it works, so that a forgotten store can go."""
+    pause: float | None = None
+    while True:
+        signal.wait(pause)
+        woken = signal.is_set()
+        signal.clear()
+        living = store()
+        if living is None or living.closed:
+            return
+        if woken:
+            interval = living.flush_interval
+            del living
+            time.sleep(interval)
+            living = store()
+            if living is None or living.closed:
+                return
+        pause = living.tick()
+        del living
+
+
+def _close_at_exit(close: weakref.WeakMethod[Callable[[], None]]) -> None:
+    method = close()
+    if method is not None:
+        method()
+
+
+def _info(head: Head) -> SessionInfo:
+    card = card_of(head)
+    return SessionInfo(
+        id=head.session,
+        title=card.title,
+        parent=card.parent,
+        scope=card.scope,
+        created=head.created,
+        updated=head.updated,
+        version=head.version,
+        events=head.version - head.base,
+        messages=head.messages,
+        archived=card.archived,
+        directory=card.directory,
+        agent=card.agent,
+        origin=card.origin,
+        fork_of=card.fork_of,
+        forked_at=card.forked_at or None,
+    )
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

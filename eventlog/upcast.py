@@ -1,0 +1,35 @@
+"""Older schema versions, brought up to this one.  The only place that knows what events used to be.
+
+An upcaster takes one event as plain lists (`[tag, field, …]`), of schema version N, and returns it as of
+version N + 1.  It must keep one event one event: versions are part of history.
+
+Schema versions:
+    1  the first prototype: `SessionStarted` had `format` and `foreign_id` as two fields instead of `origin`
+    2  this program
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["UPCASTERS", "upcast"]
+
+Plain = list[object]
+
+
+def _from_1(event: Plain) -> Plain:
+    if event[0] == "ss" and len(event) >= 9:
+        known, (format_name, foreign_id) = event[:7], event[7:9]
+        origin = [format_name, foreign_id] if format_name else None
+        return [*known, origin]
+    return event
+
+
+UPCASTERS: dict[int, Callable[[Plain], Plain]] = {1: _from_1}
+
+
+def upcast(event: Plain, schema: int, current: int) -> Plain:
+    """Bring an event of `schema` up to `current`; KeyError if a step is missing."""
+    for version in range(schema, current):
+        event = UPCASTERS[version](event)
+    return event

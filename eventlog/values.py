@@ -1,0 +1,249 @@
+"""The values events are made of: content, models, tokens, errors, and the kinds of part.
+
+Not here: the events (`events.py`) and their bytes (`codec.py`).  Anybody may import this module.
+Every value is a frozen struct with a fixed field order, because structs are stored as arrays: a new
+field is added at the end, with a default.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+import msgspec
+
+__all__ = [
+    "Agent",
+    "Attachment",
+    "Body",
+    "Content",
+    "File",
+    "Json",
+    "Limits",
+    "Lineage",
+    "MessageError",
+    "Model",
+    "Origin",
+    "PartKind",
+    "Patch",
+    "Reasoning",
+    "Retry",
+    "Snapshot",
+    "Source",
+    "Subtask",
+    "Text",
+    "Todo",
+    "Tokens",
+    "Tool",
+    "Truncation",
+    "Usage",
+]
+
+Json: TypeAlias = str
+"""Compact JSON text.  Kept as text so that key order, number form and depth survive exactly."""
+
+
+class Value(msgspec.Struct, frozen=True, array_like=True):
+    """Base of the values: immutable, compared by content, stored as an array."""
+
+
+class Body(Value, frozen=True, array_like=True, tag="b"):
+    """A large text stored once by content: SHA-256 of its bytes, and its length in bytes and characters."""
+
+    digest: bytes
+    size: int
+    characters: int
+
+
+Content: TypeAlias = str | Body
+"""A text, inline when it is short, by reference when it is not (`blobs.py` has the bound)."""
+
+
+class Model(Value, frozen=True, array_like=True):
+    """A model as its provider names it."""
+
+    provider: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.name}" if self.provider else self.name
+
+
+class Tokens(Value, frozen=True, array_like=True):
+    """Token counts as the provider reported them; `total` is None when it reported none."""
+
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    total: int | None = None
+
+
+class Usage(Value, frozen=True, array_like=True):
+    """Tokens and their price in US dollars; `cost` is None when the price is unknown."""
+
+    tokens: Tokens
+    cost: Decimal | None = None
+
+
+class Limits(Value, frozen=True, array_like=True):
+    """A model's limits in tokens; `context` 0 means unlimited, None means unknown."""
+
+    context: int = 0
+    output: int | None = None
+    input: int | None = None
+
+
+class Origin(Value, frozen=True, array_like=True):
+    """Where an imported session comes from; `format` and `foreign_id` are its identity."""
+
+    format: str
+    foreign_id: str
+    path: str = ""
+    version: str = ""
+
+
+class Lineage(Value, frozen=True, array_like=True):
+    """One range of a session's effective history: versions `first..last` of the stream `stream`."""
+
+    stream: str
+    first: int
+    last: int
+
+
+class MessageError(Value, frozen=True, array_like=True):
+    """Why a message or step failed.  `name` is a kind ("aborted", "api", "overflow", "output-length",
+    "auth", "content-filter", "unknown", or a foreign name); `data` keeps what the provider sent.
+    """
+
+    name: str
+    message: str = ""
+    data: Json | None = None
+
+
+class Truncation(Value, frozen=True, array_like=True):
+    """What truncation took from a tool's output: the view shows `preview`, the store keeps the whole."""
+
+    preview: Content
+    lines: int
+    """Lines of the full output."""
+    size: int
+    """Bytes of the full output (UTF-8)."""
+    direction: Literal["head", "tail", "both"] = "tail"
+
+
+class Source(Value, frozen=True, array_like=True):
+    """Where a file part or an agent mention comes from in the user's text."""
+
+    kind: Literal["file", "symbol", "resource", "text"]
+    path: str = ""
+    start: int | None = None
+    """Character range of the mention in the user's text."""
+    end: int | None = None
+    value: str = ""
+    """The mention as written."""
+    name: str = ""
+    """Symbol or resource name."""
+    range: tuple[int, int, int, int] | None = None
+    """Symbol range: start line, start character, end line, end character."""
+    client: str = ""
+    """Client of a resource."""
+    symbol_kind: int | None = None
+
+
+class Attachment(Value, frozen=True, array_like=True):
+    """A file that a tool returned beside its output; `url` is a data URL or a reference."""
+
+    mime: str
+    url: Content
+    filename: str | None = None
+    id: str = ""
+    source: Source | None = None
+
+
+class Todo(Value, frozen=True, array_like=True):
+    """One entry of the session's list of things to do."""
+
+    text: str
+    status: str = "pending"
+    priority: str = ""
+    id: str = ""
+
+
+class Text(Value, frozen=True, array_like=True, tag="text"):
+    """What was said.  `synthetic`: written by the program; `ignored`: shown to people, not sent."""
+
+    text: Content = ""
+    synthetic: bool = False
+    ignored: bool = False
+    metadata: Json | None = None
+
+
+class Reasoning(Value, frozen=True, array_like=True, tag="reasoning"):
+    """What the model thought; `metadata` carries the provider's signature or encrypted form."""
+
+    text: Content = ""
+    metadata: Json | None = None
+
+
+class Tool(Value, frozen=True, array_like=True, tag="tool"):
+    """A tool call, born pending.  `call` is the provider's id, unique within its message only."""
+
+    call: str
+    tool: str
+    provider_executed: bool = False
+    metadata: Json | None = None
+
+
+class File(Value, frozen=True, array_like=True, tag="file"):
+    """A file of the user's (or of the model's); `url` is a data URL or a reference."""
+
+    mime: str
+    url: Content
+    filename: str | None = None
+    source: Source | None = None
+    synthetic: bool = False
+    metadata: Json | None = None
+
+
+class Subtask(Value, frozen=True, array_like=True, tag="subtask"):
+    """Work to be given to a sub-agent; `session` is set once a sub-session runs it."""
+
+    prompt: Content
+    description: str = ""
+    agent: str = ""
+    model: Model | None = None
+    command: str | None = None
+    session: str | None = None
+
+
+class Agent(Value, frozen=True, array_like=True, tag="agent"):
+    """A mention of an agent."""
+
+    name: str
+    source: Source | None = None
+
+
+class Snapshot(Value, frozen=True, array_like=True, tag="snapshot"):
+    """A state of the user's files, named by whoever keeps it."""
+
+    snapshot: str
+
+
+class Patch(Value, frozen=True, array_like=True, tag="patch"):
+    """Files changed since the snapshot `hash`."""
+
+    hash: str
+    files: tuple[str, ...] = ()
+
+
+class Retry(Value, frozen=True, array_like=True, tag="retry"):
+    """A failed attempt that was repeated."""
+
+    attempt: int
+    error: MessageError
+
+
+PartKind: TypeAlias = Text | Reasoning | Tool | File | Subtask | Agent | Snapshot | Patch | Retry
+"""What `PartStarted` may start.  Step and compaction parts come from their own events."""

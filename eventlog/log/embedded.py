@@ -1,0 +1,244 @@
+"""The embedded engine: a directory that any number of threads and processes use at the same time.
+
+    format      text: what this directory is, and with what it was made (`directory.py`)
+    turn, lock  the writers' lock (`locks.py`)
+    mark        how far the journal is durable (`mark.py`)
+    journal/    the append-only files (`journal.py`, `frames.py`)
+    lmdb/       what is folded (`segments.py`)
+
+`EmbeddedLog` is a handle.  All handles of a process on the same directory share one `Partition`; the last one to be
+closed closes it.  A handle that is forgotten is closed when it is collected, and all are when the interpreter exits.
+May be imported by anyone who opens stores.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from threading import RLock, Thread
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eventlog.errors import CallError, ClosedError, ForkedProcessError, ReadOnlyError
+from eventlog.log.base import Append, Commit, Committed, Head, LeaseState, Ticket
+from eventlog.log.directory import prepare
+from eventlog.log.options import Options
+from eventlog.log.partition import Partition
+from eventlog.log.rules import size_of, validate_derived_key
+from eventlog.log.ticket import QueuedTicket
+from eventlog.log.writer import LeaseChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["EmbeddedLog", "open_log"]
+
+_Key = tuple[int, int]
+
+
+class _Registry:
+    """The partitions this process has open, by the identity of their directory, with the number of handles."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.open: dict[_Key, tuple[Partition, int]] = {}
+
+    def join(self, path: Path, options: Options) -> tuple[_Key, Partition]:
+        """Give a handle a partition."""
+        with self.lock:
+            prepare(path, options)
+            status = path.stat()
+            key = status.st_dev, status.st_ino
+            partition, handles = self.open.get(key, (None, 0))
+            if partition is None:
+                partition = Partition(path, options)
+            elif partition.options != options:
+                raise CallError(f"{path} is open in this process with other options")
+            self.open[key] = partition, handles + 1
+            return key, partition
+
+    def leave(self, key: _Key) -> None:
+        """Take a handle back; the last one closes the partition."""
+        with self.lock:
+            partition, handles = self.open[key]
+            if handles > 1:
+                self.open[key] = partition, handles - 1
+                return
+            partition.stop()
+            partition.join()
+            del self.open[key]
+
+    def leave_later(self, key: _Key, pid: int) -> None:
+        """The same for a handle that was collected: not in the thread that happened to collect it."""
+        if pid == os.getpid():
+            with suppress(RuntimeError):  # the interpreter is exiting: `close_all` has done it
+                Thread(target=self.leave, args=(key,), name="eventlog-close", daemon=True).start()
+
+    def before_fork(self) -> None:
+        """Bring everything to a point at which a child may inherit it."""
+        self.lock.acquire()
+        for partition, _ in self.open.values():
+            partition.hold_still()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        for partition, _ in self.open.values():
+            partition.move_on()
+        self.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Nothing that is open is the child's."""
+        for partition, _ in self.open.values():
+            partition.disown()
+        self.lock = RLock()
+        self.open = {}
+
+    def close_all(self) -> None:
+        """Close what is open when the interpreter exits."""
+        for partition, _ in list(self.open.values()):
+            partition.stop()
+            partition.join()
+
+
+_registry = _Registry()
+atexit.register(_registry.close_all)
+os.register_at_fork(
+    before=_registry.before_fork,
+    after_in_parent=_registry.after_fork_in_parent,
+    after_in_child=_registry.after_fork_in_child,
+)
+
+
+class EmbeddedLog:
+    """A handle on a store directory; fulfils `base.Log`.  Options: see `Options`."""
+
+    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+        try:
+            chosen = msgspec.structs.replace(_DEFAULTS, **options)
+        except TypeError as error:
+            raise CallError(str(error)) from None
+        self._pid = os.getpid()
+        self._closed = False
+        key, self._partition = _registry.join(Path(path), chosen)
+        self._leave = weakref.finalize(self, _registry.leave_later, key, self._pid)
+        self._leave.atexit = False
+        self._key = key
+
+    def _use(self) -> Partition:
+        """The partition, if this handle may still be used."""
+        if self._closed:
+            raise ClosedError("the log is closed")
+        if self._pid != os.getpid():
+            raise ForkedProcessError("the log was opened before os.fork(); open it again in this process")
+        return self._partition
+
+    def _fresh(self) -> Partition:
+        """The partition, up to date with what others have committed."""
+        partition = self._use()
+        partition.refresh()
+        return partition
+
+    def _put(self, request: object, size: int) -> QueuedTicket[Any, Any]:
+        writer = self._use().writer
+        if writer is None:
+            raise ReadOnlyError("the store was opened for reading only")
+        ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size)
+        writer.put(ticket)
+        return ticket
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writing is refused with `ReadOnlyError`."""
+        return self._partition.options.read_only
+
+    def submit(self, append: Append) -> Ticket:
+        """Queue an append; see `base.Log`."""
+        return self._put(append, size_of(append))
+
+    def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
+        """The commits that hold versions `after + 1 .. upto`, as of now; see `base.Log`."""
+        return self._fresh().read(session, after, upto, reverse=reverse)
+
+    def head(self, session: str) -> Head | None:
+        """The session's head, or None if there is no such session."""
+        return self._fresh().head_of(session)
+
+    def heads(self, after: str = "") -> Iterator[Head]:
+        """All heads by session id, from the first id greater than `after`."""
+        return self._fresh().heads(after)
+
+    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+        """Commits whose last position is greater than `after`, in position order, at most `limit`."""
+        return self._fresh().follow(after, limit)
+
+    def last_position(self) -> int:
+        """Position of the newest committed event, 0 if there is none."""
+        return self._fresh().position
+
+    def wait_beyond(self, position: int, timeout: float) -> bool:
+        """Block until an event beyond `position` is committed, by any process; False after `timeout` seconds."""
+        return self._use().wait_beyond(position, timeout)
+
+    def request(self, session: str, request: str) -> Committed | None:
+        """What became of a request id."""
+        seen = self._fresh().seen(session, request)
+        return None if seen is None else seen.repeat(session)
+
+    def body(self, digest: bytes) -> bytes | None:
+        """The packed bytes of a body, or None."""
+        return self._fresh().body(digest)
+
+    def bodies(self) -> Iterator[bytes]:
+        """The hashes of all stored bodies."""
+        return self._fresh().bodies()
+
+    def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
+        """Write the lease record if it still equals `replaces`; returns when that is durable."""
+        written: bool = self._put(LeaseChange(session, state, replaces), 200 + len(state.owner)).wait()
+        return written
+
+    def get_derived(self, key: bytes) -> bytes | None:
+        """A derived value, or None."""
+        return self._use().derived.get(key)
+
+    def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Keep derived values; they are on disk after the next fold, and lost if the process dies before."""
+        for key, _ in items:
+            validate_derived_key(key)
+        partition = self._use()
+        if partition.options.read_only:
+            raise ReadOnlyError("the store was opened for reading only")
+        partition.derived.put(dict(items))
+        partition.call_housekeeper_if_full()
+
+    def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Derived values whose key begins with `prefix`, by key order."""
+        return self._use().derived.scan(prefix)
+
+    def sync(self) -> None:
+        """Wait until everything submitted so far has its outcome."""
+        if not self._use().options.read_only:
+            self._put(None, 0).wait()
+
+    def check(self) -> list[str]:
+        """Read every commit and body; a line for each thing that is wrong."""
+        return self._fresh().check()
+
+    def close(self) -> None:
+        """Give the handle back; the last one of a directory commits, folds and releases everything."""
+        if not self._closed:
+            self._closed = True
+            if self._leave.detach() is not None and self._pid == os.getpid():
+                _registry.leave(self._key)
+
+
+_DEFAULTS = Options()
+
+
+def open_log(path: str | os.PathLike[str], **options: Any) -> EmbeddedLog:
+    """Open a store directory, or make one; options as in `Options`."""
+    return EmbeddedLog(path, **options)

@@ -1,0 +1,207 @@
+"""LMDB with its traps closed: one environment, its trees, and transactions that end with the call.
+
+* The library version is pinned (`LIB_VERSION`): LMDB 1.0 cannot read what 0.9 wrote, nor the other way round.
+* Default sync mode, no writemap: a committed transaction is on disk, and a stray pointer cannot write to it.
+* The map is reserved once, large.  A full map grows between transactions and the same job runs again; a map that
+  another process has grown is adopted.  Both need the map without any transaction in this process: readers take
+  `_gate` to begin, and whoever resizes holds it until the last one has ended.
+* Readers that died are cleared when the environment opens, and before each write.
+* An environment must not be used by a child, nor closed there while it has a transaction: `hold_still` before a
+  fork, `disown` in the child.
+* `put(append=True)` says False, and does nothing, when the key is not the last; `put_last` does not overlook it.
+
+Knows no trees by meaning: `segments.py` does.  Imported by this package only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, TypeVar
+
+import lmdb
+
+from eventlog.errors import BusyError, ClosedError, DamagedError, EventlogError, PoisonedError, UnsupportedStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from pathlib import Path
+    from typing import Any
+
+__all__ = ["LIB_VERSION", "Environment", "put_last"]
+
+LIB_VERSION = 0
+"""LMDB 0.9, data format 1."""
+MAX_READERS = 1022
+_SMALLEST_MAP = 1 << 20
+_DAMAGE = (
+    lmdb.NotFoundError,
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.InvalidError,
+    lmdb.VersionMismatchError,
+    lmdb.CursorFullError,
+)
+
+R = TypeVar("R")
+
+
+class Environment:
+    """One LMDB environment of this process."""
+
+    def __init__(self, path: Path, trees: Sequence[str], *, read_only: bool, map_bytes: int) -> None:
+        self._path = path
+        self._gate = Lock()
+        self._writing = Lock()
+        self._readers: set[object] = set()
+        self._closed = False
+        lock = not (read_only and os.statvfs(path).f_flag & os.ST_RDONLY)  # nobody can write there
+        try:
+            self._env = self._open(read_only=read_only, lock=lock, map_bytes=map_bytes, trees=len(trees))
+        except lmdb.Error as error:
+            raise self._translate(error) from error
+        try:
+            if lock and not read_only:
+                self._env.reader_check()
+            self.trees: dict[str, Any] = self._open_trees(trees, create=not read_only)
+        except lmdb.Error as error:
+            self._env.close()
+            raise self._translate(error) from error
+        self.page_bytes: int = self._env.stat()["psize"]
+
+    def _open(self, *, read_only: bool, lock: bool, map_bytes: int, trees: int) -> lmdb.Environment:
+        size = map_bytes
+        while True:
+            try:
+                return lmdb.open(
+                    str(self._path),
+                    map_size=size,
+                    max_dbs=trees,
+                    max_readers=MAX_READERS,
+                    mode=0o600,
+                    readonly=read_only,
+                    create=not read_only,
+                    lock=lock,
+                    lib_version=LIB_VERSION,
+                )
+            except (lmdb.MemoryError, lmdb.Error) as error:
+                if getattr(error, "code", 0) != errno.ENOMEM or size <= _SMALLEST_MAP:
+                    raise
+                size //= 2  # address space is limited here; the map grows when it is full
+
+    def _open_trees(self, names: Sequence[str], *, create: bool) -> dict[str, Any]:
+        """Open the trees, in a read transaction if they exist: it does not wait for another process that folds."""
+        while True:
+            try:
+                try:
+                    with self._env.begin() as txn:
+                        return {name: self._env.open_db(name.encode(), txn=txn, create=False) for name in names}
+                except lmdb.NotFoundError:
+                    if not create:
+                        raise
+                    return {name: self._env.open_db(name.encode(), create=True) for name in names}
+            except lmdb.MapResizedError:
+                self._resize(0)
+
+    @contextmanager
+    def reading(self) -> Generator[lmdb.Transaction[memoryview], None, None]:
+        """A snapshot.  What it hands out ends with it: copy."""
+        token = object()
+        try:
+            with self._gate:
+                txn = self._begin()
+                self._readers.add(token)
+            try:
+                with txn:
+                    yield txn
+            finally:
+                self._readers.discard(token)
+        except lmdb.Error as error:
+            raise self._translate(error) from error
+
+    def _begin(self) -> lmdb.Transaction[memoryview]:
+        """Begin to read; adopts a map that another process has grown.  `_gate` is held."""
+        while True:
+            try:
+                return self._env.begin(buffers=True)
+            except lmdb.MapResizedError:
+                self._resize(0)
+
+    def writing(self, job: Callable[[lmdb.Transaction[bytes]], R]) -> R:
+        """Run a job in one synced write transaction, again from its beginning if the map has to grow."""
+        try:
+            with self._writing:
+                self._env.reader_check()
+                while True:
+                    try:
+                        with self._env.begin(write=True) as txn:
+                            return job(txn)
+                    except lmdb.MapFullError:
+                        with self._gate:
+                            self._resize(2 * self._env.info()["map_size"])
+                    except lmdb.MapResizedError:
+                        with self._gate:
+                            self._resize(0)
+        except lmdb.Error as error:
+            raise self._translate(error) from error
+
+    def last_txnid(self) -> int:
+        """The number of the newest transaction of any process: a cheap way to see that something was folded."""
+        return self._env.info()["last_txnid"]
+
+    def map_bytes(self) -> int:
+        """Size of the map now."""
+        return self._env.info()["map_size"]
+
+    def close(self) -> None:
+        """Release everything, after the last reader."""
+        with self._gate:
+            self._drain()
+            self._closed = True
+            self._env.close()
+
+    def hold_still(self) -> None:
+        """Let no transaction be open, until `move_on` or `disown`; for the moment of a fork."""
+        self._writing.acquire()
+        self._gate.acquire()
+        self._drain()
+
+    def move_on(self) -> None:
+        """Undo `hold_still`, in the parent."""
+        self._gate.release()
+        self._writing.release()
+
+    def disown(self) -> None:
+        """Close what a child inherited by fork; the parent's goes on."""
+        self._closed = True
+        self._env.close()
+
+    def _resize(self, size: int) -> None:
+        self._drain()
+        self._env.set_mapsize(size)
+
+    def _drain(self) -> None:
+        while self._readers:
+            time.sleep(1e-4)
+
+    def _translate(self, error: lmdb.Error) -> EventlogError:
+        if self._closed:
+            return ClosedError("the log is closed")
+        if isinstance(error, _DAMAGE):
+            return DamagedError(f"the folded part is damaged: {error}")
+        if isinstance(error, lmdb.ReadersFullError):
+            return BusyError(f"too many readers at once: {error}")
+        if isinstance(error, lmdb.LockError):
+            return UnsupportedStorageError(f"{self._path} cannot be locked: {error}")
+        if getattr(error, "code", 0) in {errno.ENOSPC, errno.EDQUOT} or isinstance(error, lmdb.DiskError):
+            return BusyError(f"no room to fold: {error}")
+        return PoisonedError(f"LMDB failed: {error}")
+
+
+def put_last(txn: lmdb.Transaction[bytes], tree: Any, key: bytes, value: bytes | memoryview) -> None:
+    """Append a value; `DamagedError` if there is a later key already."""
+    if not txn.put(key, value, append=True, db=tree):
+        raise DamagedError(f"the folded part has a key beyond {key.hex()} where that should be the last")

@@ -1,0 +1,116 @@
+"""The one seam between the journal and the operating system, and what kind of file system a path is on.
+
+Every byte of the journal goes through `JournalIO`, so that a test can make any single call fail, write short
+or kill the process.  LMDB does its own I/O and is reached by `reach()` points only.  Imported by the other
+modules of this package; knows nothing of frames.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eventlog.errors import UnsupportedStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["JournalIO", "filesystem_type", "refuse_network_filesystem", "sync_directory"]
+
+NETWORK_FILESYSTEMS = frozenset(
+    {
+        "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.ceph", "fuse.davfs2", "fuse.gcsfuse",
+        "fuse.glusterfs", "fuse.juicefs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "fuse.smbnetfs", "glusterfs",
+        "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "pvfs2", "smb", "smb2", "smb3", "smbfs",
+    }
+)  # fmt: skip
+"""File systems whose locks, shared maps or flushes do not mean what the journal and LMDB need them to mean."""
+
+
+class JournalIO:
+    """What the journal asks of the operating system.  Each method is one fault point."""
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a file; a new one is readable by its owner only."""
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+        return os.pread(fd, size, offset)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+        """Write; returns how many bytes were taken, which may be fewer than given."""
+        return os.pwrite(fd, data, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        """Return when the file's bytes, and its length, are on disk."""
+        if sys.platform == "darwin":  # only this command reaches the platters there
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, replacing what has that name."""
+        Path(old).rename(new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        Path(path).unlink()
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a directory are on disk."""
+        sync_directory(path)
+
+    def salt(self) -> bytes:
+        """Eight bytes that no other journal file has."""
+        return os.urandom(8)
+
+    def reach(self, point: str) -> None:
+        """A step of folding has been reached; here only so that a test can stop the process at it."""
+
+
+def sync_directory(path: str | Path) -> None:
+    """Return when the names in a directory are on disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def filesystem_type(path: Path, mounts: Iterable[str]) -> str:
+    """The type of the file system a path is on, from the lines of a `mountinfo` file; "" if none matches.
+
+    The longest mount point that is a prefix of the path wins, the last one of equals (mounts stack).
+    """
+    wanted = str(path)
+    found, length = "", -1
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) < 5 or not after:
+            continue
+        point = fields[4].encode("ascii", "backslashreplace").decode("unicode_escape")
+        inside = wanted == point or wanted.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= length:
+            found, length = after.split(" ", 1)[0], len(point)
+    return found
+
+
+def refuse_network_filesystem(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> None:
+    """Raise `UnsupportedStorageError` if the path is on a network file system.
+
+    Where there is no `mountinfo` (not Linux) nothing is known, and nothing is refused.
+    """
+    try:
+        lines = mountinfo.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return
+    kind = filesystem_type(path.resolve(), lines)
+    if kind in NETWORK_FILESYSTEMS:
+        raise UnsupportedStorageError(
+            f"{path} is on a network file system ({kind}), which cannot keep what is promised"
+        )

@@ -1,0 +1,78 @@
+"""The writers' lock of a store: one process at a time appends to the journal.
+
+Two `flock`s.  `turn` is taken before `lock` and given back once `lock` is held, so that a process that has just
+committed has to queue behind one that already waits: two busy processes alternate.  The kernel releases both
+when a process dies.  Waiting is polling, because a blocking `flock` cannot be bounded in time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import TYPE_CHECKING
+
+from eventlog.errors import BusyError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["WriterLock", "try_shared"]
+
+_SHORTEST = 50e-6
+_LONGEST = 1e-3
+
+
+class WriterLock:
+    """The pair of locks, for one writer thread."""
+
+    def __init__(self, directory: Path, timeout: float) -> None:
+        self._directory = directory
+        self._timeout = timeout
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._turn = os.open(directory / "turn", flags, 0o600)
+        self._lock = os.open(directory / "lock", flags, 0o600)
+
+    def acquire(self) -> None:
+        """Take the lock; `BusyError` after the timeout."""
+        deadline = time.monotonic() + self._timeout
+        self._take(self._turn, deadline)
+        try:
+            self._take(self._lock, deadline)
+        finally:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close both files, which gives back what is held."""
+        os.close(self._turn)
+        os.close(self._lock)
+
+    def _take(self, fd: int, deadline: float) -> None:
+        pause = _SHORTEST
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise BusyError(
+                        f"another process has held the writers' lock of {self._directory} for {self._timeout:g} s"
+                    ) from None
+                time.sleep(pause)
+                pause = min(pause * 1.5, _LONGEST)
+            else:
+                return
+
+
+def try_shared(directory: Path) -> int | None:
+    """A descriptor that keeps writers out until it is closed, or None if one is at work right now."""
+    fd = os.open(directory / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd

@@ -1,0 +1,220 @@
+"""The whole contract in memory: for tests, for trying things, and to read first.
+
+Nothing survives the process.  One lock orders everything; an append has its outcome when `submit` returns.
+May be imported by anyone who opens stores.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from threading import Condition
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog.errors import ClosedError
+from eventlog.log.base import Append, Commit, Committed, Head, LeaseState, Ticket
+from eventlog.log.rules import Seen, admit, head_after, may_replace_lease, size_of, validate_derived_key
+from eventlog.log.ticket import QueuedTicket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["MemoryLog"]
+
+
+class MemoryLog:
+    """A log that lives as long as the object."""
+
+    read_only = False
+
+    def __init__(self) -> None:
+        self._changed = Condition()  # over an RLock: `check` may read
+        self._closed = False
+        self._commits: list[Commit] = []
+        self._sessions: dict[str, list[Commit]] = {}
+        self._heads: dict[str, Head] = {}
+        self._requests: dict[tuple[str, str], Seen] = {}
+        self._bodies: dict[bytes, bytes] = {}
+        self._derived: dict[bytes, bytes] = {}
+        self._position = 0
+
+    def submit(self, append: Append) -> Ticket:
+        """Append at once; the ticket that comes back is done."""
+        size_of(append)
+        ticket: QueuedTicket[Append, Committed] = QueuedTicket(append)
+        with self._changed:
+            self._usable()
+            try:
+                ticket.succeed(self._append(append))
+            except Exception as error:  # noqa: BLE001 - whatever `check` raises is the outcome
+                ticket.fail(error)
+            self._changed.notify_all()
+        return ticket
+
+    def _append(self, append: Append) -> Committed:
+        head = admit(self, append)
+        if isinstance(head, Committed):
+            return head
+        base = append.creates_at or 0
+        first = (head.version if head else base) + 1
+        commit = Commit(
+            append.session, first, append.count, self._position + 1, append.epoch, append.time, append.payload,
+            append.request,
+        )  # fmt: skip
+        self._commits.append(commit)
+        self._sessions.setdefault(append.session, []).append(commit)
+        self._heads[append.session] = head_after(head, commit, append.messages, append.card, base)
+        self._position += append.count
+        if append.request is not None:
+            seen = Seen(append.digest, first, commit.last, commit.position)
+            self._requests[append.session, append.request] = seen
+        for digest, packed in append.bodies:
+            self._bodies.setdefault(digest, packed)
+        return Committed(append.session, first, commit.last, commit.position)
+
+    def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
+        """The commits that hold versions `after + 1 .. upto`, as of now."""
+        found = self.commits_after(session, after)
+        if upto is not None:
+            found = [commit for commit in found if after < upto and commit.first <= upto]
+        return reversed(found) if reverse else iter(found)
+
+    def commits_after(self, session: str, version: int) -> list[Commit]:
+        """See `rules.Past`."""
+        with self._changed:
+            self._usable()
+            commits = self._sessions.get(session, [])
+            return commits[bisect_right(commits, version, key=lambda commit: commit.last) :]
+
+    def seen(self, session: str, request: str) -> Seen | None:
+        """See `rules.Past`."""
+        with self._changed:
+            self._usable()
+            return self._requests.get((session, request))
+
+    def head_of(self, session: str) -> Head | None:
+        """See `rules.Past`."""
+        return self.head(session)
+
+    def head(self, session: str) -> Head | None:
+        """The session's head, or None if there is no such session."""
+        with self._changed:
+            self._usable()
+            return self._heads.get(session)
+
+    def heads(self, after: str = "") -> Iterator[Head]:
+        """All heads by session id, as of now."""
+        with self._changed:
+            self._usable()
+            return iter([self._heads[session] for session in sorted(self._heads) if session > after])
+
+    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+        """Commits whose last position is greater than `after`, in position order, at most `limit`."""
+        with self._changed:
+            self._usable()
+            start = bisect_right(self._commits, after, key=lambda commit: commit.position + commit.count - 1)
+            return self._commits[start : start + limit]
+
+    def last_position(self) -> int:
+        """Position of the newest event, 0 if there is none."""
+        with self._changed:
+            self._usable()
+            return self._position
+
+    def wait_beyond(self, position: int, timeout: float) -> bool:
+        """Block until an event beyond `position` is committed; False after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while True:
+                self._usable()
+                if self._position > position:
+                    return True
+                if (left := deadline - time.monotonic()) <= 0:
+                    return False
+                self._changed.wait(left)
+
+    def request(self, session: str, request: str) -> Committed | None:
+        """What became of a request id."""
+        seen = self.seen(session, request)
+        return None if seen is None else seen.repeat(session)
+
+    def body(self, digest: bytes) -> bytes | None:
+        """The packed bytes of a body, or None."""
+        with self._changed:
+            self._usable()
+            return self._bodies.get(digest)
+
+    def bodies(self) -> Iterator[bytes]:
+        """The hashes of all stored bodies."""
+        with self._changed:
+            self._usable()
+            return iter(list(self._bodies))
+
+    def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
+        """Write the lease record if it still equals `replaces`."""
+        with self._changed:
+            self._usable()
+            head = may_replace_lease(self, session, replaces)
+            if head is None:
+                return False
+            self._heads[session] = msgspec.structs.replace(head, lease=state)
+            return True
+
+    def get_derived(self, key: bytes) -> bytes | None:
+        """A derived value, or None."""
+        with self._changed:
+            self._usable()
+            return self._derived.get(key)
+
+    def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write derived values; None deletes."""
+        for key, _ in items:
+            validate_derived_key(key)
+        with self._changed:
+            self._usable()
+            for key, value in items:
+                if value is None:
+                    self._derived.pop(key, None)
+                else:
+                    self._derived[key] = value
+
+    def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Derived values whose key begins with `prefix`, by key order."""
+        with self._changed:
+            self._usable()
+            return sorted((key, value) for key, value in self._derived.items() if key.startswith(prefix))
+
+    def sync(self) -> None:
+        """Everything submitted has its outcome already."""
+        with self._changed:
+            self._usable()
+
+    def check(self) -> list[str]:
+        """Versions and positions without gaps; memory has nothing else that could be wrong."""
+        wrong: list[str] = []
+        with self._changed:
+            self._usable()
+            position = 1
+            for commit in self._commits:
+                if commit.position != position:
+                    wrong.append(f"session {commit.session}: position {commit.position} where {position} belongs")
+                position = commit.position + commit.count
+            for session, commits in self._sessions.items():
+                version = self._heads[session].base + 1
+                for commit in commits:
+                    if commit.first != version:
+                        wrong.append(f"session {session}: version {commit.first} where {version} belongs")
+                    version = commit.last + 1
+        return wrong
+
+    def close(self) -> None:
+        """Forget everything; waiters wake up with `ClosedError`."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise ClosedError("the log is closed")

@@ -1,0 +1,456 @@
+"""One store directory in this process: journal, tail and folded part, and what is read from them together.
+
+At any moment the log is: what is folded (LMDB), then what the journal holds beyond that, which is also in memory
+(`tail.py`).  What others append is seen by comparing the mark (`mark.py`).  A reader takes its snapshot of the tail
+first and looks into LMDB second: folding moves data from the one to the other, and never the other way.
+
+Two locks inside the process: `_guard` around tail and cursor, held briefly; `_folding` around a fold.  The writers'
+lock between processes is held by the writer thread only.  Used through the handles in `embedded.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from eventlog.errors import BusyError, ClosedError, DamagedError, EventlogError
+from eventlog.log import frames
+from eventlog.log.check import check_segments
+from eventlog.log.derived import DerivedBuffer
+from eventlog.log.fold import fold, write_derived
+from eventlog.log.housekeeper import Housekeeper
+from eventlog.log.journal import Journal
+from eventlog.log.locks import WriterLock, try_shared
+from eventlog.log.mark import Mark
+from eventlog.log.segments import Segments
+from eventlog.log.tail import Generation, Tail
+from eventlog.log.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from eventlog.log.base import Commit, Head
+    from eventlog.log.frames import Frame
+    from eventlog.log.options import Options
+    from eventlog.log.rules import Seen
+    from eventlog.log.segments import Folded
+
+__all__ = ["Partition"]
+
+_TAIL_LIMIT = 16
+"""The unfolded part may grow to this many times `fold_bytes` before writers have to wait."""
+_GENERATIONS = 4
+_SHORTEST_POLL = 1e-3
+_LONGEST_POLL = 50e-3
+_ROOM_POLL = 5e-3
+
+
+class Partition:
+    """The state behind all handles of one directory."""
+
+    def __init__(self, path: Path, options: Options) -> None:
+        self.path = path
+        self.options = options
+        self.closed = False
+        self._guard = Lock()
+        self._folding = Lock()
+        self._watchers: list[Any] = []
+        self._txnid = -1
+        self._spare_for = 0
+        self._housekeeper = Housekeeper(self._fold_if_due, self._prepare)
+        self._tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
+        self.position = 0
+        """Position of the last event that is committed and known here."""
+        self.writer: Writer | None = None
+        self._mark: Mark | None = None
+        self._lock: WriterLock | None = None
+        read_only = options.read_only
+        self._segments = Segments(path / "lmdb", read_only=read_only, map_bytes=options.map_bytes)
+        self.derived = DerivedBuffer(self._segments)
+        self.journal = Journal(path / "journal", options.io, writable=not read_only, file_bytes=options.journal_bytes)
+        try:
+            if not read_only or (path / "mark").exists():
+                self._mark = Mark(path / "mark", read_only=read_only)
+            if read_only:
+                self._recover_to_read()
+            else:
+                self._lock = WriterLock(path, options.busy_timeout)
+                self._recover_to_write()
+                self.writer = Writer(self, options.queue_bytes, options.busy_timeout)
+        except BaseException:
+            self._release()
+            raise
+
+    # --- opening and closing
+
+    def _recover_to_write(self) -> None:
+        """Replay the tail, to its very end, and say how far it goes."""
+        self.lock.acquire()
+        try:
+            self.journal.remove_half_made()
+            self._replay(to_the_end=True)
+            if self._mark is not None:
+                self._mark.set(self.journal.address)
+        finally:
+            self.lock.release()
+
+    def _recover_to_read(self) -> None:
+        """Replay the tail; beyond the mark only while no writer is at work there."""
+        held = None
+        for _ in range(100):
+            with suppress(FileNotFoundError):
+                held = try_shared(self.path)
+            if held is not None or self._mark is not None:
+                break
+            time.sleep(0.01)
+        try:
+            self._replay(to_the_end=held is not None or self._mark is None)
+        finally:
+            if held is not None:
+                os.close(held)
+
+    def _replay(self, *, to_the_end: bool) -> None:
+        until = self._mark.get() if self._mark is not None else 0
+        with self._guard:
+            self._resync(self._segments.folded())
+            self._txnid = self._segments.environment.last_txnid()
+            self._read_until(until)
+            if to_the_end:
+                for frame in self.journal.adopt():
+                    self._apply(frame)
+                self.journal.verify_end()
+
+    def stop(self) -> None:
+        """Begin to close; returns at once.  The writer thread does the rest (`shut`)."""
+        if self.writer is not None:
+            self.writer.stop()
+        else:
+            self.shut()
+
+    def join(self) -> None:
+        """Wait until everything is closed."""
+        if self.writer is not None:
+            self.writer.join()
+
+    def shut(self) -> None:
+        """Fold and release everything."""
+        self._housekeeper.stop()
+        if self.writer is not None and self.writer.poison is None:
+            with suppress(EventlogError):  # the journal has it all; it is folded when the store is opened again
+                self.fold()
+        self.closed = True
+        self._wake_watchers()
+        self._release()
+
+    def _release(self) -> None:
+        with self._guard:
+            self.closed = True
+            self.journal.close()
+            self._segments.close()
+            if self._mark is not None:
+                self._mark.close()
+            if self._lock is not None:
+                self._lock.close()
+
+    def hold_still(self) -> None:
+        """Before a fork: nothing half done may be inherited."""
+        self._guard.acquire()
+        self._segments.environment.hold_still()
+
+    def move_on(self) -> None:
+        """After a fork, in the parent."""
+        self._segments.environment.move_on()
+        self._guard.release()
+
+    def disown(self) -> None:
+        """After a fork, in the child: close what was inherited.
+
+        Above all the files of the writers' lock: they would keep it locked after the parent's death.
+        """
+        self.closed = True
+        self.journal.close()
+        self._segments.environment.disown()
+        if self._mark is not None:
+            self._mark.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    # --- keeping up with the journal
+
+    @property
+    def lock(self) -> WriterLock:
+        """The writers' lock; only a partition that writes has one."""
+        assert self._lock is not None
+        return self._lock
+
+    def refresh(self) -> None:
+        """See what others have committed."""
+        if self._mark is not None and self._mark.changed():
+            with self._guard:
+                if self.closed:
+                    raise ClosedError("the log is closed")
+                before = self.position
+                self._catch_up(self._mark.get())
+                moved = self.position != before
+            if moved:
+                self._wake_watchers()
+
+    def catch_up_to_write(self) -> None:
+        """See everything there is, under the writers' lock: also frames whose writer died before it said so."""
+        assert self._mark is not None
+        with self._guard:  # also for a look: another thread may be in the middle of catching up
+            if not self._mark.changed() and not self.journal.continues():
+                return
+            if self._mark.changed():
+                self._catch_up(self._mark.get())
+            before = self.journal.address
+            for frame in self.journal.adopt():
+                self._apply(frame)
+            if self.journal.address != before:
+                self._mark.set(self.journal.address)
+
+    def publish(self, generation: Generation) -> None:
+        """Make a frame that was just flushed visible to everyone."""
+        assert self._mark is not None
+        with self._guard:
+            self._tail.extend(generation)
+            self.position = generation.position
+            self._mark.set(generation.end)
+        if self._watchers:
+            self._wake_watchers()
+        if self._tail.size >= self.options.fold_bytes:
+            self._housekeeper.call()
+        elif self.journal.half_full():
+            sequence = frames.sequence_of(generation.end)
+            if self._spare_for != sequence:
+                self._spare_for = sequence
+                self._housekeeper.call()
+
+    def _catch_up(self, until: int) -> None:
+        txnid = self._segments.environment.last_txnid()
+        if txnid != self._txnid:
+            folded = self._segments.folded()
+            if folded.address > self.journal.address:
+                self._resync(folded)
+            else:
+                self._tail.drop(folded.address)
+            self._txnid = txnid
+        self._read_until(until)
+
+    def _read_until(self, until: int) -> None:
+        """Apply the journal up to an address; if the place was recycled meanwhile, go on where LMDB ends."""
+        while self.journal.address < until:
+            for frame in self.journal.read(until):
+                self._apply(frame)
+            if self.journal.address < until:
+                folded = self._segments.folded()
+                if folded.address <= self.journal.address:
+                    address = self.journal.address
+                    raise DamagedError(
+                        f"the journal is damaged at byte {address & frames.OFFSET_MASK} of file"
+                        f" {frames.sequence_of(address)}: what was committed there is gone",
+                        position=self.journal.position + 1,
+                    )
+                self._resync(folded)
+
+    def _resync(self, folded: Folded) -> None:
+        self._tail.clear()
+        self.journal.seek(folded.address, folded.position)
+        self.position = folded.position
+
+    def _apply(self, frame: Frame) -> None:
+        generation = Generation()
+        for record in frame.records:
+            session = record.session
+            head = generation.heads.get(session) or self._tail.head(session) or self._segments.head(session)
+            generation.replay(record, head)
+        generation.end, generation.size, generation.position = frame.end, frame.size, frame.position
+        self._tail.extend(generation)
+        self.position = frame.position
+
+    # --- looking up, without refreshing: the writer has caught up, readers call `refresh` first
+
+    def head_of(self, session: str) -> Head | None:
+        """The session's head, or None if there is no such session."""
+        head = self._tail.head(session)
+        return head if head is not None else self._segments.head(session)
+
+    def seen(self, session: str, request: str) -> Seen | None:
+        """What became of a request id."""
+        seen = self._tail.seen(session, request)
+        return seen if seen is not None else self._segments.seen(session, request)
+
+    def commits_after(self, session: str, version: int) -> list[Commit]:
+        """The commits that hold versions greater than `version`, oldest first."""
+        return list(self.read(session, version, None, reverse=False))
+
+    def has_body(self, digest: bytes) -> bool:
+        """Whether a body is stored."""
+        return self._tail.body(digest) is not None or self._segments.has_body(digest)
+
+    def body(self, digest: bytes) -> bytes | None:
+        """The packed bytes of a body, or None."""
+        packed = self._tail.body(digest)
+        return packed if packed is not None else self._segments.body(digest)
+
+    def bodies(self) -> Iterator[bytes]:
+        """The hashes of all bodies, each once."""
+        with self._guard:
+            recent = set(self._tail.bodies())
+        yield from sorted(recent)
+        for digest in self._segments.bodies():
+            if digest not in recent:
+                yield digest
+
+    def heads(self, after: str) -> Iterator[Head]:
+        """All heads by session id, from the first id greater than `after`."""
+        with self._guard:
+            recent = self._tail.heads()
+        waiting = sorted((session for session in recent if session > after), reverse=True)
+        for head in self._segments.heads(after):
+            while waiting and waiting[-1] < head.session:
+                yield recent[waiting.pop()]
+            if waiting and waiting[-1] == head.session:
+                yield recent[waiting.pop()]
+            else:
+                yield head
+        while waiting:
+            yield recent[waiting.pop()]
+
+    def read(self, session: str, after: int, upto: int | None, *, reverse: bool) -> Iterator[Commit]:
+        """The commits that hold versions `after + 1 .. upto`, as of now."""
+        with self._guard:
+            head = self._tail.head(session)
+            tail = self._tail.commits(session, after) if head is not None else []
+        if head is None and (head := self._segments.head(session)) is None:
+            return iter(())
+        first = max(after, head.base) + 1
+        last = head.version if upto is None else min(upto, head.version)
+        return (self._backward if reverse else self._forward)(session, first, last, tail)
+
+    def _forward(self, session: str, first: int, last: int, tail: list[Commit]) -> Iterator[Commit]:
+        while first <= last:
+            in_tail = tail and tail[0].first <= first <= tail[-1].last
+            commits = tail if in_tail else self._chunk(session, first)
+            for commit in commits:
+                if commit.last >= first:
+                    yield commit
+                    first = commit.last + 1
+                    if first > last:
+                        return
+
+    def _backward(self, session: str, first: int, last: int, tail: list[Commit]) -> Iterator[Commit]:
+        while first <= last:
+            in_tail = tail and tail[0].first <= last <= tail[-1].last
+            commits = tail if in_tail else self._chunk(session, last)
+            for commit in reversed(commits):
+                if commit.first <= last:
+                    yield commit
+                    last = commit.first - 1
+                    if first > last:
+                        return
+
+    def _chunk(self, session: str, version: int) -> list[Commit]:
+        if self.closed:
+            raise ClosedError("the log is closed")
+        return self._segments.chunk(session, version)
+
+    def follow(self, after: int, limit: int) -> list[Commit]:
+        """Commits whose last position is greater than `after`, in position order, at most `limit`."""
+        with self._guard:
+            if after >= self.position or limit < 1:
+                return []
+            start = self._tail.first_position()
+            recent = self._tail.order(after, limit)
+        if start is not None and after + 1 >= start:
+            return recent
+        found = self._segments.follow(after, limit)
+        last = found[-1].position if found else 0
+        found += [commit for commit in recent if commit.position > last]
+        return found[:limit]
+
+    def wait_beyond(self, position: int, timeout: float) -> bool:
+        """Block until an event beyond `position` is committed, here or in another process."""
+        deadline = time.monotonic() + timeout
+        pause = _SHORTEST_POLL
+        while True:
+            watcher = Lock()
+            watcher.acquire()
+            self._watchers.append(watcher)
+            if self.closed:
+                raise ClosedError("the log is closed")
+            self.refresh()
+            if self.position > position:
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                with suppress(ValueError):
+                    self._watchers.remove(watcher)
+                return False
+            if not watcher.acquire(timeout=min(pause, left)):
+                with suppress(ValueError):
+                    self._watchers.remove(watcher)
+            pause = min(pause * 1.5, _LONGEST_POLL)
+
+    def _wake_watchers(self) -> None:
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            watcher.release()
+
+    # --- folding
+
+    def fold(self) -> None:
+        """Move everything committed so far into LMDB, and set journal files free."""
+        with self._folding:
+            with self._guard:
+                generations = list(self._tail.freeze())
+            derived = self.derived.take()
+            try:
+                if generations:
+                    folded = fold(self._segments, generations, derived, self.options.io)
+                    with self._guard:
+                        self._tail.drop(folded.address)
+                    self.journal.recycle(folded.address)
+                elif derived:
+                    write_derived(self._segments, derived)
+            except BaseException:
+                self.derived.kept()
+                raise
+            self.derived.written()
+
+    def call_housekeeper_if_full(self) -> None:
+        """Have derived values written when there are many."""
+        if self.derived.full:
+            self._housekeeper.call()
+
+    def wait_for_room(self) -> None:
+        """Wait while far more is unfolded than folding should leave; `BusyError` after the timeout."""
+        limit = self.options.fold_bytes * _TAIL_LIMIT
+        if self._tail.size < limit:
+            return
+        deadline = time.monotonic() + self.options.busy_timeout
+        while self._tail.size >= limit:
+            self._housekeeper.call()
+            if time.monotonic() > deadline:
+                reason = self._housekeeper.error or "LMDB is slow"
+                raise BusyError(f"{self._tail.size} bytes wait to be folded: {reason}")
+            time.sleep(_ROOM_POLL)
+
+    def _fold_if_due(self) -> None:
+        if self._tail.size >= self.options.fold_bytes or self.derived.full:
+            self.fold()
+
+    def _prepare(self) -> None:
+        if self.journal.half_full():
+            self.journal.make_spare()
+
+    def check(self) -> list[str]:
+        """Read everything that is folded; a line for each thing that is wrong.
+
+        The rest was read, and its CRCs compared, when it came into memory.
+        """
+        return check_segments(self._segments)

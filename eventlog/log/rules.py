@@ -1,0 +1,173 @@
+"""When an append is accepted, and what it makes of a session's head.  Pure; the same for every engine.
+
+The order of the checks is the contract's (`base.py`): request id, the append it follows, existence, lease epoch,
+expected version, and at last the writer's own `check`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from eventlog.errors import (
+    AlreadyExistsError,
+    CallError,
+    ConflictError,
+    FencedError,
+    LimitError,
+    NotFoundError,
+    RequestReusedError,
+)
+from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "MAX_ID_BYTES",
+    "MAX_REQUEST_BYTES",
+    "Past",
+    "Seen",
+    "admit",
+    "head_after",
+    "may_replace_lease",
+    "size_of",
+    "validate_derived_key",
+]
+
+MAX_ID_BYTES = 256
+"""Longest session id and longest request id, in UTF-8 (spec §3)."""
+MAX_REQUEST_BYTES = 512 << 20
+"""Most that one append may carry, bodies and card included."""
+MAX_DERIVED_KEY_BYTES = 200
+HASH_BYTES = 32
+_OVERHEAD = 200
+
+
+class Seen(NamedTuple):
+    """A request id that was used: the digest of its content, and what became of it."""
+
+    digest: bytes
+    first: int
+    last: int
+    position: int
+
+    def repeat(self, session: str) -> Committed:
+        """The first result once more."""
+        return Committed(session, self.first, self.last, self.position, repeated=True)
+
+
+class Past(Protocol):
+    """What has been committed before this append, the earlier ones of its batch included."""
+
+    def head_of(self, session: str) -> Head | None:
+        """The session's head, or None if there is no such session."""
+        ...
+
+    def seen(self, session: str, request: str) -> Seen | None:
+        """What became of a request id."""
+        ...
+
+    def commits_after(self, session: str, version: int) -> Sequence[Commit]:
+        """The commits that hold versions greater than `version`, oldest first."""
+        ...
+
+
+def size_of(append: Append) -> int:
+    """Bytes an append takes in a queue; raises if the call itself is wrong, whatever the session's state."""
+    size = _OVERHEAD + len(append.payload)
+    _check_id("session id", append.session)
+    if append.request is not None:
+        _check_id("request id", append.request)
+    if append.count < 1:
+        raise CallError(f"an append holds at least one event, not {append.count}")
+    if append.messages < 0 or append.epoch < 0 or (append.creates_at is not None and append.creates_at < 0):
+        raise CallError("messages, epoch and creates_at are not negative")
+    if append.card is not None:
+        size += len(append.card)
+    for digest, packed in append.bodies:
+        if len(digest) != HASH_BYTES:
+            raise CallError(f"a body's hash has {HASH_BYTES} bytes, not {len(digest)}")
+        size += len(packed) + HASH_BYTES
+    if size > MAX_REQUEST_BYTES:
+        raise LimitError("bytes of one append", size, MAX_REQUEST_BYTES)
+    return size
+
+
+def _check_id(what: str, value: str) -> None:
+    if value.isascii():
+        size = len(value)
+    else:
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            raise CallError(f"a {what} is text that UTF-8 can encode") from None
+    if not 0 < size <= MAX_ID_BYTES:
+        if size:
+            raise LimitError(f"{what}, bytes", size, MAX_ID_BYTES)
+        raise CallError(f"a {what} is not empty")
+
+
+def validate_derived_key(key: bytes) -> None:
+    """Refuse a derived key that is empty or too long."""
+    if not key:
+        raise CallError("a derived key is not empty")
+    if len(key) > MAX_DERIVED_KEY_BYTES:
+        raise LimitError("derived key, bytes", len(key), MAX_DERIVED_KEY_BYTES)
+
+
+def admit(past: Past, append: Append) -> Committed | Head | None:
+    """Decide: `Committed` if the request is known, else the head to append to (None begins a session); or raise."""
+    session = append.session
+    if append.request is not None and (seen := past.seen(session, append.request)) is not None:
+        if seen.digest != append.digest:
+            raise RequestReusedError(session, append.request)
+        return seen.repeat(session)
+    head = past.head_of(session)
+    if append.follows is not None and append.follows.failed():
+        actual = 0 if head is None else head.version
+        raise ConflictError(session, actual + 1 if append.expected is None else append.expected, actual)
+    if append.creates_at is not None:
+        if head is not None:
+            raise AlreadyExistsError("session", session)
+        version, epoch = append.creates_at, 0
+    else:
+        if head is None:
+            raise NotFoundError("session", session)
+        version, epoch = head.version, head.lease.epoch
+    if append.epoch and append.epoch != epoch:
+        raise FencedError(session, append.epoch, epoch)
+    if append.expected is not None and append.expected != version:
+        raise ConflictError(session, append.expected, version)
+    if append.check is not None:
+        seen_version = append.seen or 0
+        others: Sequence[Commit] = past.commits_after(session, seen_version) if seen_version < version else ()
+        if append.epoch:
+            others = [commit for commit in others if commit.epoch != append.epoch]
+        append.check(others)
+    return head
+
+
+def head_after(head: Head | None, commit: Commit, messages: int, card: bytes | None, base: int) -> Head:
+    """The session's head once `commit` is in; `base` counts only where there was no head."""
+    last = commit.position + commit.count - 1
+    if head is None:
+        return Head(commit.session, commit.last, last, base, commit.time, commit.time, messages, card or b"")
+    return Head(
+        commit.session,
+        commit.first + commit.count - 1,
+        last,
+        head.base,
+        head.created,
+        commit.time,
+        head.messages + messages,
+        head.card if card is None else card,
+        head.lease,
+    )
+
+
+def may_replace_lease(past: Past, session: str, replaces: LeaseState) -> Head | None:
+    """The head whose lease may be replaced, or None if the lease is another one by now."""
+    head = past.head_of(session)
+    if head is None:
+        raise NotFoundError("session", session)
+    return head if head.lease == replaces else None

@@ -1,0 +1,241 @@
+"""The unfolded end of the journal, in memory: heads, commits, requests and bodies that LMDB does not have yet.
+
+It is a list of *generations*, oldest first.  Only the newest one grows; the others never change, so they can be
+folded by another thread, and dropped as a whole once they are folded, whoever did it.  A generation may hold
+what is folded already; it never misses anything behind the folded address.
+
+Not thread-safe: the partition guards it.  Imported by this package only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog.errors import DamagedError
+from eventlog.log.base import Commit, Head, LeaseState
+from eventlog.log.frames import CommitRecord, Record
+from eventlog.log.rules import Seen, head_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["Generation", "Tail"]
+
+
+class Generation:
+    """What a stretch of the journal says.  Also used for one batch, before it is committed."""
+
+    __slots__ = ("bodies", "commits", "end", "heads", "order", "position", "requests", "size")
+
+    def __init__(self) -> None:
+        self.heads: dict[str, Head] = {}
+        self.commits: dict[str, list[Commit]] = {}
+        self.order: list[Commit] = []
+        self.requests: dict[tuple[str, str], Seen] = {}
+        self.bodies: dict[bytes, bytes] = {}
+        self.end = 0
+        """Address behind the last frame."""
+        self.position = 0
+        """Position of the last event."""
+        self.size = 0
+        """Bytes of journal."""
+
+    def add_commit(
+        self,
+        commit: Commit,
+        head: Head,
+        digest: bytes,
+        bodies: Iterable[tuple[bytes, bytes]],
+    ) -> None:
+        """Add a commit and the head that it leads to."""
+        session = commit.session
+        self.order.append(commit)
+        commits = self.commits.get(session)
+        if commits is None:
+            self.commits[session] = [commit]
+        else:
+            commits.append(commit)
+        self.heads[session] = head
+        if commit.request is not None:
+            self.requests[session, commit.request] = Seen(
+                digest, commit.first, commit.first + commit.count - 1, commit.position
+            )
+        for key, packed in bodies:
+            self.bodies.setdefault(key, packed)
+
+    def replay(self, record: Record, head: Head | None) -> None:
+        """Add a record that was read back.
+
+        `head` is the session's head before it.  Where LMDB has the session already folded beyond the record
+        (another process is ahead of this one), the head stays as it is; later records do not change it either.
+        """
+        if isinstance(record, CommitRecord):
+            if head is None:
+                version = record.base
+            else:
+                version = head.version if head.position < record.position else record.first - 1
+            if version is None or record.first != version + 1:
+                raise DamagedError(
+                    "the journal continues another history",
+                    session=record.session,
+                    version=record.first,
+                    position=record.position,
+                )
+            commit = Commit(
+                record.session,
+                record.first,
+                record.count,
+                record.position,
+                record.epoch,
+                record.time,
+                record.payload,
+                record.request,
+            )
+            if head is None or head.position < record.position:
+                head = head_after(head, commit, record.messages, record.card, record.base or 0)
+            self.add_commit(commit, head, record.digest, record.bodies)
+        elif head is not None:
+            lease = LeaseState(record.epoch, record.owner, record.until)
+            self.heads[record.session] = msgspec.structs.replace(head, lease=lease)
+
+    def merge(self, newer: Generation) -> None:
+        """Take in what follows."""
+        self.heads.update(newer.heads)
+        for session, commits in newer.commits.items():
+            mine = self.commits.get(session)
+            if mine is None:
+                self.commits[session] = commits
+            else:
+                mine.extend(commits)
+        self.order += newer.order
+        if newer.requests:
+            self.requests.update(newer.requests)
+        if newer.bodies:
+            self.bodies.update(newer.bodies)
+        self.end = newer.end
+        self.position = newer.position
+        self.size += newer.size
+
+
+class Tail:
+    """The generations, and look-ups through them from the newest to the oldest."""
+
+    def __init__(self, generation_bytes: int) -> None:
+        self._limit = generation_bytes
+        self._generations: list[Generation] = [Generation()]
+        self.size = 0
+
+    def extend(self, frame: Generation) -> None:
+        """Take in one committed frame."""
+        newest = self._generations[-1]
+        if newest.size >= self._limit:
+            newest = self._cut()
+        newest.merge(frame)
+        self.size += frame.size
+
+    def head(self, session: str) -> Head | None:
+        """The session's newest head, if the tail says anything of it."""
+        for generation in reversed(self._generations):
+            if (head := generation.heads.get(session)) is not None:
+                return head
+        return None
+
+    def heads(self) -> dict[str, Head]:
+        """All heads the tail has."""
+        found: dict[str, Head] = {}
+        for generation in self._generations:
+            found.update(generation.heads)
+        return found
+
+    def seen(self, session: str, request: str) -> Seen | None:
+        """What became of a request id, if the tail knows."""
+        key = session, request
+        for generation in reversed(self._generations):
+            if (seen := generation.requests.get(key)) is not None:
+                return seen
+        return None
+
+    def body(self, digest: bytes) -> bytes | None:
+        """The packed bytes of a body, if it is in the tail."""
+        for generation in reversed(self._generations):
+            if (packed := generation.bodies.get(digest)) is not None:
+                return packed
+        return None
+
+    def bodies(self) -> list[bytes]:
+        """The hashes of the bodies in the tail."""
+        return [digest for generation in self._generations for digest in generation.bodies]
+
+    def commits(self, session: str, after: int) -> list[Commit]:
+        """The tail's commits of a session that hold versions greater than `after`, oldest first."""
+        return _later(self._generations, lambda generation: generation.commits.get(session), after, _last_version)
+
+    def order(self, after: int, limit: int) -> list[Commit]:
+        """The tail's commits whose last position is greater than `after`, in position order, at most `limit`."""
+        return _later(self._generations, lambda generation: generation.order, after, _last_position, limit)
+
+    def first_position(self) -> int | None:
+        """The first position that the tail holds, None if it holds no event."""
+        for generation in self._generations:
+            if generation.order:
+                return generation.order[0].position
+        return None
+
+    def freeze(self) -> list[Generation]:
+        """Everything so far as generations that do not change any more, for folding."""
+        if self._generations[-1].size:
+            self._cut()
+        return self._generations[:-1]
+
+    def drop(self, folded: int) -> None:
+        """Forget the generations that end at or before the folded address."""
+        keep = [generation for generation in self._generations if generation.end > folded or not generation.size]
+        if len(keep) != len(self._generations):
+            self._generations = keep if keep and not keep[-1].size else [*keep, Generation()]
+            self.size = sum(generation.size for generation in self._generations)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._generations = [Generation()]
+        self.size = 0
+
+    def _cut(self) -> Generation:
+        generation = Generation()
+        self._generations = [*self._generations, generation]
+        return generation
+
+
+def _last_version(commit: Commit) -> int:
+    return commit.first + commit.count - 1
+
+
+def _last_position(commit: Commit) -> int:
+    return commit.position + commit.count - 1
+
+
+def _later(
+    generations: list[Generation],
+    select: Callable[[Generation], list[Commit] | None],
+    after: int,
+    last: Callable[[Commit], int],
+    limit: int | None = None,
+) -> list[Commit]:
+    """What is later than `after`, looking only into as many generations as hold any of it."""
+    pieces: list[list[Commit]] = []
+    for generation in reversed(generations):
+        commits = select(generation)
+        if commits:
+            pieces.append(commits)
+            if last(commits[0]) <= after:
+                break
+    found: list[Commit] = []
+    for commits in reversed(pieces):
+        start = bisect_right(commits, after, key=last) if last(commits[0]) <= after else 0
+        stop = len(commits) if limit is None else start + limit - len(found)
+        found += commits[start:stop]
+        if limit is not None and len(found) >= limit:
+            break
+    return found

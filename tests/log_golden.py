@@ -1,0 +1,71 @@
+"""The store of the golden files: what it holds, and the program that wrote them.
+
+`python -m tests.log_golden VERSION` writes `golden/log-vVERSION-*.zip` anew; only ever for a new format version.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from eventlog.errors import PoisonedError
+from eventlog.log.base import Append, LeaseState
+from eventlog.log.embedded import EmbeddedLog, open_log
+from eventlog.log.filesystem import JournalIO
+
+GOLDEN = Path(__file__).resolve().parent / "golden"
+
+
+class FixedIO(JournalIO):
+    """Salts that are the same in every run."""
+
+    def __init__(self) -> None:
+        self._salts = 0
+
+    def salt(self) -> bytes:
+        """The next salt."""
+        self._salts += 1
+        return b"salt%04d" % self._salts
+
+
+def fill(log: EmbeddedLog) -> None:
+    """Everything the format can express, in a few commits."""
+    for append in (
+        Append(session="a", payload=b"first", count=2, time=1000, creates_at=0, messages=1, card=b"card a"),
+        Append(
+            session="fork of \u00e4",
+            payload=b"second" * 100,
+            count=1,
+            time=2000,
+            creates_at=41,
+            request="r1",
+            digest=b"d1",
+        ),
+        Append(session="a", payload=b"", count=3, time=3000, bodies=[(bytes(range(32)), b"packed body")]),
+    ):
+        log.submit(append).wait(30)
+    log.set_lease("a", LeaseState(7, b"owner", 4000), replaces=LeaseState())
+    log.submit(Append(session="a", payload=b"last", count=1, time=5000, epoch=7, card=b"", request="r2")).wait(30)
+
+
+def write(version: str, directory: Path) -> None:
+    """Write both archives into a directory."""
+    for kind in ("unfolded", "folded"):
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "store"
+            log = open_log(path, io=FixedIO(), map_bytes=1 << 20)
+            fill(log)
+            if kind == "unfolded":
+                writer = log._partition.writer
+                assert writer is not None
+                writer.poison = PoisonedError("not to be folded")
+            log.close()
+            with zipfile.ZipFile(directory / f"log-v{version}-{kind}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+                for name in ("format", "mark", "journal/0000000001.log", "lmdb/data.mdb"):
+                    archive.writestr(name, (path / name).read_bytes())
+
+
+if __name__ == "__main__":
+    write(sys.argv[1], GOLDEN)

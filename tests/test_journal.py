@@ -1,0 +1,412 @@
+"""The journal's bytes, and what happens when the operating system refuses (spec promises 1, 3 and 12)."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from eventlog.errors import BusyError, DamagedError, PoisonedError, TooNewError, UnknownOutcomeError
+from eventlog.log import frames
+from eventlog.log.base import Append, Committed, Head, LeaseState
+from eventlog.log.embedded import EmbeddedLog, open_log
+from eventlog.log.filesystem import JournalIO
+from eventlog.log.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES
+from eventlog.log.journal import Journal
+
+FIRST = "journal/0000000001.log"
+
+
+class FaultyIO(JournalIO):
+    """Counts calls, and fails those that `faults` names: (method, what to raise or do), used once each."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.faults: list[tuple[str, object]] = []
+
+    def _fault(self, name: str) -> object:
+        if self.faults and self.faults[0][0] == name:
+            return self.faults.pop(0)[1]
+        return None
+
+    def open(self, path: str, flags: int) -> int:
+        """Open, or fail."""
+        if isinstance(fault := self._fault("open"), int):
+            raise OSError(fault, os.strerror(fault))
+        return super().open(path, flags)
+
+    def pwrite(self, fd: int, data: Any, offset: int) -> int:
+        """Write, or fail."""
+        self.calls.append(("pwrite", len(data)))
+        fault = self._fault("pwrite")
+        if fault == "short":
+            return super().pwrite(fd, bytes(data)[: max(len(data) // 3, 1)], offset)
+        if fault == "nothing":
+            return 0
+        if isinstance(fault, int):
+            super().pwrite(fd, bytes(data)[: len(data) // 2], offset)
+            raise OSError(fault, os.strerror(fault))
+        return super().pwrite(fd, data, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        """Flush, or fail."""
+        self.calls.append(("fdatasync", 0))
+        if isinstance(fault := self._fault("fdatasync"), int):
+            raise OSError(fault, os.strerror(fault))
+        super().fdatasync(fd)
+
+
+def put(log: EmbeddedLog, payload: bytes = b"p", session: str = "s", **more: Any) -> Committed:
+    """Append and wait."""
+    begun = log.head(session) is not None
+    return log.submit(
+        Append(session=session, payload=payload, count=1, time=1, creates_at=None if begun else 0, **more)
+    ).wait(30)
+
+
+def abandon(log: EmbeddedLog) -> None:
+    """Close without folding, as a killed process would leave the store."""
+    partition = log._partition
+    assert partition.writer is not None
+    partition.writer.poison = PoisonedError("the test pulls the plug")
+    log.close()
+
+
+def payloads(path: Path, **options: Any) -> list[bytes]:
+    """What a store holds."""
+    log = open_log(path, **options)
+    found = [commit.payload for commit in log.follow(0)]
+    assert log.check() == []
+    abandon(log)
+    return found
+
+
+def unfolded(path: Path, count: int = 3) -> bytes:
+    """Make a store whose journal holds `count` unfolded commits; returns the used part of the file."""
+    log = open_log(path)
+    for number in range(count):
+        put(log, b"payload %d" % number)
+    end = log._partition.journal.address & frames.OFFSET_MASK
+    abandon(log)
+    return (path / FIRST).read_bytes()[:end]
+
+
+def rewrite(path: Path, data: bytes, offset: int = 0) -> None:
+    """Overwrite part of a file."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def test_the_journal_is_complete_by_itself(tmp_path: Path) -> None:
+    """Cards, totals, leases, request ids and bodies are in the frames: an unfolded store loses none of them."""
+    log = open_log(tmp_path / "s")
+    put(log, b"one", messages=2, card=b"card", request="r", digest=b"d", bodies=[(bytes(32), b"body")])
+    log.set_lease("s", LeaseState(4, b"me", 9), replaces=LeaseState())
+    put(log, b"two")
+    abandon(log)
+    log = open_log(tmp_path / "s")
+    assert log.head("s") == Head("s", 2, 2, 0, 1, 1, 2, b"card", LeaseState(4, b"me", 9))
+    assert log.request("s", "r") == Committed("s", 1, 1, 1, repeated=True)
+    assert log.body(bytes(32)) == b"body"
+    assert [c.payload for c in log.read("s")] == [b"one", b"two"]
+    log.close()
+
+
+def test_one_write_and_one_flush_for_a_commit(tmp_path: Path) -> None:
+    """A commit is exactly one `pwrite` and one `fdatasync`, of little more than its payload."""
+    io = FaultyIO()
+    log = open_log(tmp_path / "s", io=io)
+    put(log)
+    for size in (1, 200, 4600):
+        io.calls.clear()
+        put(log, bytes(size))
+        assert [name for name, _ in io.calls] == ["pwrite", "fdatasync"]
+        assert io.calls[0][1] <= size + 100
+    log.close()
+
+
+def test_a_damaged_byte_is_never_silence(tmp_path: Path) -> None:
+    """Any flipped byte in an acknowledged frame is `DamagedError` at opening, or changes nothing (padding)."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    wanted = [b"payload 0", b"payload 1", b"payload 2"]
+    damaged = 0
+    for offset in range(FILE_HEADER_BYTES, len(data)):
+        rewrite(path / FIRST, bytes([data[offset] ^ 0x10]), offset)
+        try:
+            assert payloads(path) == wanted, offset
+        except DamagedError:
+            damaged += 1
+        rewrite(path / FIRST, data[offset : offset + 1], offset)
+    assert damaged >= len(data) - FILE_HEADER_BYTES - 7 * len(wanted)
+    assert payloads(path) == wanted
+
+
+def test_damage_without_a_mark(tmp_path: Path) -> None:
+    """Also where the mark is lost, a bad frame with a good one behind it is damage; only the last one may be torn."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    last = data.rindex(data[16 + 8 : 16 + 16])  # the salt of the file, at the beginning of each frame
+    for offset in range(FILE_HEADER_BYTES, len(data), 5):
+        (path / "mark").write_bytes(b"")
+        rewrite(path / FIRST, bytes([data[offset] ^ 0x10]), offset)
+        found: list[bytes] | int | None
+        try:
+            found = payloads(path)
+        except DamagedError as error:
+            found = error.position
+        whole = [b"payload 0", b"payload 1", b"payload 2"]
+        assert found in ([1, 2, whole] if offset < last else [whole[:2], whole]), offset
+        rewrite(path / FIRST, data[FILE_HEADER_BYTES:], FILE_HEADER_BYTES)
+
+
+def test_a_torn_last_frame_ends_the_log(tmp_path: Path) -> None:
+    """A frame that was never acknowledged and is cut anywhere is not there, and the log goes on in its place."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    last = data.rindex(data[24:32])
+    for cut in range(last, len(data), 3):
+        (path / "mark").write_bytes(b"")
+        rewrite(path / FIRST, data[:cut] + bytes(len(data) - cut))
+        found = payloads(path)
+        assert found[:2] == [b"payload 0", b"payload 1"]
+        assert len(found) == 2 or cut > len(data) - 8
+    rewrite(path / FIRST, data[: last + 9] + bytes(len(data) - last - 9))
+    (path / "mark").write_bytes(b"")
+    log = open_log(path)
+    put(log, b"instead")
+    log.close()
+    assert payloads(path) == [b"payload 0", b"payload 1", b"instead"]
+
+
+def test_a_lost_frame_that_was_acknowledged_is_damage(tmp_path: Path) -> None:
+    """A journal that ends before the mark has lost what was acknowledged: `DamagedError`, not a shorter log."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    rewrite(path / FIRST, bytes(40), data.rindex(data[24:32]))
+    for read_only in (False, True):
+        with pytest.raises(DamagedError):
+            open_log(path, read_only=read_only)
+
+
+def test_a_copied_frame_does_not_pass(tmp_path: Path) -> None:
+    """A frame is valid at its own place only: a copy of it behind the end, as a payload may hold one, is nothing."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    begin = FILE_HEADER_BYTES
+    end = data.index(data[24:32], begin + 1)
+    rewrite(path / FIRST, data[begin:end], len(data))
+    rewrite(path / FIRST, data[begin:end], len(data) + 2 * (end - begin))
+    assert payloads(path) == [b"payload 0", b"payload 1", b"payload 2"]
+
+
+def test_old_frames_of_a_recycled_file_do_not_pass(tmp_path: Path) -> None:
+    """Files are used again, and what they held before never comes back."""
+    path = tmp_path / "s"
+    log = open_log(path, journal_bytes=16 << 10, fold_bytes=8 << 10)
+    numbers: set[str] = set()
+    for number in range(400):
+        put(log, b"%d " % number * 100)
+        numbers.update(entry.name for entry in (path / "journal").iterdir())
+        if number % 50 == 49:
+            log._partition.fold()
+            assert len(list((path / "journal").iterdir())) <= 5
+    assert len(numbers) > 10
+    abandon(log)
+    assert payloads(path) == [b"%d " % number * 100 for number in range(400)]
+
+
+def test_a_frame_may_be_longer_than_a_file(tmp_path: Path) -> None:
+    """A commit that no file can hold makes its file longer; before and behind it the log is as always."""
+    path = tmp_path / "s"
+    options: dict[str, Any] = {"journal_bytes": 8 << 10, "fold_bytes": 1 << 20}
+    log = open_log(path, **options)
+    wanted = [b"small", bytes(100_000), b"small again", bytes(9_000), b"last"]
+    for payload in wanted:
+        put(log, payload)
+    assert [c.payload for c in log.read("s")] == wanted
+    abandon(log)
+    assert payloads(path, **options) == wanted
+
+
+def test_no_room_fails_the_batch_only(tmp_path: Path) -> None:
+    """`ENOSPC` before the flush is `BusyError`, nothing of that batch is written, and the log goes on."""
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io)
+    put(log, b"one")
+    for fault in (errno.ENOSPC, errno.EDQUOT):
+        io.faults = [("pwrite", fault)]
+        with pytest.raises(BusyError):
+            put(log, b"no room " * 100, request="r", bodies=[(bytes(32), b"body")])
+        assert log.last_position() == 1
+        assert log.body(bytes(32)) is None
+    io.faults = [("pwrite", "short"), ("pwrite", "nothing")]
+    with pytest.raises(BusyError):
+        put(log, b"no room " * 100)
+    assert put(log, b"two", request="r").position == 2
+    abandon(log)
+    assert payloads(path) == [b"one", b"two"]
+
+
+def test_no_room_and_then_a_crash(tmp_path: Path) -> None:
+    """A commit that failed for want of room does not come back after a crash, though part of it was written."""
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io)
+    put(log, b"one")
+    io.faults = [("pwrite", errno.ENOSPC)]
+    with pytest.raises(BusyError):
+        put(log, b"no room " * 100)
+    abandon(log)
+    (path / "mark").write_bytes(b"")
+    assert payloads(path) == [b"one"]
+
+
+def test_no_room_for_the_next_file(tmp_path: Path) -> None:
+    """Where no further file can be made the batch fails, and succeeds when there is room again."""
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io, journal_bytes=4 << 10)
+    put(log, bytes(1000))
+    log._partition._spare_for = 1  # the housekeeper keeps out
+    io.faults = [("open", errno.ENOSPC)]
+    with pytest.raises(BusyError):
+        put(log, bytes(3000))
+    assert put(log, bytes(3000)).position == 2
+    assert put(log, b"three").position == 3
+    abandon(log)
+    assert [len(payload) for payload in payloads(path)] == [1000, 3000, 5]
+
+
+def test_a_short_write_is_continued(tmp_path: Path) -> None:
+    """A write that takes only part of the bytes is continued, not given up."""
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io)
+    put(log, b"one")
+    io.faults = [("pwrite", "short"), ("pwrite", "short")]
+    put(log, b"two" * 1000)
+    abandon(log)
+    assert payloads(path) == [b"one", b"two" * 1000]
+
+
+@pytest.mark.parametrize("fault", [("fdatasync", errno.EIO), ("pwrite", errno.EIO), ("fdatasync", errno.ENOSPC)])
+def test_a_failed_write_poisons_the_log(tmp_path: Path, fault: tuple[str, int]) -> None:
+    """After a failed flush or write the outcome of the batch is unknown, and nothing more is written until reopened."""
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io)
+    put(log, b"one")
+    io.faults = [fault]
+    with pytest.raises(UnknownOutcomeError):
+        put(log, b"two", request="r", digest=b"d")
+    with pytest.raises(PoisonedError):
+        put(log, b"three")
+    with pytest.raises(PoisonedError):
+        log.sync()
+    assert [c.payload for c in log.read("s")] == [b"one"]
+    log.close()
+    log = open_log(path)
+    known = log.request("s", "r")
+    again = put(log, b"two", request="r", digest=b"d")
+    assert again.repeated == (known is not None)
+    assert [c.payload for c in log.read("s")] == [b"one", b"two"]
+    assert log.check() == []
+    log.close()
+
+
+def test_a_damaged_file_header(tmp_path: Path) -> None:
+    """A journal file whose header is damaged, of another number, or newer, is a typed error."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    rewrite(path / FIRST, b"\xff", 20)
+    with pytest.raises(DamagedError):
+        open_log(path)
+    rewrite(path / FIRST, frames.pack_file_header(2, b"saltsalt", 0))
+    with pytest.raises(DamagedError):
+        open_log(path)
+    header = bytearray(data[:44])
+    header[8] = 99
+    header[40:44] = crc32(header[:40]).to_bytes(4, "little")
+    rewrite(path / FIRST, bytes(header))
+    with pytest.raises(TooNewError):
+        open_log(path)
+    rewrite(path / FIRST, data[:FILE_HEADER_BYTES])
+    assert len(payloads(path)) == 3
+
+
+def test_a_missing_journal_file(tmp_path: Path) -> None:
+    """A journal file that is gone, the first or a later one, is damage and not an empty log."""
+    path = tmp_path / "s"
+    log = open_log(path, journal_bytes=8 << 10, fold_bytes=1 << 20)
+    for number in range(40):
+        put(log, b"%d" % number * 500)
+    abandon(log)
+    names = sorted(entry for entry in (path / "journal").glob("*.log"))
+    assert len(names) > 2
+    for keep_mark in (True, False):
+        for name in names if keep_mark else names[:-1]:
+            data, mark = name.read_bytes(), (path / "mark").read_bytes()
+            name.unlink()
+            if not keep_mark:
+                (path / "mark").write_bytes(b"")
+            with pytest.raises(DamagedError):
+                open_log(path)
+            name.write_bytes(data)
+            (path / "mark").write_bytes(mark)
+    assert len(payloads(path)) == 40
+
+
+def test_frames_round_trip() -> None:
+    """What is encoded is decoded, at its own offset and with its own salt only."""
+    record = frames.CommitRecord("s", 1, 2, 3, 4, b"payload", 5, 6, 7, b"card", "r", b"d", [(bytes(32), b"b")])
+    lease = frames.LeaseRecord("s", 1, b"o", 2)
+    buffer = bytearray()
+    frames.encode_records([record, lease], buffer)
+    frames.seal(buffer, b"saltsalt", 9, 2, 64)
+    assert len(buffer) % 8 == 0
+    header = frames.parse_frame_header(bytes(buffer), 0, b"saltsalt")
+    assert header is not None
+    assert (header.position, header.records, header.total) == (9, 2, len(buffer))
+    payload = bytes(buffer[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + header.length])
+    assert frames.payload_matches(header, payload, b"saltsalt", 64)
+    assert not frames.payload_matches(header, payload, b"saltsalt", 72)
+    assert not frames.payload_matches(header, payload[:-1], b"saltsalt", 64)
+    assert frames.parse_frame_header(bytes(buffer), 0, b"othersal") is None
+    assert frames.decode_records(payload, 9) == [record, lease]
+    with pytest.raises(DamagedError):
+        frames.decode_records(b"\x93\x01", 9)
+
+
+def test_half_made_files_are_removed(tmp_path: Path) -> None:
+    """A file that a process was filling when it died is removed by the next one that opens the store."""
+    path = tmp_path / "s"
+    open_log(path).close()
+    (path / "journal" / "spare-x.tmp").write_bytes(b"")
+    open_log(path).close()
+    assert [entry.name for entry in (path / "journal").iterdir()] == ["0000000001.log"]
+
+
+def test_spares_are_made_ahead(tmp_path: Path) -> None:
+    """When a file is half full the next one is filled with zeros in the background, and then used."""
+    io = JournalIO()
+    journal = Journal(tmp_path, io, writable=True, file_bytes=4096)
+    Journal.create(tmp_path, io, 4096)
+    journal.seek(frames.address_of(1, FILE_HEADER_BYTES), 0)
+    record = frames.CommitRecord("s", 1, 1, 1, 1, bytes(2500), base=0)
+    journal.append([record], 1)
+    assert journal.half_full()
+    journal.make_spare()
+    journal.make_spare()
+    spare = [entry for entry in tmp_path.iterdir() if entry.name.startswith("spare-")]
+    assert [entry.stat().st_size for entry in spare] == [4096]
+    inode = spare[0].stat().st_ino
+    journal.append([record], 2)
+    assert (tmp_path / "0000000002.log").stat().st_ino == inode
+    journal.close()

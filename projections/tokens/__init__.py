@@ -1,0 +1,36 @@
+"""Tokens: counting them without a network, keeping the counts, and correcting them by what providers report.
+
+Nothing is loaded at import; the first exact count loads tiktoken and a vocabulary.
+"""
+
+from __future__ import annotations
+
+from projections.tokens.cache import BodyCounter, CountCache, LogCountCache, MemoryCountCache
+from projections.tokens.calibration import Calibration, ModelCalibration
+from projections.tokens.counter import CharsCounter, Counter, TokenCounter, counter_named
+from projections.tokens.encodings import encoding_for
+from projections.tokens.media import image_size, image_tokens, media_tokens
+from projections.tokens.request import RequestCount, count_request, frame_tokens
+from projections.tokens.streaming import StreamEstimate, utf8_length
+
+__all__ = [
+    "BodyCounter",
+    "Calibration",
+    "CharsCounter",
+    "CountCache",
+    "Counter",
+    "LogCountCache",
+    "MemoryCountCache",
+    "ModelCalibration",
+    "RequestCount",
+    "StreamEstimate",
+    "TokenCounter",
+    "count_request",
+    "counter_named",
+    "encoding_for",
+    "frame_tokens",
+    "image_size",
+    "image_tokens",
+    "media_tokens",
+    "utf8_length",
+]

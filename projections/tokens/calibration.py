@@ -1,0 +1,87 @@
+"""What the provider really counts, learned from the usage it reports: per model, step by step.
+
+Not a counter, and not a fold: the fold that holds a `Calibration` decides which steps it sees.  Anything above
+the log may import it.  Values are frozen, hold integers only and encode with msgspec, so replay gives equal bytes.
+
+**The rule.**  A provider's count of a request is taken for `fixed + ratio * counted`: `fixed` is what we never see (a
+system prompt or tools that a transcript does not hold), `ratio` is the other tokeniser.  Kept per model: the
+last step's counted and reported tokens, and how both grew over the last 16 steps in which both grew.  The ratio is the
+median of reported growth over counted growth, each weighted by its counted growth, so a few large steps outweigh many
+small ones and a sudden hidden addition does not count; it stays within 1/4 .. 4.  An estimate starts
+from the last step: `reported + ratio * (counted - that step's counted)`.  With a single step the ratio is
+reported / counted if that is within 1/2 .. 2, so that the request can have been counted whole, else 1.
+
+**Why.**  Measured over 22 recorded sessions (1,223 steps after the fifth; Claude and GPT models, system prompt and tools mostly
+unseen), median error of the next request: this rule 0.07 %, least squares over 8 steps 0.17 %, the last ratio 0.10 % (but
+3 to 5 % for models whose fixed part is large), the median of 5 ratios 0.33 % (12 to 74 %), the count alone 26 %, chars/4 39 %.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import msgspec
+
+__all__ = ["Calibration", "ModelCalibration"]
+
+_STEPS = 16
+
+
+class ModelCalibration(msgspec.Struct, frozen=True):
+    """What is known of one model: the newest step, and the growth between steps, oldest first."""
+
+    counted: int
+    reported: int
+    growth: tuple[tuple[int, int], ...] = ()
+    """(counted, reported) growth of steps in which both grew."""
+
+    def after(self, counted: int, reported: int) -> ModelCalibration:
+        """Return what is known after one more step."""
+        more_counted, more_reported = counted - self.counted, reported - self.reported
+        growth = self.growth
+        if more_counted > 0 and more_reported > 0:
+            growth = (*growth, (more_counted, more_reported))[-_STEPS:]
+        return ModelCalibration(counted, reported, growth)
+
+    @property
+    def ratio(self) -> float:
+        """Reported tokens per counted token at the margin."""
+        if not self.growth:
+            whole = self.reported / self.counted if self.counted else 0.0
+            return whole if 0.5 <= whole <= 2.0 else 1.0
+        slopes = sorted((reported / counted, counted) for counted, reported in self.growth)
+        half = sum(weight for _, weight in slopes) / 2
+        below = accumulate(weight for _, weight in slopes)
+        slope = next(slope for (slope, _), weight in zip(slopes, below, strict=True) if weight >= half)
+        return min(4.0, max(0.25, slope))
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """What is known of every model, in the order they were first seen."""
+
+    models: dict[str, ModelCalibration] = {}
+
+    def observe(self, model: str, counted: int, reported: int) -> Calibration:
+        """Return the calibration after a step of `model`.
+
+        `counted` is our count of the request (texts and frames), `reported` the provider's input tokens of the
+        same request: uncached, cache read and cache write together.  A step with no reported tokens (a failed one,
+        or a provider that reports none) teaches nothing.
+        """
+        if counted < 0 or reported <= 0:
+            return self
+        known = self.models.get(model)
+        learned = known.after(counted, reported) if known else ModelCalibration(counted, reported)
+        return Calibration({**self.models, model: learned})
+
+    def apply(self, model: str, counted: int) -> int:
+        """Return how many tokens `model` will report for a request we count so; `counted` itself for an unseen model."""
+        known = self.models.get(model)
+        if known is None:
+            return counted
+        return max(0, round(known.reported + known.ratio * (counted - known.counted)))
+
+    def ratio(self, model: str) -> float:
+        """Return reported tokens per counted token for a piece of a request, such as a part to prune; 1.0 if unseen."""
+        known = self.models.get(model)
+        return known.ratio if known else 1.0

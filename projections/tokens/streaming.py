@@ -1,0 +1,48 @@
+"""The tokens of a text that is still streaming: estimated while it grows, counted when it ends.
+
+Not a fold: a projection keeps the two integers `chars` and `utf8` in its own state and asks
+`Counter.estimate`.  Anything above the log may import it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from projections.tokens.counter import Counter
+
+__all__ = ["StreamEstimate", "utf8_length"]
+
+
+def utf8_length(text: str) -> int:
+    """Return the text's UTF-8 bytes, three for each lone surrogate; equal for a whole and for the sum of its pieces."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+class StreamEstimate:
+    """Takes deltas, each at the cost of the delta alone, and says at any time about how many tokens came.
+
+    One thread feeds it.  The estimate never loads a vocabulary; `finish` may.
+    """
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._pieces: list[str] = []
+        self.chars = 0
+        self.utf8 = 0
+
+    def feed(self, delta: str) -> None:
+        """Add the next piece of the text."""
+        self._pieces.append(delta)
+        self.chars += len(delta)
+        self.utf8 += utf8_length(delta)
+
+    @property
+    def tokens(self) -> int:
+        """The estimate so far."""
+        return self._counter.estimate(self.chars, self.utf8)
+
+    def finish(self) -> int:
+        """Return the exact count of all that was fed; more may be fed after it."""
+        self._pieces = ["".join(self._pieces)]
+        return self._counter.count(self._pieces[0])

@@ -1,0 +1,188 @@
+"""Kept counts: each body is counted once, reading never writes, and a damaged count is no count."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from eventlog.log.memory import MemoryLog
+from projections.tokens import BodyCounter, CharsCounter, LogCountCache, MemoryCountCache
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Derived:
+    """A log's derived values in a dictionary, noting each batch that is written."""
+
+    def __init__(self, *, read_only: bool = False) -> None:
+        self.read_only = read_only
+        self.values: dict[bytes, bytes] = {}
+        self.batches: list[int] = []
+        self.fails = False
+
+    def get_derived(self, key: bytes) -> bytes | None:
+        """Return a value."""
+        return self.values.get(key)
+
+    def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write values, or fail as a full disk does."""
+        if self.fails:
+            raise OSError(28, "no space")
+        assert not self.read_only
+        assert all(len(key) <= 200 for key, _ in items)
+        self.batches.append(len(items))
+        self.values.update((key, value) for key, value in items if value is not None)
+
+
+class Texts:
+    """Bodies by hash, noting each time one is read."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def load(self, text: str) -> str:
+        """Read a body."""
+        self.read.append(text)
+        return text
+
+
+def digest(text: str) -> bytes:
+    """The hash a body is stored under."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def test_a_body_is_counted_once_across_restarts() -> None:
+    """A count that was flushed is found again by a new cache over the same log, and the body is not read."""
+    log, texts = Derived(), Texts()
+    cache = LogCountCache(log)
+    bodies = BodyCounter(CharsCounter(), cache)
+    for _ in range(3):
+        assert bodies.count(digest("a" * 40), lambda: texts.load("a" * 40)) == 10
+    assert cache.flush() == 1
+    again = BodyCounter(CharsCounter(), LogCountCache(log))
+    assert again.count(digest("a" * 40), lambda: texts.load("a" * 40)) == 10
+    assert texts.read == ["a" * 40]
+
+
+def test_counts_live_among_a_logs_derived_values() -> None:
+    """A real log keeps the counts, under keys that a scan by prefix finds."""
+    log = MemoryLog()
+    cache = LogCountCache(log)
+    for number in range(3):
+        cache.put("o200k_base", digest(str(number)), number)
+    assert cache.flush() == 3
+    assert [LogCountCache(log).get("o200k_base", digest(str(number))) for number in range(3)] == [0, 1, 2]
+    assert len(log.scan_derived(b"tokens/")) == 3
+
+
+def test_counts_of_other_encodings_and_bodies_are_apart() -> None:
+    """A count is found only under its own encoding and hash."""
+    for cache in (MemoryCountCache(), LogCountCache(Derived())):
+        cache.put("o200k_base", digest("x"), 7)
+        assert cache.get("o200k_base", digest("x")) == 7
+        assert cache.get("cl100k_base", digest("x")) is None
+        assert cache.get("o200k_base", digest("y")) is None
+
+
+def test_a_count_of_zero_is_kept() -> None:
+    """An empty body's count is a count, not a miss."""
+    log, texts = Derived(), Texts()
+    bodies = BodyCounter(CharsCounter(), LogCountCache(log))
+    assert [bodies.count(digest(""), lambda: texts.load("")) for _ in range(2)] == [0, 0]
+    assert texts.read == [""]
+
+
+def test_reading_never_writes() -> None:
+    """Counting writes nothing; `flush` writes one batch, and a second one nothing."""
+    log = Derived()
+    cache = LogCountCache(log)
+    for number in range(1000):
+        cache.put("o200k_base", digest(str(number)), number)
+        assert cache.get("o200k_base", digest(str(number))) == number
+    assert log.batches == []
+    assert (cache.flush(), cache.flush()) == (1000, 0)
+    assert log.batches == [1000]
+
+
+def test_a_log_opened_for_reading_is_never_written() -> None:
+    """On a read-only log counts are kept in memory and `flush` writes nothing."""
+    log = Derived(read_only=True)
+    cache = LogCountCache(log)
+    cache.put("o200k_base", digest("x"), 7)
+    assert cache.get("o200k_base", digest("x")) == 7
+    assert cache.flush() == 0
+    assert log.values == {}
+
+
+def test_a_failed_flush_keeps_its_counts() -> None:
+    """When the log cannot write, the error is the caller's and the counts go out with the next flush."""
+    log = Derived()
+    cache = LogCountCache(log)
+    cache.put("o200k_base", digest("x"), 7)
+    log.fails = True
+    with pytest.raises(OSError, match="no space"):
+        cache.flush()
+    log.fails = False
+    assert cache.flush() == 1
+    assert LogCountCache(log).get("o200k_base", digest("x")) == 7
+
+
+def test_a_damaged_count_is_counted_again() -> None:
+    """A stored count with any flipped bit, cut short, or moved under another body's key is a miss."""
+    log = Derived()
+    cache = LogCountCache(log)
+    cache.put("o200k_base", digest("x"), 7)
+    cache.flush()
+    ((key, good),) = log.values.items()
+    for bit in range(len(good) * 8):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        log.values[key] = bytes(bad)
+        assert LogCountCache(log).get("o200k_base", digest("x")) is None
+    log.values[key] = good[:5]
+    assert LogCountCache(log).get("o200k_base", digest("x")) is None
+    log.values[key.replace(digest("x"), digest("y"))] = good
+    assert LogCountCache(log).get("o200k_base", digest("y")) is None
+
+
+def test_waiting_counts_are_bounded() -> None:
+    """Counts beyond the bound are not lost to the reader, only not written."""
+    log = Derived()
+    cache = LogCountCache(log, pending=2)
+    for number in range(3):
+        cache.put("o200k_base", digest(str(number)), number)
+    assert [cache.get("o200k_base", digest(str(number))) for number in range(3)] == [0, 1, 2]
+    assert cache.flush() == 2
+
+
+def test_waiting_counts_are_found_when_memory_forgot_them() -> None:
+    """A count that waits for its flush is found though the memory cache in front has dropped it."""
+    cache = LogCountCache(Derived(), capacity=1)
+    for number in range(3):
+        cache.put("o200k_base", digest(str(number)), number)
+    assert [cache.get("o200k_base", digest(str(number))) for number in range(3)] == [0, 1, 2]
+
+
+def test_memory_drops_what_was_used_longest_ago() -> None:
+    """A full memory cache forgets the least recently used count, and never grows."""
+    cache = MemoryCountCache(capacity=2)
+    cache.put("o200k_base", b"a", 1)
+    cache.put("o200k_base", b"b", 2)
+    assert cache.get("o200k_base", b"a") == 1
+    cache.put("o200k_base", b"c", 3)
+    assert [cache.get("o200k_base", name) for name in (b"a", b"b", b"c")] == [1, None, 3]
+
+
+def test_an_unreadable_body_is_not_counted_as_empty() -> None:
+    """When a body cannot be read, the error is passed on and nothing is kept."""
+
+    def unreadable() -> str:
+        raise OSError(5, "input/output error")
+
+    cache = MemoryCountCache()
+    with pytest.raises(OSError, match="input/output"):
+        BodyCounter(CharsCounter(), cache).count(digest("x"), unreadable)
+    assert cache.get("chars/4", digest("x")) is None

@@ -15,18 +15,24 @@ committed whole or not at all, and a retry under the same request id tells which
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from threading import Lock, Thread
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from eventlog import events as ev
+from eventlog.errors import LeaseHeldError
 from eventlog.log.base import Committed
 from eventlog.reply import Call, Reply, Stream
 from eventlog.session import Session
 from eventlog.values import Json, MessageError, PartKind, Usage
 
 __all__ = ["AsyncReply", "AsyncSession"]
+
+PATIENCE = 0.25
+"""Seconds between two looks whether a lease is still wanted."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,19 +46,49 @@ async def _awaited(session: Session, command: Callable[P, R], *args: P.args, **k
     return result
 
 
+class _Taking:
+    """A lease being taken in a thread: given back there if nobody awaits it any more."""
+
+    def __init__(self, session: Session, wait: float) -> None:
+        self._session = session
+        self._deadline = time.monotonic() + wait
+        self._lock = Lock()
+        self._taken = False
+        self._abandoned = False
+
+    def take(self) -> int:
+        """Take the lease, looking every now and then whether it is still wanted."""
+        while True:
+            left = self._deadline - time.monotonic()
+            try:
+                epoch = self._session.acquire(wait=max(min(left, PATIENCE), 0.0))
+            except LeaseHeldError:
+                if left <= 0 or self._abandoned:
+                    raise
+                continue
+            with self._lock:
+                self._taken = True
+                wanted = not self._abandoned
+            if not wanted:
+                self._session.release()
+            return epoch
+
+    def abandon(self) -> None:
+        """The await was cancelled."""
+        with self._lock:
+            self._abandoned = True
+            taken = self._taken
+        if taken:
+            Thread(target=self._session.release, name="eventlog-release").start()
+
+
 async def _acquired(session: Session, wait: float) -> int:
-    """Take the lease in a thread; given back at once if the await is cancelled, because nobody else would."""
-    taking = asyncio.ensure_future(asyncio.to_thread(session.acquire, wait=wait))
+    """Take the lease in a thread; a cancelled await does not leave it held."""
+    taking = _Taking(session, wait)
     try:
-        return await asyncio.shield(taking)
+        return await asyncio.to_thread(taking.take)
     except asyncio.CancelledError:
-        loop = asyncio.get_running_loop()
-
-        def give_back(taken: asyncio.Future[int]) -> None:
-            if not taken.cancelled() and taken.exception() is None:
-                loop.run_in_executor(None, session.release)
-
-        taking.add_done_callback(give_back)
+        taking.abandon()
         raise
 
 

@@ -15,7 +15,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from itertools import groupby
 from threading import RLock
 
 import msgspec
@@ -29,6 +28,7 @@ from eventlog.errors import (
     ClosedError,
     ConflictError,
     EventlogError,
+    FencedError,
     LimitError,
     RefusedError,
     RequestReusedError,
@@ -49,6 +49,8 @@ __all__ = ["MAX_APPEND_BYTES", "Appender", "Flight"]
 
 MAX_APPEND_BYTES = 256 * 1024 * 1024
 """Largest append, in bytes of its encoded events and packed bodies."""
+NANOSECONDS = 1_000_000
+"""Buffered times, in nanoseconds, for each millisecond of an event's."""
 MAX_BUFFERED = 3 * 65_536
 """Accepted deltas (three slots each) after which a producer commits them itself: the bound of the buffer."""
 MAX_ACCEPTED = 2_048
@@ -96,7 +98,7 @@ class Appender:
         self.epoch = 0
         self.limit = MAX_BUFFERED
         self.buffer: list[object] = []
-        """`[key, text, ms, …]`: one `extend` per delta, which is atomic."""
+        """`[key, text, ns, …]`: one `extend` per delta, which is atomic."""
         self.awake = False
         """Whether a flush is certain to come that takes everything now in the buffer.
 
@@ -112,6 +114,7 @@ class Appender:
         self._bodies: dict[bytes, bytes] = {}
         self._flights: deque[Flight] = deque()
         self._closed = False
+        self._newest_epoch = 0
         self._certain = 0
         self._saved = 0
         self._loaded = False
@@ -123,6 +126,11 @@ class Appender:
     def is_ahead(self) -> bool:
         """Whether something is accepted or handed over whose outcome was not taken in."""
         return bool(self.buffer or self._accepted or self._flights)
+
+    @property
+    def certain(self) -> int:
+        """The version up to which everything is known to be committed."""
+        return self._certain
 
     def wake(self) -> None:
         """Something was accepted: have it flushed in time."""
@@ -160,6 +168,7 @@ class Appender:
             self.awake = False
             if self.is_ahead:
                 self.catch_up()
+                self._fence()
                 self._collect()
                 if self._accepted:
                     self._submit([], [])
@@ -175,16 +184,13 @@ class Appender:
             return
         flat = self.buffer[:count]
         del self.buffer[:count]
-        run = self._still_admitted(DeltaRun.from_flat(flat))
-        start = 0
-        while run is not None:
-            piece = _head_of_run(run, start, MAX_RUN)
+        run = self._still_admitted(DeltaRun.from_flat(flat, unit=NANOSECONDS))
+        pieces = run.pieces(MAX_RUN) if run is not None else []
+        for number, piece in enumerate(pieces):
+            if number:
+                self._submit([], [])
             self.state.skip(piece.count)
             self._accepted.append(piece)
-            start += piece.count
-            if start == run.count:
-                return
-            self._submit([], [])
 
     def _still_admitted(self, run: DeltaRun) -> DeltaRun | None:
         """The deltas of a run whose parts take them."""
@@ -195,11 +201,7 @@ class Appender:
             except EventlogError as error:
                 refused.add((part, field))
                 self._failure = self._failure or error
-        if not refused:
-            return run
-        columns = zip(run.key_column(), run.texts(), run.times(), strict=True)
-        kept = [slot for column in columns if column[0] not in refused for slot in column]
-        return DeltaRun.from_flat(kept) if kept else None
+        return run.without(refused) if refused else run
 
     # -- deciding ------------------------------------------------------------------------------
 
@@ -212,6 +214,7 @@ class Appender:
         request: str | None = None,
         creates_at: int | None = None,
         alone: bool = False,
+        unchanged: bool = False,
         then: Callable[[State], Sequence[ev.Event]] | None = None,
     ) -> Flight:
         """Decide on events (with their times) and hand them over, in one append with what was accepted before.
@@ -219,13 +222,16 @@ class Appender:
         Raises before anything is handed over if the state does not allow one of them.  `then` is asked for more events,
         at the time of the last one, once the state has taken these in.  A request's content is its events without
         their times.  With `alone`, and with a condition, the append holds these events only.
+        With `unchanged` it goes in only if nobody appends anything between the decision and the commit.
         """
         with self.lock:
             digest = b""
             if creates_at is None:
                 self._ready()
             self._collect()
-            if self._accepted and (alone or expected is not None or request is not None):
+            if expected is not None or unchanged:
+                self.settle()
+            elif self._accepted and (alone or request is not None):
                 self._submit([], [])
             if request is not None:
                 digest = _content_digest(items)
@@ -236,6 +242,8 @@ class Appender:
                         return flight
                 if self.log.request(self.session, request) is not None:
                     return self._repeat(request, digest)
+            if unchanged:
+                expected = self.state.version
             if expected is not None and expected != self.state.version:
                 raise ConflictError(self.session, expected, self.state.version)
             _limit(bodies)
@@ -272,14 +280,21 @@ class Appender:
         before = self.state.version
         decided: list[Item] = []
         try:
-            for is_delta, group in groupby(items, key=_is_delta):
-                if is_delta:
-                    decided.append(self._decide_deltas(list(group)))
+            state = self.state
+            deltas: list[tuple[int, ev.Event]] = []
+            for item in items:
+                event = item[1]
+                if isinstance(event, ev.PartDelta):
+                    deltas.append(item)
                     continue
-                for time, event in group:
-                    admit(self.state, event)
-                    evolve(self.state, event)
-                    decided.append((time, event))
+                if deltas:
+                    decided.append(self._decide_deltas(deltas))
+                    deltas = []
+                admit(state, event)
+                evolve(state, event)
+                decided.append(item)
+            if deltas:
+                decided.append(self._decide_deltas(deltas))
         except BaseException:
             self.state.retract(before)
             raise
@@ -343,7 +358,7 @@ class Appender:
                 count=count,
                 time=max(map(_last_time, entries)),
                 messages=sum(isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)) for event in own),
-                card=pack(card) if card != self.card or creates_at is not None else None,
+                card=pack(card) if card is not self.card or creates_at is not None else None,
                 bodies=tuple(bodies.items()),
                 creates_at=creates_at,
                 expected=expected,
@@ -376,11 +391,19 @@ class Appender:
     # -- keeping the state true ------------------------------------------------------------------
 
     def _ready(self) -> None:
-        """Catch up, and tell the caller of what failed meanwhile without a witness."""
+        """Catch up, and tell the caller of what failed meanwhile without a witness, and of a lease that is over."""
         self.catch_up()
+        self._fence()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+
+    def _fence(self) -> None:
+        """Raise if the lease is over as far as is known; what was accepted under it is dropped."""
+        if self.epoch and self._newest_epoch > self.epoch:
+            del self.buffer[:]
+            self._failure = None  # whatever it was, it was about what is dropped
+            raise FencedError(self.session, self.epoch, self._newest_epoch)
 
     def catch_up(self) -> None:
         """Bring the state up to what is committed, and ahead by what is accepted and handed over."""
@@ -402,8 +425,10 @@ class Appender:
                 self.state.settle(flight.last)
             if not self._flights and not self._accepted:
                 head = self.log.head(self.session)
-                if head is not None and head.version != self.state.version:
-                    self._read_on(head)
+                if head is not None:
+                    self._newest_epoch = head.lease.epoch
+                    if head.version != self.state.version:
+                        self._read_on(head)
 
     def settle(self) -> None:
         """Commit everything accepted, wait for it, and take the outcomes in; raises the first failure.
@@ -518,6 +543,7 @@ class Appender:
 
     def _read_on(self, head: Head) -> None:
         self.card = card_of(head)
+        self._newest_epoch = head.lease.epoch
         fold_spans(self.log, self.streams, self.state, head.version)
         self._certain = self.state.version
         self.state.settle(self._certain)
@@ -529,24 +555,6 @@ def _limit(bodies: Mapping[bytes, bytes] | None) -> None:
         raise LimitError("bytes of the bodies of one append", size, MAX_APPEND_BYTES // 2)
 
 
-def _head_of_run(run: DeltaRun, start: int, characters: int) -> DeltaRun:
-    """As many deltas of the run from index `start` on as have about `characters` characters, at least one."""
-    if start == 0 and len(run.text) <= characters:
-        return run
-    size = 0
-    stop = start
-    for text in run.texts()[start:]:
-        size += len(text)
-        if size > characters and stop > start:
-            break
-        stop += 1
-    return run.cut(start, stop)
-
-
-def _is_delta(item: tuple[int, ev.Event]) -> bool:
-    return isinstance(item[1], ev.PartDelta)
-
-
 def _content_digest(items: Sequence[tuple[int, ev.Event]]) -> bytes:
     return sha256(encode([(0, event) for _, event in items], 0)).digest()
 
@@ -556,7 +564,7 @@ def _first_time(item: Item) -> int:
 
 
 def _last_time(item: Item) -> int:
-    return item.times()[-1] if isinstance(item, DeltaRun) else item[0]
+    return item.last_time() if isinstance(item, DeltaRun) else item[0]
 
 
 def _rebase(item: Item, time: int) -> Item:

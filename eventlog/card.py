@@ -48,7 +48,9 @@ def card_of(head: Head) -> Card:
 
 
 def evolve_card(card: Card, event: ev.Event) -> Card:
-    """Return the card after an event."""
+    """Return the card after an event: the same object for the many that do not change it."""
+    if not isinstance(event, ON_CARD):
+        return card
     if isinstance(event, ev.SessionStarted):
         return Card(event.title, event.scope, event.directory, event.agent, event.parent, origin=event.origin)
     if isinstance(event, ev.SessionForked):

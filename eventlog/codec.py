@@ -186,9 +186,10 @@ def spans_of(commit: Commit, after: int = 0, upto: int | None = None) -> Iterato
         else:
             item, time, count = entry.event, batch.time + entry.after, 1
         first = commit.first + offset
-        if first + count - 1 > after and (upto is None or first <= upto):
+        last = first + count - 1
+        if last > after and (upto is None or first <= upto):
             span = Span(commit.session, first, commit.position + offset, time, commit.epoch, item)
-            part = span.cut(after, upto)
+            part = span if first > after and (upto is None or last <= upto) else span.cut(after, upto)
             if part is not None:
                 yield part
         offset += count

@@ -13,7 +13,7 @@ Integer columns are unsigned, little-endian, of the smallest width of 1, 2 or 4 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import sub
 from sys import byteorder
@@ -70,11 +70,16 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1):
     text: str
 
     @classmethod
-    def from_flat(cls, flat: Sequence[object], base: int = 0) -> DeltaRun:
-        """Build a run from `[key, text, ms, key, text, ms, …]`, at least one delta; `base` is the batch's time."""
+    def from_flat(cls, flat: Sequence[object], base: int = 0, unit: int = 1) -> DeltaRun:
+        """Build a run from `[key, text, time, key, text, time, …]`, at least one delta.
+
+        Times are in milliseconds times `unit`; `base` is the batch's time.
+        """
         keys: list[Key] = flat[0::3]  # type: ignore[assignment]  # a flat list is what makes one append one C call
         texts: list[str] = flat[1::3]  # type: ignore[assignment]
         times: list[int] = flat[2::3]  # type: ignore[assignment]
+        if unit != 1:
+            times = [time // unit for time in times]
         count = len(texts)
         if keys.count(keys[0]) == count:
             distinct: tuple[Key, ...] = (keys[0],)
@@ -107,6 +112,10 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1):
         gaps = unpack_column(self.gaps, self.count)
         first = base + self.start
         return [first + offset for offset in accumulate(gaps)]
+
+    def last_time(self, base: int = 0) -> int:
+        """The time of the last delta."""
+        return base + self.start + sum(unpack_column(self.gaps, self.count))
 
     def texts(self) -> list[str]:
         """The deltas' texts."""
@@ -143,6 +152,25 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1):
             zip(self.key_column()[start:stop], self.texts()[start:stop], times[start:stop], strict=True)
         )
         return DeltaRun.from_flat(list(flat))
+
+    def without(self, keys: Collection[Key]) -> DeltaRun | None:
+        """The run without the deltas of these keys; None if nothing is left."""
+        columns = zip(self.key_column(), self.texts(), self.times(), strict=True)
+        kept = [slot for column in columns if column[0] not in keys for slot in column]
+        return DeltaRun.from_flat(kept) if kept else None
+
+    def pieces(self, characters: int) -> list[DeltaRun]:
+        """The run cut into runs of at most so many characters each, or of one longer delta."""
+        if len(self.text) <= characters:
+            return [self]
+        found: list[DeltaRun] = []
+        start = size = 0
+        for index, text in enumerate(self.texts()):
+            if index > start and size + len(text) > characters:
+                found.append(self.cut(start, index))
+                start, size = index, 0
+            size += len(text)
+        return [*found, self.cut(start, self.count)]
 
     def validate(self) -> None:
         """Raise ValueError unless the columns fit together (a stored run is checked once, when it is read)."""

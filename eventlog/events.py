@@ -329,8 +329,8 @@ class CompactionRequested(Base, frozen=True, array_like=True, tag="cq"):
 class CompactionStarted(Base, frozen=True, array_like=True, tag="cs"):
     """The set to be covered is fixed: every message up to `through`, in order; the tail begins at `tail`.
 
-    Both are message ids.  `through` None: everything before the compaction's own message is covered;
-    then `tail` is None too.
+    Both are message ids.  `through` None: everything before the tail is covered, and without a tail everything before the
+    compaction's own message.
     """
 
     part: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import intern
 from typing import Any
 
 from eventlog import events as ev
@@ -31,7 +32,7 @@ def _began(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
 def _message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
     user = isinstance(event, ev.UserMessageAdded)
     summary = isinstance(event, ev.AssistantMessageStarted) and event.summary
-    state.insert(state.messages, event.message, MessageFacts(state.version, user, summary, [], [], []))
+    state.insert(state.messages, intern(event.message), MessageFacts(state.version, user, summary, []))
     state.set("last_message", event.message)
     if not user:
         state.add(state.opens, (*state.open_messages(), event.message))
@@ -42,14 +43,14 @@ def _close_message(state: State, message: str) -> None:
 
 
 def _finished(state: State, event: ev.MessageFinished) -> None:
-    state.add(state.messages[event.message].changes, "finished")
+    state.change(state.messages[event.message], "changes", "finished")
     _close_message(state, event.message)
     if state.interrupt_pending():
         state.add(state.interrupts, "answered")
 
 
 def _message_removed(state: State, event: ev.MessageRemoved) -> None:
-    state.add(state.messages[event.message].changes, "removed")
+    state.change(state.messages[event.message], "changes", "removed")
 
 
 def _insert_part(state: State, part: str, facts: PartFacts) -> None:
@@ -70,56 +71,56 @@ def _part(state: State, event: ev.PartStarted) -> None:
         kind, first, call = "tool", "pending", event.kind.call
     elif isinstance(event.kind, File):
         kind = "file"
-    _insert_part(state, event.part, PartFacts(state.version, event.message, kind, call, first, [], []))
+    _insert_part(state, event.part, PartFacts(state.version, intern(event.message), kind, call, first))
 
 
 def _ended(state: State, event: ev.PartEnded) -> None:
-    state.add(state.parts[event.part].changes, "ended")
+    state.change(state.parts[event.part], "changes", "ended")
 
 
 def _part_removed(state: State, event: ev.PartRemoved) -> None:
-    state.add(state.parts[event.part].changes, "removed")
+    state.change(state.parts[event.part], "changes", "removed")
 
 
 def _running(state: State, event: ev.ToolRunning) -> None:
-    state.add(state.parts[event.part].changes, "running")
+    state.change(state.parts[event.part], "changes", "running")
 
 
 def _completed(state: State, event: ev.ToolCompleted) -> None:
-    state.add(state.parts[event.part].changes, "completed")
+    state.change(state.parts[event.part], "changes", "completed")
 
 
 def _failed(state: State, event: ev.ToolFailed) -> None:
-    state.add(state.parts[event.part].changes, "failed")
+    state.change(state.parts[event.part], "changes", "failed")
 
 
 def _step(state: State, event: ev.StepStarted) -> None:
-    _insert_part(state, event.part, PartFacts(state.version, event.message, "step", "", "ended", [], []))
-    state.add(state.messages[event.message].steps, "started")
+    _insert_part(state, event.part, PartFacts(state.version, intern(event.message), "step", "", "ended"))
+    state.change(state.messages[event.message], "steps", "started")
 
 
 def _step_finished(state: State, event: ev.StepFinished) -> None:
-    _insert_part(state, event.part, PartFacts(state.version, event.message, "step", "", "ended", [], []))
-    state.add(state.messages[event.message].steps, "finished")
+    _insert_part(state, event.part, PartFacts(state.version, intern(event.message), "step", "", "ended"))
+    state.change(state.messages[event.message], "steps", "finished")
 
 
 def _pruned(state: State, event: ev.Pruned) -> None:
     for part in event.parts:
-        state.add(state.parts[part].prunes, "pruned")
+        state.change(state.parts[part], "prunes", "pruned")
 
 
 def _restored(state: State, event: ev.Restored) -> None:
     for part in event.parts:
-        state.add(state.parts[part].prunes, "restored")
+        state.change(state.parts[part], "prunes", "restored")
 
 
 def _requested(state: State, event: ev.CompactionRequested) -> None:
-    _insert_part(state, event.part, PartFacts(state.version, event.message, "compaction", "", "requested", [], []))
+    _insert_part(state, event.part, PartFacts(state.version, intern(event.message), "compaction", "", "requested"))
     state.add(state.compactions, event.part, "requested")
 
 
 def _compaction(state: State, part: str, status: str) -> None:
-    state.add(state.parts[part].changes, status)
+    state.change(state.parts[part], "changes", status)
     state.add(state.compactions, part, status)
 
 

@@ -70,7 +70,8 @@ class Handle:
     def version(self) -> int:
         """Version of the newest event, this handle's accepted ones included once they are committed."""
         self._see_own()
-        return self.state().version
+        self._appender.catch_up()
+        return self._appender.certain
 
     @property
     def info(self) -> SessionInfo:
@@ -111,7 +112,8 @@ class Handle:
 
     def lineage(self, at: int | None = None) -> list[Lineage]:
         """The effective history as ranges of streams, oldest first."""
-        return lineage_of(self._appender.streams, self.effective_ranges(at))
+        ranges = self.effective_ranges(at)
+        return lineage_of(self._appender.streams, ranges)
 
     def find(self, name: str) -> int:
         """The version at which a message, part or pin of this id was added; `NotFoundError` if none was."""
@@ -155,12 +157,18 @@ class Handle:
         Every event must be allowed by the session's state.  Without this handle holding the lease, somebody else may not
         hold it either.  `ConflictError` unless the session is at `expected_version`.
         """
-        if self._lease is None:
+        free = self._lease is None
+        if free:
             self._nobody_runs()
-            if expected_version is None:
-                expected_version = self.version
         self.store.usable(writing=True)
-        return self._appender.commit(items, bodies, expected=expected_version, request=request_id, alone=True).wait()
+        return self._appender.commit(
+            items,
+            bodies,
+            expected=expected_version,
+            request=request_id,
+            alone=True,
+            unchanged=free and expected_version is None,
+        ).wait()
 
     def flush(self) -> None:
         """Make everything accepted so far durable."""
@@ -348,6 +356,7 @@ class Handle:
 
     def inherited(self, at: int) -> tuple[list[Stream], State]:
         """What a fork at version `at` begins with."""
+        self._appender.catch_up()
         streams = [
             Stream(stream.session, stream.first, min(stream.last, at))
             for stream in self._appender.streams

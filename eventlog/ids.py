@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from itertools import product
 
 from eventlog.errors import LimitError
 
@@ -17,7 +18,8 @@ __all__ = ["MAX_ID_BYTES", "check_id", "new_id"]
 MAX_ID_BYTES = 256
 """Longest id a caller may bring, in bytes of UTF-8."""
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(map("".join, product("0123456789abcdefghjkmnpqrstvwxyz", repeat=2)))
+"""Two characters for each ten bits."""
 
 
 def new_id(
@@ -27,8 +29,14 @@ def new_id(
 ) -> str:
     """Return `prefix` + 26 characters; `milliseconds` is UTC, now by default."""
     now = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
-    number = (now << 80) | int.from_bytes(random(10), "big")
-    return prefix + "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    number = int.from_bytes(random(10), "big")
+    high, low = number >> 40, number & 0xFFFFFFFFFF
+    two = _PAIRS
+    return (  # five ids are made for each turn, so this is written out
+        f"{prefix}{two[now >> 40]}{two[now >> 30 & 1023]}{two[now >> 20 & 1023]}{two[now >> 10 & 1023]}{two[now & 1023]}"
+        f"{two[high >> 30]}{two[high >> 20 & 1023]}{two[high >> 10 & 1023]}{two[high & 1023]}"
+        f"{two[low >> 30]}{two[low >> 20 & 1023]}{two[low >> 10 & 1023]}{two[low & 1023]}"
+    )
 
 
 def check_id(what: str, name: str) -> str:

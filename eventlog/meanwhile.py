@@ -6,7 +6,7 @@ the same id, or one of them needs the lease and the other came without it, or bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from eventlog import events as ev
 from eventlog.admission import LEASE_FREE, new_ids
@@ -22,17 +22,18 @@ __all__ = ["Meanwhile"]
 class Meanwhile:
     """The check of one append.  `free`: it has no lease, and nothing that needs one.  `card`: it replaces the card."""
 
-    __slots__ = ("_card", "_free", "_ids", "_seen", "_session")
+    __slots__ = ("_card", "_events", "_free", "_seen", "_session")
 
-    def __init__(self, session: str, seen: int, events: Iterable[ev.Event], *, free: bool, card: bool) -> None:
+    def __init__(self, session: str, seen: int, events: Sequence[ev.Event], *, free: bool, card: bool) -> None:
         self._session = session
         self._seen = seen
-        self._ids = {name for event in events for name in new_ids(event)}
+        self._events = events
         self._free = free
         self._card = card
 
     def __call__(self, others: Sequence[Commit]) -> None:
         """Raise if the append may not go in behind these commits."""
+        ids = {name for event in self._events for name in new_ids(event)} if others else ()
         for commit in others:
             users: set[str] = set()
             for span in spans_of(commit):
@@ -42,7 +43,7 @@ class Meanwhile:
                         raise ConflictError(self._session, self._seen, commit.last)
                     continue
                 for name in new_ids(event):
-                    if name in self._ids:
+                    if name in ids:
                         kind, _, plain = name.partition(" ")
                         raise AlreadyExistsError(kind, plain, session=self._session)
                 if self._card and isinstance(event, ON_CARD):

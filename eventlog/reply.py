@@ -51,26 +51,30 @@ class Stream:
         self._session = session
         self._appender = session.appender
         self._buffer = session.appender.buffer
-        self._clock = session.store.clock
+        self._clock = session.store.nanoseconds
         self._key = (part, field)
         self._open = True
 
     def append(self, text: str) -> None:
         """Accept one delta; an empty one is nothing.  Blocks only while the buffer is full."""
-        if not self._open:
-            raise RefusedError(f"part {self.id!r} is ended", expected="an open part", session=self._session.id)
-        if text.__class__ is not str:
-            raise TypeError(f"a delta is a str, not {type(text).__name__}")
-        if not 0 < len(text) <= MAX_DELTA:
-            if not text:
-                return
-            raise LimitError("characters of a delta", len(text), MAX_DELTA)
+        if not self._open or text.__class__ is not str or not 0 < len(text) <= MAX_DELTA:
+            self._refuse(text)
+            return
         buffer, appender = self._buffer, self._appender
         if len(buffer) >= appender.limit:
             appender.pressure()
         buffer.extend((self._key, text, self._clock()))
         if not appender.awake:
             appender.wake()
+
+    def _refuse(self, text: str) -> None:
+        """Raise for what is no delta; an empty one is let pass."""
+        if not self._open:
+            raise RefusedError(f"part {self.id!r} is ended", expected="an open part", session=self._session.id)
+        if text.__class__ is not str:
+            raise TypeError(f"a delta is a str, not {type(text).__name__}")
+        if text:
+            raise LimitError("characters of a delta", len(text), MAX_DELTA)
 
     def end(self, metadata: Json | None = None) -> None:
         """The part is complete; durable when it returns.  `metadata` is the provider's, such as a signature."""
@@ -101,11 +105,22 @@ class Call:
         """Accept a piece of the arguments as they stream."""
         self._input.append(text)
 
-    def run(self, input: Json | dict[str, object], *, title: str = "", metadata: Json | None = None) -> None:
-        """The arguments are complete: the tool may run once this returns, for its running is durable."""
+    def run(
+        self,
+        input: Json | dict[str, object],
+        *,
+        title: str = "",
+        metadata: Json | None = None,
+        started: ev.PartStarted | None = None,
+    ) -> None:
+        """The arguments are complete: the tool may run once this returns, for its running is durable.
+
+        `started` is the call's own beginning, where that comes in the same append.
+        """
         bodies: dict[bytes, bytes] = {}
         self._input.close()
-        self._session.command([ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)], bodies)
+        running = ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)
+        self._session.command([running] if started is None else [started, running], bodies)
 
     def output(self, text: str) -> None:
         """Accept a piece of what the running tool prints."""
@@ -267,12 +282,12 @@ class Reply:
         """Begin a tool call.  With `input` it runs at once, durably; without, its arguments stream first."""
         part = id or self._session.store.new_id("prt_")
         call = Call(self._session, part, call_id)
-        self._session.command(
-            [ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))], wait=False
-        )
+        started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
+        if input is None:
+            self._session.command([started], wait=False)
+        else:
+            call.run(input, title=title, started=started)
         self._calls.append(call)
-        if input is not None:
-            call.run(input, title=title)
         return call
 
     def _stream(self, kind: Text | Reasoning, part: str | None) -> Stream:

@@ -18,7 +18,7 @@ from eventlog.state import State
 
 __all__ = ["fold_spans", "restore", "save_state"]
 
-STATE = "state 1"
+STATE = "state 2"
 """Kind of the checkpoints of command state; the number is the format of `State`."""
 _STATE = msgspec.msgpack.Decoder(State)
 UNDO_KEPT = 4096

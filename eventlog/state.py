@@ -26,7 +26,8 @@ __all__ = ["INTERRUPTED", "MessageFacts", "PartFacts", "State"]
 INTERRUPTED = "[Tool execution was interrupted]"
 """The result of a call whose tool never came to an end (spec §4.4)."""
 
-Changes: TypeAlias = list[tuple[int, str]]
+Changes: TypeAlias = tuple[tuple[int, str], ...]
+"""(version, what it became), in order.  A tuple, because most facts change once or twice."""
 
 
 class MessageFacts(msgspec.Struct, array_like=True):
@@ -36,8 +37,8 @@ class MessageFacts(msgspec.Struct, array_like=True):
     user: bool
     summary: bool
     parts: list[str]
-    steps: Changes
-    changes: Changes
+    steps: Changes = ()
+    changes: Changes = ()
 
 
 class PartFacts(msgspec.Struct, array_like=True):
@@ -50,8 +51,8 @@ class PartFacts(msgspec.Struct, array_like=True):
     call: str
     first: str
     """State at birth: "open", "pending", "requested", "ended"."""
-    changes: Changes
-    prunes: Changes
+    changes: Changes = ()
+    prunes: Changes = ()
 
 
 class State(msgspec.Struct, array_like=True):
@@ -65,7 +66,7 @@ class State(msgspec.Struct, array_like=True):
     last_message: str = ""
     messages: dict[str, MessageFacts] = msgspec.field(default_factory=dict[str, MessageFacts])
     parts: dict[str, PartFacts] = msgspec.field(default_factory=dict[str, PartFacts])
-    pins: dict[str, Changes] = msgspec.field(default_factory=dict[str, Changes])
+    pins: dict[str, list[tuple[int, str]]] = msgspec.field(default_factory=dict[str, list[tuple[int, str]]])
     opens: list[tuple[int, tuple[str, ...]]] = msgspec.field(default_factory=list[tuple[int, tuple[str, ...]]])
     """Which assistant messages were open, each time that changed."""
     compactions: list[tuple[int, str, str]] = msgspec.field(default_factory=list[tuple[int, str, str]])
@@ -152,6 +153,9 @@ class State(msgspec.Struct, array_like=True):
 
     def settle(self, version: int) -> None:
         """Versions up to `version` are committed: they will not be taken back."""
+        if not self.undo or self.undo[-1][0] <= version:
+            self.undo.clear()
+            return
         kept = next((index for index, (at, _) in enumerate(self.undo) if at > version), len(self.undo))
         del self.undo[:kept]
 
@@ -161,7 +165,7 @@ class State(msgspec.Struct, array_like=True):
             self.undo.pop()[1]()
         self.version = version
 
-    def now(self, changes: Changes) -> str:
+    def now(self, changes: Sequence[tuple[int, str]]) -> str:
         """The newest effective entry of a fact's changes, "" if there is none."""
         for version, status in reversed(changes):
             if self.history.holds(version):
@@ -170,6 +174,8 @@ class State(msgspec.Struct, array_like=True):
 
     def _latest(self, entries: Sequence[tuple[Any, ...]]) -> int | None:
         """Index of the newest effective entry, found range by range: what is hidden may be long."""
+        if entries and entries[-1][0] >= self.history.starts[-1]:
+            return len(entries) - 1
         for first, last in self.history.newest_first():
             if not entries or last < entries[0][0]:
                 return None
@@ -182,6 +188,12 @@ class State(msgspec.Struct, array_like=True):
         """Add `(version, *fact)` to a list of facts."""
         facts.append((self.version, *fact))
         self.undo.append((self.version, facts.pop))
+
+    def change(self, facts: MessageFacts | PartFacts, name: str, status: str) -> None:
+        """Add `(version, status)` to the changes of a message or part."""
+        before: Changes = getattr(facts, name)
+        setattr(facts, name, (*before, (self.version, status)))
+        self.undo.append((self.version, lambda: setattr(facts, name, before)))
 
     def set(self, name: str, value: object) -> None:
         """Set an attribute that no rollback touches."""

@@ -130,6 +130,8 @@ class Store:
     ) -> None:
         self.log = log
         self.clock: Callable[[], int] = clock or _now
+        self.nanoseconds: Callable[[], int] = time.time_ns if clock is None else lambda: clock() * 1_000_000
+        """The same clock for deltas, where a call less counts."""
         self.new_id: Callable[[str], str] = new_id or ids.new_id
         self.lease_ttl = lease_ttl
         self.flush_interval = flush_interval

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from eventlog.blobs import to_content
 from eventlog.values import Attachment, Json, Model, PartKind
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 __all__ = ["as_json", "model_of", "stored_attachment", "stored_kind"]
 
 
@@ -33,7 +35,7 @@ def as_json(value: Json | dict[str, object]) -> Json:
     """Return JSON text as it is, and a mapping as compact JSON text."""
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _compact(value)
 
 
 def stored_attachment(attachment: Attachment, bodies: dict[bytes, bytes]) -> Attachment:

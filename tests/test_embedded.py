@@ -32,6 +32,7 @@ from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded import EmbeddedLog, open_log
 from eventlog.log.environment import LIB_VERSION, Environment, put_last
 from eventlog.log.filesystem import JournalIO, filesystem_type, refuse_network_filesystem
+from eventlog.log.fold import fold
 from tests.log_golden import GOLDEN, write
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -288,11 +289,11 @@ def test_the_format_file(tmp_path: Path, text: str, error: type[Exception]) -> N
 
 def test_a_lost_format_file_is_no_empty_store(tmp_path: Path) -> None:
     """A store whose format file is gone is damaged; it is not begun anew over what it holds."""
-    for fold in (False, True):
-        path = tmp_path / f"s{fold}"
+    for folded in (False, True):
+        path = tmp_path / f"s{folded}"
         log = open_log(path)
         put(log)
-        if fold:
+        if folded:
             log.close()
         else:
             abandon(log)
@@ -439,6 +440,28 @@ def test_folding_in_the_background(tmp_path: Path) -> None:
     assert not wrong, wrong[:3]
     assert log._partition._segments.folded().position > 150
     assert sum(entry.stat().st_size for entry in (path / "journal").iterdir()) < 400 << 10
+    log.close()
+
+
+def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fold that finds part of its work done by another process, even at the last moment, does the rest only."""
+    log = open_log(tmp_path / "s")
+    partition = log._partition
+    segments, io = partition._segments, partition.options.io
+    begun = segments.folded()
+    put(log, b"one")
+    first = list(partition._tail.freeze())
+    put(log, b"two", bodies=[(HASH, b"body")], request="r")
+    both = list(partition._tail.freeze())
+    fold(segments, first, {}, io)
+    monkeypatch.setattr(segments, "folded", lambda: begun)  # as it was just before the other process had folded
+    assert fold(segments, both, {}, io).position == 2
+    monkeypatch.undo()
+    assert fold(segments, both, {}, io) == fold(segments, first, {}, io) == segments.folded()
+    partition._tail.drop(segments.folded().address)
+    assert [c.payload for c in log.read("s")] == [b"one", b"two"]
+    assert [c.position for c in log.follow(0)] == [1, 2]
+    assert log.check() == []
     log.close()
 
 

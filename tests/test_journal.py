@@ -47,6 +47,9 @@ class FaultyIO(JournalIO):
             return super().pwrite(fd, bytes(data)[: max(len(data) // 3, 1)], offset)
         if fault == "nothing":
             return 0
+        if fault == "late":
+            super().pwrite(fd, data, offset)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if isinstance(fault, int):
             super().pwrite(fd, bytes(data)[: len(data) // 2], offset)
             raise OSError(fault, os.strerror(fault))
@@ -145,6 +148,20 @@ def test_a_damaged_byte_is_never_silence(tmp_path: Path) -> None:
         rewrite(path / FIRST, data[offset : offset + 1], offset)
     assert damaged >= len(data) - FILE_HEADER_BYTES - 7 * len(wanted)
     assert payloads(path) == wanted
+
+
+def test_check_reads_the_journal_too(tmp_path: Path) -> None:
+    """`check` finds a frame that was damaged on disk while the log is open, though memory still has it."""
+    path = tmp_path / "s"
+    log = open_log(path)
+    put(log, b"one")
+    put(log, b"two")
+    assert log.check() == []
+    offset = (path / FIRST).read_bytes().index(b"two")
+    rewrite(path / FIRST, b"TWO", offset)
+    assert len(log.check()) == 1
+    assert [c.payload for c in log.read("s")] == [b"one", b"two"]
+    log.close()
 
 
 def test_damage_without_a_mark(tmp_path: Path) -> None:
@@ -254,18 +271,36 @@ def test_no_room_fails_the_batch_only(tmp_path: Path) -> None:
     assert payloads(path) == [b"one", b"two"]
 
 
-def test_no_room_and_then_a_crash(tmp_path: Path) -> None:
-    """A commit that failed for want of room does not come back after a crash, though part of it was written."""
+@pytest.mark.parametrize("fault", [errno.ENOSPC, "late"])
+def test_no_room_and_then_a_crash(tmp_path: Path, fault: object) -> None:
+    """A commit that failed for want of room does not come back after a crash, though it was written, or part of it."""
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io)
     put(log, b"one")
-    io.faults = [("pwrite", errno.ENOSPC)]
+    io.faults = [("pwrite", fault)]
     with pytest.raises(BusyError):
         put(log, b"no room " * 100)
     abandon(log)
     (path / "mark").write_bytes(b"")
     assert payloads(path) == [b"one"]
+
+
+def test_a_writer_that_died_before_it_could_say_so(tmp_path: Path) -> None:
+    """A frame that another process wrote before it died is taken over by the next writer, not overwritten."""
+    path = tmp_path / "s"
+    log = open_log(path)
+    put(log, b"one")
+    journal = log._partition.journal
+    dead = Journal(path / "journal", JournalIO(), writable=True, file_bytes=1 << 20)
+    dead.seek(journal.address, journal.position)
+    dead.append([frames.CommitRecord("s", 2, 1, 2, 1, b"the dead one's")], 2)
+    dead.close()
+    assert [c.payload for c in log.read("s")] == [b"one"], "not acknowledged, so not shown yet"
+    assert put(log, b"three").first == 3
+    assert [c.payload for c in log.read("s")] == [b"one", b"the dead one's", b"three"]
+    abandon(log)
+    assert payloads(path) == [b"one", b"the dead one's", b"three"]
 
 
 def test_no_room_for_the_next_file(tmp_path: Path) -> None:
@@ -410,3 +445,22 @@ def test_spares_are_made_ahead(tmp_path: Path) -> None:
     journal.append([record], 2)
     assert (tmp_path / "0000000002.log").stat().st_ino == inode
     journal.close()
+
+
+def test_files_grow_as_needed(tmp_path: Path) -> None:
+    """A store writes little ahead: files grow by steps, and are used again instead of being made anew."""
+    io = FaultyIO()
+    log = open_log(tmp_path / "s", io=io, journal_bytes=4 << 20, fold_bytes=512 << 10)
+    sizes: set[int] = set()
+    for number in range(250):
+        log.submit(Append(session="s", payload=bytes(16_000), count=1, time=1, creates_at=None if number else 0))
+        if number % 5 == 0:
+            log.sync()
+            log._partition._prepare()  # as the housekeeper does, who may be late on a busy machine
+            log._partition.fold()
+            for entry in (tmp_path / "s" / "journal").glob("*.log"):
+                sizes.add(entry.stat().st_size)
+    log.close()
+    assert {256 << 10, 1 << 20} <= sizes
+    zeros = sum(size for name, size in io.calls if name == "pwrite") - 250 * 16_000
+    assert zeros < 6 << 20

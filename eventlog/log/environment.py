@@ -66,7 +66,7 @@ class Environment:
         try:
             if lock and not read_only:
                 self._env.reader_check()
-            self.trees: dict[str, Any] = self._open_trees(trees, create=not read_only)
+            self.trees: dict[str, Any] = self._open_trees(trees, read_only=read_only)
         except lmdb.Error as error:
             self._env.close()
             raise self._translate(error) from error
@@ -92,17 +92,14 @@ class Environment:
                     raise
                 size //= 2  # address space is limited here; the map grows when it is full
 
-    def _open_trees(self, names: Sequence[str], *, create: bool) -> dict[str, Any]:
-        """Open the trees, in a read transaction if they exist: it does not wait for another process that folds."""
+    def _open_trees(self, names: Sequence[str], *, read_only: bool) -> dict[str, Any]:
+        """Open the trees; another process may have grown the map since the environment was opened."""
         while True:
             try:
-                try:
-                    with self._env.begin() as txn:
-                        return {name: self._env.open_db(name.encode(), txn=txn, create=False) for name in names}
-                except lmdb.NotFoundError:
-                    if not create:
-                        raise
-                    return {name: self._env.open_db(name.encode(), create=True) for name in names}
+                if read_only:
+                    return {name: self._env.open_db(name.encode(), create=False) for name in names}
+                with self._env.begin(write=True) as txn:
+                    return {name: self._env.open_db(name.encode(), txn=txn) for name in names}
             except lmdb.MapResizedError:
                 self._resize(0)
 

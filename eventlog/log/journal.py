@@ -1,8 +1,8 @@
 """The append-only files in front of LMDB: a cursor that reads frames, and appends them at the end.
 
-`frames.py` describes the bytes.  Files have a fixed size, are filled with zeros once, ahead of need
-(`make_spare`), and are used again under the next number once they are folded (`recycle`): overwriting blocks
-that exist costs half of what appending to a file costs.  Names in the directory: `NNNNNNNNNN.log`, and
+`frames.py` describes the bytes.  Files are filled with zeros once, ahead of need (`make_spare`), and are used again
+under the next number once they are folded (`recycle`): overwriting blocks that exist costs half of what appending
+to a file costs.  The first file of a store is short; a new one is up to four times as long as the one before, up to `file_bytes`.  Names in the directory: `NNNNNNNNNN.log`, and
 `spare-…` for files that wait to be used.
 
 The cursor stands at an address; everything before it has been read or written.  Not thread-safe, and a writer
@@ -37,6 +37,8 @@ __all__ = ["Journal"]
 
 FIRST_FILE_BYTES = 256 << 10
 """A store's first file, and one that is needed before its spare is ready: small, so that it is quick to fill."""
+_GROWTH = 4
+"""How many times longer than the current file a new one is made."""
 _WINDOW = 1 << 20
 _PIECE = 1 << 20
 _SPARES = 2
@@ -277,7 +279,7 @@ class Journal:
         name = self._io.salt().hex()
         half_made = self._directory / f"spare-{name}.tmp"
         try:
-            io_close(self._fill(str(half_made), self._file_bytes))
+            io_close(self._fill(str(half_made), min(self._file_bytes, self._size * _GROWTH)))
             self._io.rename(str(half_made), str(self._directory / f"spare-{name}"))
         except OSError:
             with suppress(OSError):
@@ -294,7 +296,8 @@ class Journal:
             if match is None or int(match[1]) >= frames.sequence_of(before):
                 continue
             with suppress(FileNotFoundError):
-                if path.stat().st_size == self._file_bytes and len(self._spares()) < _SPARES:
+                fits = self._size <= path.stat().st_size <= self._file_bytes
+                if fits and len(self._spares()) < _SPARES:
                     self._io.rename(str(path), str(self._directory / f"spare-{match[1]}"))
                 else:
                     self._io.unlink(str(path))

@@ -20,7 +20,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     busy_timeout: float = 30.0
     """How long to wait for room in the queue, and for another process to give the writers' lock back."""
     journal_bytes: int = 16 << 20
-    """Size of a journal file."""
+    """Full size of a journal file; a new store begins with shorter ones."""
     fold_bytes: int = 4 << 20
     """How much journal may be unfolded before it is folded in the background."""
     map_bytes: int = 64 << 30

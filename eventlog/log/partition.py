@@ -449,8 +449,23 @@ class Partition:
             self.journal.make_spare()
 
     def check(self) -> list[str]:
-        """Read everything that is folded; a line for each thing that is wrong.
-
-        The rest was read, and its CRCs compared, when it came into memory.
-        """
-        return check_segments(self._segments)
+        """Read everything, folded or not; a line for each thing that is wrong."""
+        wrong = check_segments(self._segments)
+        cursor = Journal(self.path / "journal", self.options.io, writable=False, file_bytes=0)
+        until = self.journal.address if self._mark is None else self._mark.get()
+        try:
+            while True:
+                folded = self._segments.folded()
+                cursor.seek(folded.address, folded.position)
+                for _ in cursor.read(until):
+                    pass
+                if cursor.address >= until:
+                    break
+                if self._segments.folded().address <= cursor.address:  # else the files were recycled meanwhile
+                    wrong.append(f"the journal is damaged behind position {cursor.position}")
+                    break
+        except DamagedError as error:
+            wrong.append(str(error))
+        finally:
+            cursor.close()
+        return wrong

@@ -1,1 +1,62 @@
-"""What to make of it: folds, views, renderers and the tools for looking."""
+"""What to make of it: folds, views, renderers and the tools for looking.
+
+    from projections import ModelView
+    view = ModelView.of(session)
+
+The public names are here and are loaded when they are first used, so that the command line starts quickly; the modules below
+may move.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from projections.explain import Explanation
+    from projections.model_view import LiveView, ModelView, Prefix, common_prefix
+    from projections.presets import preset
+    from projections.render_options import Constraints, RenderOptions
+    from projections.stats import SessionStats, session_stats
+    from projections.transcript import Said, Transcript
+    from projections.usage import Spent, usage_by_model
+    from projections.verify import SessionReport, verify_session
+
+__all__ = [
+    "Constraints",
+    "Explanation",
+    "LiveView",
+    "ModelView",
+    "Prefix",
+    "RenderOptions",
+    "Said",
+    "SessionReport",
+    "SessionStats",
+    "Spent",
+    "Transcript",
+    "common_prefix",
+    "preset",
+    "session_stats",
+    "usage_by_model",
+    "verify_session",
+]
+
+_HOMES = {
+    "explain": ("Explanation",),
+    "model_view": ("LiveView", "ModelView", "Prefix", "common_prefix"),
+    "presets": ("preset",),
+    "render_options": ("Constraints", "RenderOptions"),
+    "stats": ("SessionStats", "session_stats"),
+    "transcript": ("Said", "Transcript"),
+    "usage": ("Spent", "usage_by_model"),
+    "verify": ("SessionReport", "verify_session"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name where it lives."""
+    for module, names in _HOMES.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(f"projections.{module}"), name)
+            return found
+    raise AttributeError(f"module 'projections' has no attribute {name!r}")

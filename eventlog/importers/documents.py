@@ -1,0 +1,133 @@
+"""One large JSON document read piece by piece: the members of its top object, and one member's array element by element.
+
+For importers of formats that are one document instead of lines.  Reads no more than it needs, so a document of any size
+takes the memory of its largest element.  Damage is an exception of this module, with the line it is on.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+__all__ = ["DamagedDocumentError", "Document"]
+
+CHUNK = 1 << 16
+_BLANK = " \t\r\n"
+
+
+class DamagedDocumentError(ValueError):
+    """The document is not JSON from here on.  `line` counts from 1."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.reason = reason
+
+
+class Document:
+    """A JSON object in a file; `streamed` names the member whose array is read element by element."""
+
+    def __init__(self, file: BinaryIO, streamed: str) -> None:
+        self._file = file
+        self._streamed = streamed
+        self._decoder = json.JSONDecoder()
+        self._utf8 = codecs.getincrementaldecoder("utf-8")()
+        self._text = ""
+        self._at = 0
+        self._ended = False
+        self._lines = 1
+
+    def members(self) -> Iterator[tuple[str, Any]]:
+        """Yield (name, value) of the top object; for the streamed member once per element of its array.
+
+        `DamagedDocumentError` where the document ends too early or is not JSON; what came before was sound.
+        """
+        self._expect("{")
+        if self._peek() == "}":
+            self._at += 1
+            return
+        while True:
+            name = self._value()
+            if not isinstance(name, str):
+                raise self._damaged("a member without a name")
+            self._expect(":")
+            if name == self._streamed and self._peek() == "[":
+                yield from ((name, element) for element in self._elements())
+            else:
+                yield name, self._value()
+            if self._next_of(",}") == "}":
+                return
+
+    def _elements(self) -> Iterator[Any]:
+        self._expect("[")
+        if self._peek() == "]":
+            self._at += 1
+            return
+        while True:
+            yield self._value()
+            if self._next_of(",]") == "]":
+                return
+
+    def _value(self) -> Any:
+        """Decode the value that begins here, reading on for as long as it is not complete."""
+        self._peek()
+        wanted = CHUNK
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+            except RecursionError:
+                raise self._damaged("nested too deeply") from None
+            except ValueError as error:
+                if self._ended:
+                    raise self._damaged(f"not JSON: {error}".partition(": line")[0]) from None
+            else:
+                if self._ended or (end < len(self._text) and not self._goes_on(value, end)):
+                    self._at = end
+                    return value
+            self._read(wanted)
+            wanted *= 2
+
+    def _goes_on(self, value: Any, end: int) -> bool:
+        """Whether a number may be cut where the text that was read ends: `0` of `0.5`."""
+        return isinstance(value, (int, float)) and self._text[end] in "0123456789.eE+-"
+
+    def _peek(self) -> str:
+        """The next character that is not blank, "" at the end."""
+        while True:
+            text, at = self._text, self._at
+            while at < len(text) and text[at] in _BLANK:
+                at += 1
+            self._at = at
+            if at < len(text):
+                return text[at]
+            if self._ended:
+                return ""
+            self._read(CHUNK)
+
+    def _expect(self, character: str) -> None:
+        if self._peek() != character:
+            raise self._damaged(f"expected {character!r}")
+        self._at += 1
+
+    def _next_of(self, characters: str) -> str:
+        found = self._peek()
+        if not found or found not in characters:
+            raise self._damaged(f"expected {' or '.join(map(repr, characters))}" if found else "ends too early")
+        self._at += 1
+        return found
+
+    def _read(self, wanted: int) -> None:
+        data = self._file.read(wanted)
+        try:
+            fresh = self._utf8.decode(data, final=not data)
+        except UnicodeDecodeError:
+            raise self._damaged("not UTF-8") from None
+        self._ended = not data
+        self._lines += self._text.count("\n", 0, self._at)
+        self._text = self._text[self._at :] + (fresh.lstrip("\ufeff") if self._lines == 1 and not self._text else fresh)
+        self._at = 0
+
+    def _damaged(self, reason: str) -> DamagedDocumentError:
+        return DamagedDocumentError(self._lines + self._text.count("\n", 0, self._at), reason)

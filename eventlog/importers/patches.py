@@ -1,0 +1,98 @@
+"""The difference of two JSON values, small and exact: what a record had beyond what its events can tell.
+
+For the importers only.  `patch(derived, difference(derived, original)) == original`, always.  A difference is a list of
+steps: `["=", path, value]` sets, `["-", path]` removes a member of an object, `["+", path, index, value]` inserts into an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+__all__ = ["Steps", "difference", "patch"]
+
+Steps: TypeAlias = list[list[Any]]
+Path: TypeAlias = list[str | int]
+Object: TypeAlias = Mapping[str, Any]
+Array: TypeAlias = Sequence[Any]
+
+
+def difference(derived: Any, original: Any, name: Callable[[Any], object] | None = None) -> Steps:
+    """The steps from `derived` to `original`; `name` gives what tells the elements of an array apart."""
+    steps: Steps = []
+    _compare(derived, original, [], steps, name or _no_name)
+    return steps
+
+
+def patch(value: Any, steps: Steps) -> Any:
+    """The original again; `value` is changed."""
+    for step in steps:
+        path: Path = step[1]
+        if not path and step[0] == "=":
+            value = step[2]
+            continue
+        place = value
+        for key in path[:-1]:
+            place = place[key]
+        if step[0] == "=":
+            place[path[-1]] = step[2]
+        elif step[0] == "-":
+            del place[path[-1]]
+        elif step[0] == "+":
+            (place[path[-1]] if path else place).insert(step[2], step[3])
+        else:
+            raise ValueError(f"unknown step {step[0]!r}")
+    return value
+
+
+def _no_name(value: Any) -> object:
+    del value
+    return None
+
+
+def _compare(derived: Any, original: Any, path: Path, steps: Steps, name: Callable[[Any], object]) -> None:
+    if isinstance(derived, dict) and isinstance(original, dict):
+        old, new = cast("Object", derived), cast("Object", original)
+        steps.extend(["-", [*path, key]] for key in old if key not in new)
+        for key, value in new.items():
+            if key not in old:
+                steps.append(["=", [*path, key], value])
+            else:
+                _compare(old[key], value, [*path, key], steps, name)
+    elif isinstance(derived, list) and isinstance(original, list):
+        _compare_arrays(cast("Array", derived), cast("Array", original), path, steps, name)
+    elif not _same(derived, original):
+        steps.append(["=", path, original])
+
+
+def _compare_arrays(derived: Array, original: Array, path: Path, steps: Steps, name: Callable[[Any], object]) -> None:
+    names = [name(item) for item in derived]
+    pairs: list[tuple[int, int]] = []
+    inserts: list[int] = []
+    at = 0
+    for index, item in enumerate(original):
+        if at < len(names) and (name(item) == names[at]):
+            pairs.append((at, index))
+            at += 1
+        else:
+            inserts.append(index)
+    if at < len(names):
+        if not _same(derived, original):
+            steps.append(["=", path, original])
+        return
+    steps.extend(["+", path, index, original[index]] for index in inserts)
+    for old, new in pairs:
+        _compare(derived[old], original[new], [*path, new], steps, name)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """JSON equality: true is not 1, though Python says so; 1.0 is 1."""
+    if isinstance(one, bool) != isinstance(other, bool):
+        return False
+    if isinstance(one, list) and isinstance(other, list):
+        left, right = cast("Array", one), cast("Array", other)
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(one, dict) and isinstance(other, dict):
+        before, after = cast("Object", one), cast("Object", other)
+        return before.keys() == after.keys() and all(_same(before[key], after[key]) for key in before)
+    return bool(one == other)

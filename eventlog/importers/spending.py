@@ -1,0 +1,45 @@
+"""Token counts and prices as foreign records give them, and what a corrected usage adds to the one that was recorded.
+
+For the importers only.  A message's usage is the sum of its `UsageRecorded`: a source that repeats and corrects it
+gives the first as it is and then only differences, so that a record never has to wait for a later one.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from eventlog.values import Tokens, Usage
+
+__all__ = ["added", "count", "price"]
+
+MAX_COUNT = 1 << 53
+MAX_PRICE = 1_000_000_000
+
+
+def count(value: object) -> int:
+    """A number of tokens; 0 for what cannot be one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else 0
+
+
+def price(value: object) -> Decimal | None:
+    """A price in US dollars, exactly as the record spells it; None for what cannot be one."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < MAX_PRICE:
+        return None
+    return Decimal(repr(value))
+
+
+def added(before: Usage, now: Usage) -> Usage | None:
+    """What `now` adds to `before`; None when that is nothing.  A total is only given when nothing was recorded before."""
+    if (now.tokens, now.cost) == (before.tokens, before.cost):
+        return None
+    if before == Usage(Tokens()):
+        return now
+    old, new = before.tokens, now.tokens
+    tokens = Tokens(
+        new.input - old.input,
+        new.output - old.output,
+        new.reasoning - old.reasoning,
+        new.cache_read - old.cache_read,
+        new.cache_write - old.cache_write,
+    )
+    return Usage(tokens, None if now.cost is None else now.cost - (before.cost or Decimal(0)))

@@ -1,0 +1,251 @@
+"""The neutral messages of a conversation as one sequence, kept up to date at O(1) per event.
+
+Not which messages there are (`selection.py`) nor the form of each (`rendering.py`), but what depends on neighbours: order, alternation,
+reminders.  What is settled lies in one list that views share; a view is that list up to a length, and a short tail of its own.
+An event that changes a settled message (a late result, a prune mark, an edit) begins a new list, which shares every
+rendered message before the change.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+import msgspec
+
+from projections.constraints import constrained, join
+from projections.conversation import Conversation
+from projections.neutral import NeutralMessage, Text
+from projections.parts import CompactionPart, Message
+from projections.render_options import RenderOptions
+from projections.rendering import Resolver, render
+from projections.selection import hidden, ordered
+
+__all__ = ["Assembly", "Messages"]
+
+PATIENCE = 16
+"""So many messages wait at most, even if the first is open: one that was left open must not make all others wait."""
+REMINDER = (
+    "<system-reminder>\nThe user sent the following message:\n",
+    "\n\nPlease address this message and continue with your tasks.\n</system-reminder>",
+)
+"""Around a message that arrived while a turn runs (seed 000 §6.3)."""
+
+
+class Messages(Sequence[NeutralMessage]):
+    """An immutable sequence of messages: a shared list up to a length, and a tail."""
+
+    __slots__ = ("_length", "_shared", "_tail")
+
+    def __init__(self, shared: list[NeutralMessage], length: int, tail: tuple[NeutralMessage, ...]) -> None:
+        self._shared = shared
+        self._length = length
+        self._tail = tail
+
+    def __len__(self) -> int:
+        return self._length + len(self._tail)
+
+    @overload
+    def __getitem__(self, index: int) -> NeutralMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[NeutralMessage]: ...
+    def __getitem__(self, index: int | slice) -> NeutralMessage | list[NeutralMessage]:
+        if isinstance(index, slice):
+            return [*self][index]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(index)
+        return self._shared[place] if place < self._length else self._tail[place - self._length]
+
+    def __iter__(self) -> Iterator[NeutralMessage]:
+        shared = self._shared
+        for index in range(self._length):
+            yield shared[index]
+        yield from self._tail
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Messages):
+            return NotImplemented
+        return len(self) == len(other) and self.common(other) == len(self)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} messages>"
+
+    def common(self, other: Messages) -> int:
+        """How many messages at the beginning are equal."""
+        start = min(self._length, other._length) if self._shared is other._shared else 0
+        shorter = min(len(self), len(other))
+        for index in range(start, shorter):
+            one, two = self[index], other[index]
+            if one is not two and one != two:
+                return index
+        return shorter
+
+
+class Assembly:
+    """Follows a conversation; `view` is what the model would be sent now."""
+
+    def __init__(self, state: Conversation, options: RenderOptions, resolve: Resolver) -> None:
+        self._state = state
+        self._options = options
+        self._resolve = resolve
+        self._shared: list[NeutralMessage] = []
+        self._settled: list[str] = []
+        self._places: list[int] = []
+        """Where in `_shared` each settled message begins."""
+        self._index: dict[str, int] = {}
+        self._waiting: list[str] = []
+        self._known: dict[str, tuple[NeutralMessage, ...]] = {}
+        state.reshaped = True
+
+    def follow(self, state: Conversation) -> None:
+        """Go on with another state of the same conversation; what is equal in it is rendered again."""
+        self._state = state
+        self._known.clear()
+        state.reshaped = True
+
+    def view(self, excluding: str | None = None) -> Messages:
+        """The messages now; `excluding` leaves out the message that is about to be filled (spec §4.11)."""
+        self._catch_up()
+        if excluding is not None and excluding in self._index:
+            self._unsettle(self._index[excluding])
+        tail: list[NeutralMessage] = []
+        length = len(self._shared)
+        last = self._last_finished() if self._options.reminder else None
+        for name in self._waiting:
+            if name == excluding:
+                continue
+            message = self._state.messages[name]
+            rendered: Iterable[NeutralMessage] = self._rendered(message)
+            if last is not None and message.user and message.version > last.version and not message.synthetic:
+                rendered = [_reminded(found, message) for found in rendered]
+            for found in rendered:
+                length = self._append(tail, length, found)
+        if self._options.max_steps is not None:
+            length = self._append(tail, length, NeutralMessage("assistant", (Text(self._options.max_steps),)))
+        return Messages(self._shared, length, tuple(tail))
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _append(self, tail: list[NeutralMessage], length: int, message: NeutralMessage) -> int:
+        """Append to the tail, joined to what is before it; returns the length of the shared list that still holds."""
+        before = tail[-1] if tail else (self._shared[length - 1] if length else None)
+        together = join(before, message, self._options.constraints)
+        if before is not None and together[0] is not before:
+            if tail:
+                tail.pop()
+            else:
+                length -= 1
+            tail.extend(together)
+        else:
+            tail.extend(together[1:] if before is not None else together)
+        return length
+
+    def _catch_up(self) -> None:
+        state = self._state
+        if state.reshaped:
+            self._shared, self._settled, self._places, self._index = [], [], [], {}
+            self._waiting = [message.id for message in ordered(state, self._options)]
+            for message in state.messages.values():
+                if (
+                    message.removed
+                    or message.summary
+                    or any(isinstance(part, CompactionPart) for part in message.parts)
+                ):
+                    self._known.pop(message.id, None)
+        else:
+            cut = min((self._index[name] for name in state.touched if name in self._index), default=None)
+            if cut is not None:
+                self._unsettle(cut)
+            self._waiting.extend(state.born)
+        for name in state.touched:
+            self._known.pop(name, None)
+        state.touched.clear()
+        state.born.clear()
+        state.reshaped = False
+        self._settle()
+
+    def _unsettle(self, index: int) -> None:
+        """Make the settled messages from `index` on wait again.
+
+        Messages that were joined into one begin at the same place and go together.
+        """
+        place = self._places[index]
+        index = bisect_left(self._places, place)
+        again = self._settled[index:]
+        for name in again:
+            del self._index[name]
+        self._waiting[:0] = again
+        del self._settled[index:], self._places[index:]
+        self._shared = self._shared[:place]
+
+    def _settle(self) -> None:
+        """Move what will hardly change from the waiting messages to the shared list; the newest always waits."""
+        count = 0
+        while count < len(self._waiting) - 1:
+            after = len(self._waiting) - count
+            if after <= PATIENCE and not self._is_settled(self._state.messages[self._waiting[count]]):
+                break
+            name = self._waiting[count]
+            count += 1
+            place = len(self._shared)
+            for index, found in enumerate(self._rendered(self._state.messages[name])):
+                tail: list[NeutralMessage] = []
+                length = self._append(tail, len(self._shared), found)
+                if length < len(self._shared):
+                    self._shared = self._shared[:length]
+                    place = length if index == 0 else place
+                self._shared.extend(tail)
+            self._index[name] = len(self._settled)
+            self._settled.append(name)
+            self._places.append(place)
+        del self._waiting[:count]
+
+    def _is_settled(self, message: Message) -> bool:
+        if message.user:
+            last = self._last_finished() if self._options.reminder else None
+            return last is None or message.version < last.version
+        return message.finished is not None
+
+    def _last_finished(self) -> Message | None:
+        """The last finished step, if its turn goes on."""
+        for message in reversed(self._state.messages.values()):
+            if message.finished is not None:
+                return message if message.reason in {"tool-calls", "unknown"} else None
+        return None
+
+    def _rendered(self, message: Message) -> tuple[NeutralMessage, ...]:
+        known = self._known.get(message.id)
+        if known is None:
+            found: list[NeutralMessage] = []
+            if not hidden(self._state, message, self._options):
+                if message.finished is None:
+                    self._state.join(message)  # or each view of a long stream would join all its pieces again
+                question = self._shows_question(message)
+                found = render(message, self._options, self._resolve, shows_question=question)
+            known = self._known[message.id] = tuple(constrained(found, self._options.constraints))
+        return known
+
+    def _shows_question(self, message: Message) -> bool:
+        for part in message.parts:
+            if isinstance(part, CompactionPart):
+                if part.id == self._state.in_force:
+                    return True
+                compaction = self._state.compactions.get(part.id)
+                return self._options.show_all_compactions and compaction is not None and compaction.status != "undone"
+        return False
+
+
+def _reminded(found: NeutralMessage, message: Message) -> NeutralMessage:
+    """A user message wrapped as a reminder; texts that the program wrote stay as they are."""
+    synthetic = {part.id for part in message.parts if getattr(part, "synthetic", False)}
+    if synthetic:
+        return found
+    parts = tuple(
+        Text(REMINDER[0] + part.text + REMINDER[1]) if isinstance(part, Text) else part for part in found.parts
+    )
+    return msgspec.structs.replace(found, parts=parts)

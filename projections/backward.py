@@ -1,0 +1,193 @@
+"""A history read from its end: whole messages, newest first, each with all that was done to it later.
+
+Not what is shown of them (`transcript.py`, which imports this).  Events are read in windows of versions; what speaks of a message that
+has not been reached is kept until it is, so a page costs its own events and the few later ones that speak of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from eventlog.codec import Span
+from eventlog.deltas import DeltaRun
+from eventlog.errors import NotFoundError
+from eventlog.events import (
+    LASTING,
+    AssistantMessageStarted,
+    CompactionCompleted,
+    CompactionRequested,
+    CompactionStarted,
+    CompactionUndone,
+    Event,
+    MessageFinished,
+    MessageRemoved,
+    PartDelta,
+    PartEdited,
+    PartEnded,
+    PartRedacted,
+    PartRemoved,
+    PartStarted,
+    Pruned,
+    Restored,
+    StepFinished,
+    StepStarted,
+    ToolCompleted,
+    ToolFailed,
+    ToolProgress,
+    ToolRunning,
+    UserMessageAdded,
+)
+from eventlog.session import Session
+from projections import folding
+from projections.conversation import Conversation
+from projections.parts import Message
+
+__all__ = ["WINDOW", "Backward"]
+
+WINDOW = 1_000
+"""Versions read at a time, going back."""
+
+
+class Backward:
+    """Reads a history in windows from its end; what speaks of older messages is kept until they are reached."""
+
+    def __init__(self, session: Session, version: int) -> None:
+        self._session = session
+        self._version = version
+        self._ranges = session.effective_ranges(version)
+        self._later: list[_Placed] = []
+        """What was found so far and speaks of older messages, in order."""
+        self._gone: set[str] = set()
+        """Messages that were removed, and compactions that were taken back."""
+        self._done: dict[str, str] = {}
+        """Completed compactions whose reach is not known yet, and their summaries."""
+        self._reaches: list[_Reach] = []
+
+    def messages(self) -> Iterator[Message]:
+        """The messages, newest first."""
+        for span in self._session.spans(self._version):
+            if isinstance(span.item, PartRedacted):  # it counts at every version, also at earlier ones
+                self._later.append(_Placed(span.item, span.first, span.time))
+        high = self._version
+        while high > 0:
+            low = max(high - WINDOW, 0)
+            spans = [part for span in self._session.spans(low, high) for part in self._effective(span)]
+            yield from reversed(self._window(spans))
+            high = low
+
+    def _effective(self, span: Span) -> Iterator[Span]:
+        if isinstance(span.item, LASTING):
+            yield span
+            return
+        for first, last in self._ranges:
+            part = span.cut(first - 1, last)
+            if part is not None:
+                yield part
+
+    def _window(self, spans: list[Span]) -> list[Message]:
+        """The messages that begin in these spans, with all that was done to them then and later."""
+        state = Conversation(whole=True)
+        waiting: list[_Placed] = []
+        compactions: list[Event] = []
+        for span in spans:
+            item = span.item
+            if isinstance(item, DeltaRun):
+                for (part, field), text in item.joined().items():
+                    _give(state, _Placed(PartDelta(part, field, text), span.first, span.time), waiting)
+                continue
+            compactions.append(item)
+            _give(state, _Placed(item, span.first, span.time), waiting)
+        later, self._later = self._later, waiting
+        for placed in later:
+            _give(state, placed, waiting)
+        for event in reversed(compactions):
+            self._reach(event)
+        found = list(state.messages.values())
+        for message in found:
+            covering = [reach.part for reach in self._reaches if reach.covers(message)]
+            message.covered = covering[-1] if covering else None
+        return found
+
+    def _reach(self, event: Event) -> None:
+        """Take in, newest first, what tells how far each compaction reaches."""
+        if isinstance(event, MessageRemoved):
+            self._gone.add(event.message)
+        elif isinstance(event, (CompactionUndone, PartRemoved)):
+            self._gone.add(event.part)
+        elif isinstance(event, CompactionCompleted):
+            own = self._session.state().parts[event.part].message
+            if not self._gone & {event.part, event.summary, own}:
+                self._done[event.part] = event.summary
+        elif isinstance(event, CompactionStarted) and event.part in self._done:
+            own = self._session.state().parts[event.part].message
+            tail, through, place = self._place(event.tail), self._place(event.through), self._place(own)
+            bound = tail - 1 if tail else through or place - 1
+            self._reaches.append(_Reach(event.part, bound, own, self._done.pop(event.part)))
+
+    def _place(self, message: str | None) -> int:
+        """Version of the beginning of an effective message, 0 for another."""
+        try:
+            version = self._session.find(message or "")
+        except NotFoundError:
+            return 0
+        return version if any(first <= version <= last for first, last in self._ranges) else 0
+
+
+class _Placed(NamedTuple):
+    """An event with its version and time."""
+
+    event: Event
+    version: int
+    time: int
+
+
+class _Reach(NamedTuple):
+    """A completed compaction covers what began up to version `bound`, but not its own two messages."""
+
+    part: str
+    bound: int
+    message: str
+    summary: str
+
+    def covers(self, message: Message) -> bool:
+        """Whether it covers a message."""
+        return message.version <= self.bound and message.id not in {self.message, self.summary}
+
+
+_OF_MESSAGE = (PartStarted, StepStarted, StepFinished, MessageFinished, MessageRemoved, CompactionRequested)
+_OF_PART = (
+    PartDelta,
+    PartEnded,
+    PartEdited,
+    PartRemoved,
+    PartRedacted,
+    ToolRunning,
+    ToolProgress,
+    ToolCompleted,
+    ToolFailed,
+)
+
+
+def _give(state: Conversation, placed: _Placed, waiting: list[_Placed]) -> None:
+    """Apply an event to what it speaks of, or keep it for when that is reached."""
+    event = placed.event
+    if isinstance(event, (Pruned, Restored)):
+        unknown = tuple(part for part in event.parts if part not in state.where)
+        folding.apply(state, *placed)
+        if unknown:
+            waiting.append(placed._replace(event=msgspec.structs.replace(event, parts=unknown)))
+    elif isinstance(event, _OF_MESSAGE):
+        if event.message in state.messages:
+            folding.apply(state, *placed)
+        else:
+            waiting.append(placed)
+    elif isinstance(event, _OF_PART):
+        if event.part in state.where:
+            folding.apply(state, *placed)
+        else:
+            waiting.append(placed)
+    elif isinstance(event, (UserMessageAdded, AssistantMessageStarted)):
+        folding.apply(state, *placed)

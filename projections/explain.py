@@ -1,0 +1,164 @@
+"""Why a part or a message is, or is not, in the view: a reason and a sentence (spec §4.12).
+
+Not the view.  Looks the id up in the state, and in the whole history only when the state does not know it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from eventlog.session import Session
+from projections.checkpoints import Checkpoints
+from projections.conversation import Conversation
+from projections.parts import (
+    CompactionPart,
+    FilePart,
+    Message,
+    NotePart,
+    Part,
+    ReasoningPart,
+    StepPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from projections.projection import Projection
+from projections.render_options import RenderOptions
+from projections.rendering import NOT_SENT, left_out
+from projections.replay import replay
+from projections.selection import compaction_of, hidden
+
+__all__ = ["Explanation", "Reason", "explain"]
+
+Reason: TypeAlias = Literal[
+    "shown",
+    "shown-as-text",
+    "cleared",
+    "interrupted",
+    "redacted",
+    "covered",
+    "rolled-back",
+    "removed",
+    "later",
+    "message-removed",
+    "message-failed",
+    "message-unfinished",
+    "compaction-not-in-force",
+    "ignored",
+    "empty",
+    "file-as-text",
+    "never-sent",
+]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why the part or message `id` is in the view (`shown`), or not."""
+
+    id: str
+    shown: bool
+    reason: Reason
+    sentence: str
+
+
+_SENTENCES: dict[Reason, str] = {
+    "shown": "It is in the view as it is.",
+    "shown-as-text": "It is in the view as a fixed or derived text.",
+    "cleared": "The call is in the view; its result was pruned and shows as cleared.",
+    "interrupted": "The call is in the view; it never came to an end and shows as interrupted.",
+    "redacted": "It was redacted; a marker stands in its place.",
+    "covered": "A compaction covers it; its summary stands for it.",
+    "rolled-back": "A rollback took it out of the effective history.",
+    "removed": "It was removed from its message.",
+    "later": "It begins after this version.",
+    "message-removed": "Its message was removed.",
+    "message-failed": "Its message failed and has nothing that the model should see.",
+    "message-unfinished": "Its message is unfinished and has nothing yet that the model should see.",
+    "compaction-not-in-force": "It belongs to a compaction that is not in force.",
+    "ignored": "It is marked as shown to people only.",
+    "empty": "It has no text.",
+    "file-as-text": "A file of this kind was turned into text before; the text is in the view.",
+    "never-sent": "Parts of this kind are never sent.",
+}
+
+
+def explain(
+    session: Session, projection: Projection[Conversation], version: int, options: RenderOptions, name: str
+) -> Explanation:
+    """The reason for one part or message at a version; `NotFoundError` if the session has none of this id."""
+    state, _ = replay(projection, session, version, Checkpoints(session.store.log))
+    reason = reason_in(state, options, name)
+    if reason is None:
+        added = session.find(name)
+        if added > version:
+            reason = "later"
+        elif any(first <= added <= last for first, last in session.effective_ranges(version)):
+            reason = "covered"
+        else:
+            reason = "rolled-back"
+    return Explanation(name, reason in _SHOWING, reason, _SENTENCES[reason])
+
+
+def reason_in(state: Conversation, options: RenderOptions, name: str) -> Reason | None:
+    """The reason as far as the state knows; None for an id that it does not know."""
+    found = state.where.get(name)
+    if found is not None:
+        return _message_reason(state, options, found[0]) or _part_reason(options, *found)
+    message = state.messages.get(name)
+    if message is None:
+        return None
+    whole = _message_reason(state, options, message)
+    if whole is not None:
+        return whole
+    for part in message.parts:
+        reason = _part_reason(options, message, part)
+        if reason in _SHOWING:
+            return reason
+    return "empty"
+
+
+_SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
+
+
+def _message_reason(state: Conversation, options: RenderOptions, message: Message) -> Reason | None:
+    if message.removed:
+        return "message-removed"
+    if message.covered is not None:
+        return "covered"
+    if hidden(state, message, options):
+        return "compaction-not-in-force" if compaction_of(state, message) is not None else "message-removed"
+    if not message.user and left_out(message, options):
+        return "message-failed" if message.error is not None else "message-unfinished"
+    return None
+
+
+def _part_reason(options: RenderOptions, message: Message, part: Part) -> Reason:
+    if part.removed:
+        return "removed"
+    if part.redacted:
+        return "redacted" if not isinstance(part, (NotePart, StepPart)) else "never-sent"
+    match part:
+        case TextPart():
+            if part.ignored and message.user:
+                return "ignored"
+            if any(part.pieces) or (options.keep_empty_text and not message.user):
+                return "shown"
+            return "empty"
+        case ReasoningPart():
+            same = options.model is None or message.model is None or options.model == message.model
+            if not any(part.pieces):
+                return "empty"
+            return "shown" if same else "shown-as-text"
+        case ToolPart():
+            if part.pruned:
+                return "cleared"
+            return "interrupted" if part.status in {"pending", "running"} else "shown"
+        case FilePart():
+            return "file-as-text" if part.file.mime in NOT_SENT else "shown"
+        case SubtaskPart():
+            return "shown-as-text" if message.user else "never-sent"
+        case CompactionPart():
+            return "shown-as-text"
+        case _:
+            return "never-sent"

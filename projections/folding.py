@@ -1,0 +1,375 @@
+"""What each event does to a conversation.  The only place that knows; total over the closed union of events.
+
+Not the state itself (`conversation.py`) and not the loop that feeds it (`replay.py`).  Imported by the projections that are
+made of a conversation: `transcript.py` and `model_view.py`.  Events that touch what was let go do nothing: they cannot
+change what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eventlog import events as ev
+from eventlog.errors import UnknownEventError
+from eventlog.values import File, Reasoning, Subtask, Text, Tool
+from projections.conversation import Conversation
+from projections.parts import (
+    Compaction,
+    CompactionPart,
+    FilePart,
+    Message,
+    NotePart,
+    ReasoningPart,
+    StepPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+
+__all__ = ["apply"]
+
+
+def apply(state: Conversation, event: ev.Event, version: int, time: int) -> None:
+    """Take in one event; `UnknownEventError` for a kind this fold has never heard of."""
+    rule = _RULES.get(type(event))
+    if rule is None:
+        raise UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
+    rule(state, event, version, time)
+
+
+Rule = Callable[[Conversation, Any, int, int], None]
+
+
+def _nothing(state: Conversation, event: ev.Event, version: int, time: int) -> None:
+    """An event that is none of the conversation's business, or the replay loop's own (`RolledBack`)."""
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+def _settings(state: Conversation, event: ev.SettingsSet, version: int, time: int) -> None:
+    del version, time
+    state.model = event.model or state.model
+    state.limits = event.limits or state.limits
+    state.policy = event.policy or state.policy
+
+
+def _system(state: Conversation, event: ev.SystemPromptSet, version: int, time: int) -> None:
+    del version, time
+    state.header, state.rest = event.header, event.rest
+
+
+def _tools(state: Conversation, event: ev.ToolsSet, version: int, time: int) -> None:
+    del version, time
+    state.tools = event.schemas
+
+
+# -- messages ----------------------------------------------------------------------------------
+
+
+def _user(state: Conversation, event: ev.UserMessageAdded, version: int, time: int) -> None:
+    state.add_message(
+        Message(
+            event.message,
+            user=True,
+            version=version,
+            created=time,
+            agent=event.agent,
+            model=event.model,
+            variant=event.variant,
+            system=event.system,
+            tools=event.tools,
+            format=event.format,
+            synthetic=event.synthetic,
+            delivery=event.delivery,
+        )
+    )
+
+
+def _assistant(state: Conversation, event: ev.AssistantMessageStarted, version: int, time: int) -> None:
+    state.add_message(
+        Message(
+            event.message,
+            user=False,
+            version=version,
+            created=time,
+            agent=event.agent,
+            model=event.model,
+            variant=event.variant,
+            reply_to=event.reply_to,
+            mode=event.mode,
+            summary=event.summary,
+        )
+    )
+
+
+def _finished(state: Conversation, event: ev.MessageFinished, version: int, time: int) -> None:
+    del version
+    message = state.messages.get(event.message)
+    if message is not None:
+        state.join(message)
+        message.finished, message.reason, message.error = time, event.reason, event.error
+        state.touched.add(message.id)
+
+
+def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int, time: int) -> None:
+    del version, time
+    message = state.messages.get(event.message)
+    if message is None:
+        return
+    for compaction in list(state.compactions.values()):
+        if message.id in {compaction.message, compaction.summary}:
+            state.take_back(compaction.part)
+    message.removed = True
+    state.reshaped = True
+
+
+# -- parts -------------------------------------------------------------------------------------
+
+
+def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -> None:
+    del version, time
+    kind, part = event.kind, event.part
+    match kind:
+        case Text():
+            message = state.messages.get(event.message)
+            state.add_part(
+                event.message,
+                TextPart(
+                    part,
+                    pieces=[kind.text] if kind.text else [],
+                    synthetic=kind.synthetic,
+                    ignored=kind.ignored,
+                    metadata=kind.metadata,
+                    ended=message is not None and message.user,
+                ),
+            )
+        case Reasoning():
+            state.add_part(
+                event.message, ReasoningPart(part, pieces=[kind.text] if kind.text else [], metadata=kind.metadata)
+            )
+        case Tool():
+            state.add_part(
+                event.message,
+                ToolPart(
+                    part,
+                    call=kind.call,
+                    tool=kind.tool,
+                    provider_executed=kind.provider_executed,
+                    metadata=kind.metadata,
+                ),
+            )
+        case File():
+            state.add_part(event.message, FilePart(part, file=kind))
+        case Subtask():
+            state.add_part(event.message, SubtaskPart(part, subtask=kind))
+        case _:
+            state.add_part(event.message, NotePart(part, note=kind))
+
+
+def _delta(state: Conversation, event: ev.PartDelta, version: int, time: int) -> None:
+    del version, time
+    state.grow(event.part, event.field, event.text)
+
+
+def _ended(state: Conversation, event: ev.PartEnded, version: int, time: int) -> None:
+    del version, time
+    found = state.where.get(event.part)
+    if found is not None and isinstance(found[1], (TextPart, ReasoningPart)):
+        part = found[1]
+        part.ended = True
+        part.metadata = event.metadata if event.metadata is not None else part.metadata
+        state.touched.add(found[0].id)
+
+
+def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) -> None:
+    del version, time
+    found = state.where.get(event.part)
+    if found is None:
+        return
+    message, part = found
+    if isinstance(part, (TextPart, ReasoningPart)):
+        part.pieces = [event.text] if event.text else []
+    elif isinstance(part, ToolPart):
+        part.output, part.full = event.text, None
+    state.touched.add(message.id)
+
+
+def _part_removed(state: Conversation, event: ev.PartRemoved, version: int, time: int) -> None:
+    del version, time
+    found = state.where.get(event.part)
+    if found is not None:
+        if isinstance(found[1], CompactionPart):
+            state.take_back(event.part)
+        found[1].removed = True
+        state.touched.add(found[0].id)
+
+
+def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: int) -> None:
+    del version, time
+    found = state.where.get(event.part)
+    if found is not None:
+        found[1].redacted = True
+        state.touched.add(found[0].id)
+
+
+def _step_started(state: Conversation, event: ev.StepStarted, version: int, time: int) -> None:
+    del version, time
+    state.add_part(event.message, StepPart(event.part, snapshot=event.snapshot))
+
+
+def _step_finished(state: Conversation, event: ev.StepFinished, version: int, time: int) -> None:
+    del version, time
+    part = StepPart(event.part, begins=False, reason=event.reason, snapshot=event.snapshot)
+    state.add_part(event.message, part)
+
+
+# -- tools -------------------------------------------------------------------------------------
+
+
+def _tool(state: Conversation, part: str) -> ToolPart | None:
+    found = state.where.get(part)
+    if found is None or not isinstance(found[1], ToolPart):
+        return None
+    state.touched.add(found[0].id)
+    return found[1]
+
+
+def _running(state: Conversation, event: ev.ToolRunning, version: int, time: int) -> None:
+    del version, time
+    tool = _tool(state, event.part)
+    if tool is not None:
+        tool.status, tool.input, tool.pieces = "running", event.input, []
+        tool.title, tool.details = event.title, event.metadata
+
+
+def _progress(state: Conversation, event: ev.ToolProgress, version: int, time: int) -> None:
+    del version, time
+    tool = _tool(state, event.part)
+    if tool is not None:
+        tool.title = event.title if event.title is not None else tool.title
+        tool.details = event.metadata if event.metadata is not None else tool.details
+
+
+def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time: int) -> None:
+    del version, time
+    tool = _tool(state, event.part)
+    if tool is None:
+        return
+    tool.status, tool.live = "completed", []
+    tool.output, tool.full = event.output, None
+    if event.truncation is not None:
+        tool.output, tool.full = event.truncation.preview, event.output
+    tool.title, tool.details = event.title or tool.title, event.metadata
+    tool.attachments = event.attachments
+
+
+def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) -> None:
+    del version, time
+    tool = _tool(state, event.part)
+    if tool is not None:
+        tool.status = "failed"
+        tool.error, tool.interrupted, tool.output = event.error, event.interrupted, event.output
+        tool.details = event.metadata if event.metadata is not None else tool.details
+
+
+# -- context -----------------------------------------------------------------------------------
+
+
+def _pruned(state: Conversation, event: ev.Pruned, version: int, time: int) -> None:
+    del version, time
+    for part in event.parts:
+        tool = _tool(state, part)
+        if tool is not None:
+            tool.pruned = True
+
+
+def _restored(state: Conversation, event: ev.Restored, version: int, time: int) -> None:
+    del version, time
+    for part in event.parts:
+        tool = _tool(state, part)
+        if tool is not None:
+            tool.pruned = False
+
+
+def _requested(state: Conversation, event: ev.CompactionRequested, version: int, time: int) -> None:
+    del version, time
+    state.compactions[event.part] = Compaction(event.part, event.message, event.auto, event.overflow)
+    state.add_part(event.message, CompactionPart(event.part))
+
+
+def _compaction_started(state: Conversation, event: ev.CompactionStarted, version: int, time: int) -> None:
+    del version, time
+    compaction = state.compactions.get(event.part)
+    if compaction is not None:
+        compaction.status, compaction.through, compaction.tail = "started", event.through, event.tail
+
+
+def _compaction_completed(state: Conversation, event: ev.CompactionCompleted, version: int, time: int) -> None:
+    del version, time
+    compaction = state.compactions.get(event.part)
+    if compaction is not None and compaction.message in state.messages:
+        compaction.status, compaction.summary = "completed", event.summary
+        state.in_force = event.part
+        state.let_go(compaction)
+
+
+def _compaction_failed(state: Conversation, event: ev.CompactionFailed, version: int, time: int) -> None:
+    del version, time
+    compaction = state.compactions.get(event.part)
+    if compaction is not None:
+        compaction.status, compaction.reason = "failed", event.reason
+        compaction.summary = event.summary or compaction.summary
+        state.reshaped = True
+
+
+def _undone(state: Conversation, event: ev.CompactionUndone, version: int, time: int) -> None:
+    del version, time
+    state.take_back(event.part)
+
+
+_RULES: dict[type[ev.Base], Rule] = {
+    ev.SessionStarted: _nothing,
+    ev.SessionForked: _nothing,
+    ev.SessionRenamed: _nothing,
+    ev.SessionArchived: _nothing,
+    ev.SessionUnarchived: _nothing,
+    ev.MetadataSet: _nothing,
+    ev.SettingsSet: _settings,
+    ev.SystemPromptSet: _system,
+    ev.ToolsSet: _tools,
+    ev.TodosSet: _nothing,
+    ev.Pinned: _nothing,
+    ev.Unpinned: _nothing,
+    ev.UserMessageAdded: _user,
+    ev.AssistantMessageStarted: _assistant,
+    ev.MessageFinished: _finished,
+    ev.MessageRemoved: _message_removed,
+    ev.PartStarted: _part,
+    ev.PartDelta: _delta,
+    ev.PartEnded: _ended,
+    ev.PartEdited: _edited,
+    ev.PartRemoved: _part_removed,
+    ev.ToolRunning: _running,
+    ev.ToolProgress: _progress,
+    ev.ToolCompleted: _completed,
+    ev.ToolFailed: _failed,
+    ev.StepStarted: _step_started,
+    ev.StepFinished: _step_finished,
+    ev.UsageRecorded: _nothing,
+    ev.Pruned: _pruned,
+    ev.Restored: _restored,
+    ev.CompactionRequested: _requested,
+    ev.CompactionStarted: _compaction_started,
+    ev.CompactionCompleted: _compaction_completed,
+    ev.CompactionFailed: _compaction_failed,
+    ev.CompactionUndone: _undone,
+    ev.RolledBack: _nothing,
+    ev.InterruptRequested: _nothing,
+    ev.Settled: _nothing,
+    ev.PartRedacted: _redacted,
+    ev.SessionErased: _nothing,
+    ev.ForeignKept: _nothing,
+    ev.Custom: _nothing,
+}

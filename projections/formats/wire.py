@@ -1,0 +1,14 @@
+"""What all provider formats share: text that may be sent.  Not a format.  Imported by the formats beside it."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["sendable"]
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def sendable(text: str) -> str:
+    """The text with each lone surrogate, which cannot be sent, as U+FFFD (spec §3)."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)

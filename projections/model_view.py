@@ -1,0 +1,241 @@
+"""What the model would be sent: the model-visible view of a session now, at any version, or live (spec §4).
+
+Not any provider's form (`formats/`).  This is the public face of the modules beside it: the fold (`conversation.py`, `folding.py`), which
+messages (`selection.py`), their form (`rendering.py`), their sequence (`assembly.py`), and why (`explain.py`).
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from eventlog.deltas import DeltaRun
+from eventlog.events import Event, PartRedacted
+from eventlog.session import Session
+from projections import folding
+from projections.assembly import Assembly, Messages
+from projections.checkpoints import Checkpoints
+from projections.conversation import Conversation
+from projections.explain import Explanation, explain
+from projections.plain import pack
+from projections.presets import preset as preset_named
+from projections.render_options import RenderOptions
+from projections.replay import Follower, replay
+from projections.system_prompt import SystemHook, system_segments
+
+if TYPE_CHECKING:
+    from projections.view_tokens import ViewCounter
+
+__all__ = ["RENDERER", "LiveView", "ModelView", "ModelViewProjection", "Prefix", "common_prefix"]
+
+RENDERER = "neutral/1"
+"""Name and version of the neutral form, part of every digest."""
+
+
+class ModelViewProjection:
+    """The fold behind the view.  Its state has the size of the view: covered messages are let go."""
+
+    name = "model-view"
+    version = 1
+
+    def initial(self) -> Conversation:
+        """An empty conversation."""
+        return Conversation(whole=False)
+
+    def apply(self, state: Conversation, event: Event, version: int, time: int) -> Conversation:
+        """Take in an event."""
+        folding.apply(state, event, version, time)
+        return state
+
+    def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
+        """Take in a run of deltas, whole."""
+        del version, time
+        state.apply_run(run)
+        return state
+
+    def encode(self, state: Conversation) -> bytes:
+        """The state's canonical bytes."""
+        return state.encode()
+
+    def decode(self, data: bytes) -> Conversation:
+        """The state again."""
+        return Conversation.decode(data)
+
+
+PROJECTION = ModelViewProjection()
+
+
+class Prefix(NamedTuple):
+    """How much two successive views have in common at the beginning: what a provider's cache can keep."""
+
+    messages: int
+    """Equal messages at the beginning."""
+    of: int
+    """Messages of the later view."""
+    system: bool
+    """Whether the system prompt and the tools are the same; if not, a provider's cache keeps nothing."""
+
+
+class ModelView:
+    """One view, immutable.  Made by `ModelView.of` or by a `LiveView`."""
+
+    __slots__ = ("_counter", "_digest", "_session", "_tokens", "messages", "options", "system", "tools", "version")
+
+    def __init__(
+        self,
+        session: Session,
+        version: int,
+        options: RenderOptions,
+        messages: Messages,
+        *,
+        system: tuple[str, ...] = (),
+        tools: str | None = None,
+        counter: ViewCounter | None = None,
+    ) -> None:
+        self._session = session
+        self.version = version
+        """The view is that right after this version."""
+        self.options = options
+        self.messages = messages
+        self.system = system
+        """The system prompt, at most two segments."""
+        self.tools = tools
+        """The tool schemas offered, a JSON array, or None."""
+        self._counter = counter
+        self._tokens: int | None = None
+        self._digest: bytes | None = None
+
+    @classmethod
+    def of(
+        cls,
+        session: Session,
+        at: int | None = None,
+        options: RenderOptions | None = None,
+        *,
+        preset: str = "default",
+        excluding: str | None = None,
+        hook: SystemHook | None = None,
+    ) -> ModelView:
+        """The view of a session right after version `at` (now by default).
+
+        `options` goes before `preset`.  `excluding` is the message that is about to be filled.  `hook` may change the system
+        prompt.  Raises `NotFoundError` for an unknown version or preset.
+        """
+        chosen = preset_named(preset) if options is None else options
+        state, version = replay(PROJECTION, session, at, Checkpoints(session.store.log))
+        for span in session.spans(version):
+            if isinstance(span.item, PartRedacted):
+                folding.apply(state, span.item, span.first, span.time)
+        resolve = session.store.text
+        return cls(
+            session,
+            version,
+            chosen,
+            Assembly(state, chosen, resolve).view(excluding),
+            system=system_segments(state, resolve, hook),
+            tools=None if state.tools is None else resolve(state.tools),
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a request with this view, counted for `options.model` (`tokens/`)."""
+        if self._tokens is None:
+            counter = self._counter or _counter(self._session, self.options)
+            self._tokens = counter.count(self.messages, self.system, self.tools)
+        return self._tokens
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of what the model would be sent; names the neutral form and its version."""
+        if self._digest is None:
+            found = sha256(pack([RENDERER, self.system, self.tools]))
+            for message in self.messages:
+                found.update(pack(message))
+            self._digest = found.digest()
+        return self._digest
+
+    def explain(self, name: str) -> Explanation:
+        """Why a part or message is, or is not, in this view; `NotFoundError` if the session has none of this id."""
+        return explain(self._session, PROJECTION, self.version, self.options, name)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __repr__(self) -> str:
+        return f"<ModelView of {self._session.id} at {self.version}: {len(self.messages)} messages>"
+
+
+class LiveView:
+    """Follows a session: each new event costs O(1), each view a small tail.  For one thread."""
+
+    def __init__(
+        self,
+        session: Session,
+        options: RenderOptions | None = None,
+        *,
+        preset: str = "default",
+        hook: SystemHook | None = None,
+    ) -> None:
+        self._session = session
+        self._options = preset_named(preset) if options is None else options
+        self._hook = hook
+        self._follower = Follower(PROJECTION, session, Checkpoints(session.store.log))
+        self._assembly = Assembly(self._follower.state, self._options, session.store.text)
+        self._counter: ViewCounter | None = None
+
+    @property
+    def version(self) -> int:
+        """Version of the newest event taken in."""
+        return self._follower.version
+
+    @property
+    def view(self) -> ModelView:
+        """The view as of the last `advance`."""
+        return self.excluding(None)
+
+    def advance(self) -> ModelView:
+        """Take in what the session got since, and give the view."""
+        self.catch_up()
+        return self.view
+
+    def catch_up(self) -> bool:
+        """Take in what the session got since; True if there was anything."""
+        changed = self._follower.advance()
+        if self._follower.renewed:
+            self._follower.renewed = False
+            self._assembly.follow(self._follower.state)
+        return changed
+
+    def excluding(self, message: str | None) -> ModelView:
+        """The view without the message that is about to be filled."""
+        if self._counter is None:
+            self._counter = _counter(self._session, self._options)
+        state = self._follower.state
+        resolve = self._session.store.text
+        return ModelView(
+            self._session,
+            self.version,
+            self._options,
+            self._assembly.view(message),
+            system=system_segments(state, resolve, self._hook),
+            tools=None if state.tools is None else resolve(state.tools),
+            counter=self._counter,
+        )
+
+    def save(self) -> None:
+        """Keep a checkpoint; for whoever may write."""
+        self._follower.save()
+
+
+def _counter(session: Session, options: RenderOptions) -> ViewCounter:
+    from projections.tokens import LogCountCache, TokenCounter  # not needed by those who never count
+    from projections.view_tokens import ViewCounter
+
+    model = options.model.name if options.model is not None else ""
+    return ViewCounter(TokenCounter.for_model(model), model, LogCountCache(session.store.log))
+
+
+def common_prefix(earlier: ModelView, later: ModelView) -> Prefix:
+    """What two successive views share at the beginning."""
+    same = earlier.system == later.system and earlier.tools == later.tools
+    return Prefix(earlier.messages.common(later.messages), len(later.messages), same)

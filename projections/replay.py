@@ -1,0 +1,95 @@
+"""The one replay loop: a checkpoint and later events give a state.  Serves live reading, catching up, time travel and forks.
+
+Not a projection, and it never writes.  A fold cannot un-apply, so two kinds of event send the loop back: `RolledBack`, after
+which the session's effective history is folded again, and the undoing of a compaction whose covered messages the state has
+let go (`ReachesBack`); from the checkpoint before it the compaction is then folded as one that hid nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+
+from eventlog.codec import Span
+from eventlog.events import CompactionCompleted, CompactionFailed, RolledBack
+from projections.checkpoints import Checkpoints
+from projections.conversation import ReachesBack
+from projections.projection import Projection, Source, fold
+
+__all__ = ["Follower", "Replayed", "replay"]
+
+S = TypeVar("S")
+
+
+class Replayed(NamedTuple, Generic[S]):
+    """A state and its version."""
+
+    state: S
+    version: int
+
+
+def replay(
+    projection: Projection[S], source: Source, at: int | None = None, checkpoints: Checkpoints | None = None
+) -> Replayed[S]:
+    """The state right after version `at` (now by default), from the newest usable checkpoint."""
+    version = source.version if at is None else at
+    undone: set[str] = set()
+    limit = version
+    while True:
+        start, state = 0, None
+        if checkpoints is not None:
+            start, state = next(checkpoints.valid(projection, source, limit, version), (0, None))
+        folded = projection.initial() if state is None else state
+        try:
+            for span in source.history(version, start):
+                folded = fold(projection, folded, _as_undone(span, undone))
+        except ReachesBack as back:
+            if back.part in undone:
+                limit = start - 1
+            undone.add(back.part)
+            continue
+        return Replayed(folded, version)
+
+
+def _as_undone(span: Span, undone: set[str]) -> Span:
+    """A compaction that is undone later never hid anything."""
+    item = span.item
+    if undone and isinstance(item, CompactionCompleted) and item.part in undone:
+        return span._replace(item=CompactionFailed(item.part, "undone", item.summary))
+    return span
+
+
+class Follower(Generic[S]):
+    """A live state: it takes in what the session got since the last look."""
+
+    def __init__(self, projection: Projection[S], source: Source, checkpoints: Checkpoints | None = None) -> None:
+        self._projection = projection
+        self._source = source
+        self._checkpoints = checkpoints
+        self.state, self.version = replay(projection, source, None, checkpoints)
+        self.renewed = True
+        """Whether `state` is another object than at the last look."""
+
+    def advance(self) -> bool:
+        """Take in new events; True if there were any.  Each costs O(1), but a rollback or undo folds again."""
+        state, version = self.state, self.version
+        for span in self._source.spans(version):
+            if isinstance(span.item, RolledBack):
+                return self._again()
+            try:
+                state = fold(self._projection, state, span)
+            except ReachesBack:
+                return self._again()
+            version = span.last
+        changed = version > self.version
+        self.state, self.version = state, version
+        return changed
+
+    def save(self) -> None:
+        """Keep a checkpoint of the state; for whoever may write."""
+        if self._checkpoints is not None:
+            self._checkpoints.save(self._projection, self._source, self.version, self.state)
+
+    def _again(self) -> bool:
+        self.state, self.version = replay(self._projection, self._source, None, self._checkpoints)
+        self.renewed = True
+        return True

@@ -1,0 +1,57 @@
+"""Which messages are in the view, and in which order (spec §4.1).
+
+Not their form (`rendering.py`) and not their parts.  Pure functions of a conversation's state.
+"""
+
+from __future__ import annotations
+
+from projections.conversation import Conversation
+from projections.parts import CompactionPart, Message
+from projections.render_options import RenderOptions
+
+__all__ = ["compaction_of", "hidden", "ordered"]
+
+
+def compaction_of(state: Conversation, message: Message) -> str | None:
+    """The compaction (its part) whose marker or summary this message is, or None."""
+    if message.user:
+        for part in message.parts:
+            if isinstance(part, CompactionPart) and not part.removed:
+                return part.id
+        return None
+    if not message.summary:
+        return None
+    for compaction in state.compactions.values():
+        if message.id == compaction.summary or message.reply_to == compaction.message:
+            return compaction.part
+    return None
+
+
+def hidden(state: Conversation, message: Message, options: RenderOptions) -> bool:
+    """Whether a message that is not covered is left out of the view all the same."""
+    if message.removed or message.covered is not None:
+        return True
+    compaction = compaction_of(state, message)
+    if compaction is None or compaction == state.in_force:
+        return False
+    if options.show_all_compactions and state.compactions[compaction].status != "undone":
+        return False
+    return not message.user or all(isinstance(part, CompactionPart) or part.removed for part in message.parts)
+
+
+def ordered(state: Conversation, options: RenderOptions) -> list[Message]:
+    """The messages of the view in order: the marker and summary of the compaction in force, then the rest."""
+    shown = [message for message in state.messages.values() if not hidden(state, message, options)]
+    compaction = state.compactions.get(state.in_force) if state.in_force is not None else None
+    if compaction is None:
+        return shown
+    marker = state.messages.get(compaction.message)
+    summary = state.messages.get(compaction.summary or "")
+    if marker is None or summary is None:
+        return shown
+    if options.show_all_compactions:
+        first = [message for message in shown if marker.version <= message.version <= summary.version]
+    else:
+        first = [message for message in (marker, summary) if not message.removed]
+    leading = {message.id for message in first}
+    return first + [message for message in shown if message.id not in leading]

@@ -1,0 +1,159 @@
+"""Counts of messages, parts, calls and results, made from a file by a few lines that know nothing of the importers.
+
+The same counts of a store's events stand beside them, for the tests that compare the two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard
+
+from eventlog import Session
+from eventlog import events as ev
+from eventlog.state import INTERRUPTED
+from eventlog.values import Tool
+
+__all__ = [
+    "Counts",
+    "anthropic_counts",
+    "claude_counts",
+    "claude_lines",
+    "is_array",
+    "is_object",
+    "openai_counts",
+    "recorded",
+    "stored_counts",
+]
+
+
+class Counts(NamedTuple):
+    """How much there is of each; `deltas` are pieces of streamed text, input included."""
+
+    messages: int = 0
+    parts: int = 0
+    calls: int = 0
+    results: int = 0
+    deltas: int = 0
+    output_tokens: int = 0
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether a JSON value is an array."""
+    return isinstance(value, list)
+
+
+def recorded(data: Path, *formats: str) -> list[Path]:
+    """The files of the folder whose format in INDEX.md begins with one of these words."""
+    rows = [line.split("|") for line in (data / "INDEX.md").read_text().splitlines() if line.count("|") > 8]
+    return [data / row[1].strip() for row in rows if row[4].strip().startswith(formats)]
+
+
+def claude_lines(path: Path) -> dict[int, Any]:
+    """The JSON values of a file by line number; damaged lines are left out."""
+    if path.suffix == ".json":
+        entries: list[Any] = json.loads(path.read_text())["loglines"]
+        return dict(enumerate(entries, start=1))
+    found: dict[int, Any] = {}
+    for number, line in enumerate(path.read_text().split("\n"), start=1):
+        try:
+            found[number] = json.loads(line)
+        except ValueError:
+            continue
+    return found
+
+
+def _blocks(record: Any) -> list[Any] | None:
+    """The content blocks of a record's message, None when it has none."""
+    if not is_object(record) or not is_object(record.get("message")):
+        return None
+    content: Any = record["message"].get("content")
+    if content is None:
+        return None
+    items: list[Any] = content if is_array(content) else [content]
+    return [item if is_object(item) else {"type": "text"} for item in items]
+
+
+def claude_counts(path: Path) -> Counts:
+    """Counts of a Claude Code file: assistant records of one message id are one message."""
+    seen: set[Any] = set()
+    answers: dict[Any, int] = {}
+    calls: set[str] = set()
+    messages = parts = results = 0
+    for number, record in claude_lines(path).items():
+        blocks = _blocks(record)
+        if blocks is None or record.get("uuid", number) in seen:
+            continue
+        seen.add(record.get("uuid", number))
+        kinds = [block["type"] for block in blocks]
+        parts += len(kinds) - kinds.count("tool_result")
+        calls |= {block["id"] for block in blocks if block["type"] == "tool_use"}
+        results += sum(block["type"] == "tool_result" and block["tool_use_id"] in calls for block in blocks)
+        if record["type"] == "assistant":
+            message = record["message"]
+            answers[message.get("id", number)] = message.get("usage", {}).get("output_tokens", 0)
+        elif set(kinds) != {"tool_result"}:
+            messages += 1
+    return Counts(messages + len(answers), parts, len(calls), results, 0, sum(answers.values()))
+
+
+def _stream(path: Path) -> list[dict[str, Any]]:
+    lines = [line.removeprefix("data:").strip() for line in path.read_text().split("\n")]
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def anthropic_counts(path: Path) -> Counts:
+    """Counts of an Anthropic stream."""
+    records = _stream(path)
+    starts = {record["message"]["id"]: record["message"] for record in records if record["type"] == "message_start"}
+    blocks = [record["content_block"] for record in records if record["type"] == "content_block_start"]
+    blocks += [block for message in starts.values() for block in message["content"]]
+    deltas = [record["delta"]["type"] for record in records if record["type"] == "content_block_delta"]
+    kinds = [block["type"] for block in blocks]
+    calls = sum(kind.endswith("tool_use") for kind in kinds)
+    return Counts(
+        len(starts),
+        calls + sum(kind in {"text", "thinking", "redacted_thinking"} for kind in kinds),
+        calls,
+        sum(kind.endswith("tool_result") for kind in kinds),
+        sum(kind in {"text_delta", "thinking_delta", "input_json_delta"} for kind in deltas),
+    )
+
+
+def openai_counts(path: Path) -> Counts:
+    """Counts of an OpenAI Chat stream: calls, and pieces of text that are not empty (parts follow no rule of the format)."""
+    calls: set[Any] = set()
+    deltas = 0
+    for record in _stream(path):
+        for choice in record.get("choices", []):
+            delta = choice["delta"]
+            texts = [delta.get("content"), delta.get("reasoning") or delta.get("reasoning_content")]
+            pieces: list[Any] = delta.get("tool_calls") or []
+            for call in pieces:
+                calls.add(call.get("index", call.get("id")))
+                texts.append(call["function"].get("arguments"))
+            deltas += sum(bool(text) for text in texts)
+    return Counts(1, 0, len(calls), 0, deltas)
+
+
+def stored_counts(sessions: Iterable[Session]) -> Counts:
+    """The same counts from the events of a file's sessions; the markers of compactions are not messages of a file."""
+    happened = [found.event for session in sessions for found in session.events()]
+    kinds = [type(event) for event in happened]
+    results = [event for event in happened if isinstance(event, (ev.ToolCompleted, ev.ToolFailed))]
+    return Counts(
+        kinds.count(ev.UserMessageAdded)
+        + kinds.count(ev.AssistantMessageStarted)
+        - kinds.count(ev.CompactionRequested),
+        kinds.count(ev.PartStarted),
+        sum(isinstance(event, ev.PartStarted) and isinstance(event.kind, Tool) for event in happened),
+        sum(not (isinstance(event, ev.ToolFailed) and event.error == INTERRUPTED) for event in results),
+        kinds.count(ev.PartDelta),
+        sum(event.usage.tokens.output for event in happened if isinstance(event, ev.UsageRecorded)),
+    )

@@ -1,0 +1,311 @@
+"""Recorded provider streams: every delta is an event, in order, and nothing is made up that the stream does not say."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import Store
+from eventlog import events as ev
+from eventlog.errors import ImportFormatError
+from eventlog.importers import Report, detect, import_file
+from eventlog.importers.sse import kind_of_stream
+from eventlog.values import Reasoning, Text, Tool
+from tests.import_counts import anthropic_counts, openai_counts, recorded, stored_counts
+from tests.shared import shared_path
+
+DATA = shared_path("data")
+STREAMS = [*recorded(DATA, "sse"), *sorted((DATA / "anthropic_sdk").glob("*.*"))]
+KIND = {path: kind_of_stream(path.read_bytes()[:65536]) for path in STREAMS}
+ANTHROPIC = [path for path, kind in KIND.items() if kind == "anthropic_sse"]
+OPENAI = [path for path, kind in KIND.items() if kind == "openai_chat_sse"]
+HAIKU: dict[str, Any] = {
+    "id": "msg_1",
+    "model": "claude-haiku",
+    "content": [],
+    "usage": {"input_tokens": 3, "output_tokens": 1},
+}
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """Give a store in memory."""
+    with eventlog.open("memory:") as opened:
+        yield opened
+
+
+def happened(store: Store, report: Report) -> list[ev.Event]:
+    """Return the events of the one session that a stream makes."""
+    (name,) = report.sessions
+    return [found.event for found in store.session(name).events()]
+
+
+def stream(store: Store, *values: Any, done: bool = True) -> tuple[Report, list[ev.Event]]:
+    """Import a stream of these records."""
+    text = "".join(f"data: {json.dumps(value)}\n\n" for value in values)
+    file = io.BytesIO((text + ("data: [DONE]\n\n" if done else "")).encode())
+    file.name = "stream.sse"
+    report = import_file(store, file)
+    return report, happened(store, report)
+
+
+def chunk(delta: dict[str, Any] | None = None, reason: str | None = None, **more: Any) -> dict[str, Any]:
+    """Make a chunk of a chat completion."""
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": reason}]
+    base = {"id": "cmpl_1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "gpt-x"}
+    return {**base, "choices": choices, **more}
+
+
+def block(index: int, started: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
+    """Make the records of a whole content block."""
+    return [
+        {"type": "content_block_start", "index": index, "content_block": started},
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+def end(reason: str, **usage: int) -> list[dict[str, Any]]:
+    """Make the records that end an Anthropic message."""
+    return [{"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}, {"type": "message_stop"}]
+
+
+def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
+    """Messages, parts, calls, results and deltas counted from each stream agree with the store; twice adds nothing (§13)."""
+    assert len(ANTHROPIC) >= 32
+    assert len(OPENAI) >= 99
+    for path in ANTHROPIC:
+        report = import_file(store, path)
+        stored = stored_counts(store.session(name) for name in report.sessions)
+        assert stored[:5] == anthropic_counts(path)[:5], path.name
+        assert (report.messages, report.parts) == stored[:2]
+    for path in OPENAI:
+        report = import_file(store, path)
+        stored = stored_counts(store.session(name) for name in report.sessions)
+        counted = openai_counts(path)
+        assert (stored.messages, stored.calls, stored.deltas) == (counted.messages, counted.calls, counted.deltas), (
+            path.name
+        )
+        assert (report.messages, report.parts) == stored[:2]
+    position = store.log.last_position()
+    for path in [*ANTHROPIC, *OPENAI]:
+        assert import_file(store, path).events == 0
+    assert store.log.last_position() == position
+
+
+def test_texts_are_whole(store: Store) -> None:
+    """The deltas of a stream, put together, are the texts and inputs that the stream has, in order (§13)."""
+    for path in OPENAI:
+        texts: list[str] = []
+        for line in path.read_text().split("\n"):
+            found = line.removeprefix("data:").strip()
+            choices: list[Any] = json.loads(found).get("choices", []) if found.startswith("{") else []
+            texts.extend(choice["delta"].get("content") or "" for choice in choices)
+        events = happened(store, import_file(store, path))
+        kinds = {event.part: event.kind for event in events if isinstance(event, ev.PartStarted)}
+        deltas = [event for event in events if isinstance(event, ev.PartDelta)]
+        assert "".join(event.text for event in deltas if isinstance(kinds[event.part], Text)) == "".join(texts), (
+            path.name
+        )
+
+
+def test_calls_run_with_the_input_that_was_streamed(store: Store) -> None:
+    """A call that is complete runs with the JSON that its deltas make, and waits for a result that the stream has not (§4.4)."""
+    seen = 0
+    for path in [*ANTHROPIC, *OPENAI]:
+        events = happened(store, import_file(store, path))
+        for event in events:
+            if isinstance(event, ev.ToolRunning):
+                pieces = [
+                    found.text for found in events if isinstance(found, ev.PartDelta) and found.part == event.part
+                ]
+                assert not pieces or store.text(event.input) == ("".join(pieces) or "{}")
+                json.loads(store.text(event.input))
+                seen += 1
+    assert seen > 90
+
+
+def test_nothing_ends_that_the_stream_does_not_end(store: Store) -> None:
+    """A stream that breaks off leaves its message open, at every record; growing, it goes on in the same session (§13)."""
+    for path in (ANTHROPIC[0], OPENAI[0]):
+        lines = path.read_bytes().splitlines(keepends=True)
+        file = io.BytesIO()
+        file.name = path.name
+        added = 0
+        for line in lines[: len(lines) * 3 // 4]:
+            file.seek(0, io.SEEK_END)
+            file.write(line)
+            file.seek(0)
+            try:
+                report = import_file(store, file)
+            except ImportFormatError:
+                continue
+            added += report.events
+            if report.sessions:
+                assert not any(isinstance(event, ev.MessageFinished) for event in happened(store, report))
+        file.seek(0)
+        file.write(b"".join(lines))
+        file.seek(0)
+        report = import_file(store, file)
+        assert added + report.events == len(happened(store, report))
+
+
+def test_anthropic_blocks(store: Store) -> None:
+    """Signatures and citations end up in metadata, provider-run tools get their results, unknown blocks are reported (§3)."""
+    report, events = stream(
+        store,
+        {"type": "message_start", "message": HAIKU},
+        {"type": "ping"},
+        *block(
+            0,
+            {"type": "thinking", "thinking": "", "signature": ""},
+            {"type": "thinking_delta", "thinking": "hm"},
+            {"type": "signature_delta", "signature": "s1"},
+        ),
+        *block(1, {"type": "redacted_thinking", "data": "opaque"}),
+        *block(
+            2,
+            {"type": "server_tool_use", "id": "srv", "name": "web_search", "input": {}},
+            {"type": "input_json_delta", "partial_json": '{"q":'},
+            {"type": "input_json_delta", "partial_json": "1}"},
+        ),
+        *block(3, {"type": "web_search_tool_result", "tool_use_id": "srv", "content": [{"title": "t"}]}),
+        *block(
+            4,
+            {"type": "text", "text": ""},
+            {"type": "text_delta", "text": "hi"},
+            {"type": "citations_delta", "citation": {"url": "u"}},
+        ),
+        *block(5, {"type": "hologram"}),
+        *end("end_turn", output_tokens=9),
+        done=False,
+    )
+    assert [found.reason for found in report.skipped] == ["a content block of unknown type 'hologram'"]
+    kinds = [event.kind for event in events if isinstance(event, ev.PartStarted)]
+    assert [type(kind) for kind in kinds] == [Reasoning, Reasoning, Tool, Text]
+    assert kinds[2] == Tool("srv", "web_search", provider_executed=True)
+    metadata = [json.loads(event.metadata or "null") for event in events if isinstance(event, ev.PartEnded)]
+    assert metadata == [
+        {"anthropic": {"signature": "s1"}},
+        {"anthropic": {"redactedData": "opaque"}},
+        {"anthropic": {"citations": [{"url": "u"}]}},
+    ]
+    assert [event.output for event in events if isinstance(event, ev.ToolCompleted)] == ['[{"title":"t"}]']
+    (usage,) = [event for event in events if isinstance(event, ev.UsageRecorded)]
+    assert (usage.usage.tokens.input, usage.usage.tokens.output) == (3, 9)
+    assert events[-1] == ev.MessageFinished("msg_1", "stop")
+
+
+def test_an_error_ends_the_message(store: Store) -> None:
+    """An error record closes what is open and is the message's error, with what the provider sent (§3)."""
+    start: dict[str, Any] = {"type": "message_start", "message": HAIKU}
+    opened: list[Any] = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "so far"}},
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "tool_use", "id": "c", "name": "t", "input": {}},
+        },
+    ]
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    _, events = stream(store, start, *opened, error, done=False)
+    finished = events[-1]
+    assert isinstance(finished, ev.MessageFinished)
+    assert finished.error is not None
+    assert (finished.error.name, json.loads(finished.error.data or "")) == ("overloaded_error", error)
+    assert [event.interrupted for event in events if isinstance(event, ev.ToolFailed)] == [True]
+    path = next(path for path in OPENAI if "tool_use_failed_error_streaming_with_text.0" in path.name)
+    last = happened(store, import_file(store, path))[-1]
+    assert isinstance(last, ev.MessageFinished)
+    assert last.error is not None
+    assert last.error.name == "invalid_request_error"
+
+
+def test_openai_fields(store: Store) -> None:
+    """Reasoning, refusals, calls by index, usage in its own chunk, cost as a decimal, and other choices reported (§3)."""
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 20,
+        "total_tokens": 120,
+        "prompt_tokens_details": {"cached_tokens": 60},
+        "completion_tokens_details": {"reasoning_tokens": 5},
+        "cost": 0.00020436,
+    }
+    signature = [{"type": "reasoning.text", "signature": "s1", "text": ""}]
+    other = chunk({"content": "x"})
+    other["choices"][0]["index"] = 1
+    report, events = stream(
+        store,
+        chunk({"role": "assistant", "content": ""}),
+        chunk({"reasoning_content": "hm"}),
+        chunk({"reasoning_details": signature}),
+        chunk({"content": "hi"}),
+        other,
+        chunk({"refusal": "no"}),
+        chunk({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "a", "arguments": '{"x"'}}]}),
+        chunk({"tool_calls": [{"index": 1, "id": "c2", "function": {"name": "b", "arguments": ""}}]}),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": ":1}"}}]}),
+        chunk({"tool_calls": [{"index": 2, "id": "c3", "function": {"name": "c", "arguments": '{"brok'}}]}),
+        chunk({}, "tool_calls"),
+        chunk(None, usage=usage),
+    )
+    assert [found.reason.split(":")[0] for found in report.skipped] == [
+        "choice 1 and its later chunks",
+        "a call whose input is not whole",
+    ]
+    kinds = [event.kind for event in events if isinstance(event, ev.PartStarted)]
+    assert kinds == [Reasoning(), Text(), Text(), Tool("c1", "a"), Tool("c2", "b"), Tool("c3", "c")]
+    metadata = [json.loads(event.metadata or "null") for event in events if isinstance(event, ev.PartEnded)]
+    signed = [{"type": "reasoning.text", "signature": "s1"}]
+    assert metadata == [{"openrouter": {"reasoning_details": signed}}, None, {"openai": {"refusal": True}}]
+    assert [event.input for event in events if isinstance(event, ev.ToolRunning)] == ['{"x":1}', "{}"]
+    (recorded_usage,) = [event.usage for event in events if isinstance(event, ev.UsageRecorded)]
+    tokens = recorded_usage.tokens
+    assert (tokens.input, tokens.cache_read, tokens.output, tokens.reasoning, tokens.total) == (40, 60, 20, 5, 120)
+    assert recorded_usage.cost == Decimal("0.00020436")
+    assert [event.reason for event in events if isinstance(event, ev.StepFinished)] == ["tool-calls"]
+    assert not any(isinstance(event, ev.MessageFinished) for event in events)
+
+
+def test_times_come_from_the_stream(store: Store) -> None:
+    """Times are `created` and a millisecond a record, or count from 1970: never the clock's or the file's (§13)."""
+    report, _ = stream(store, chunk({"content": "a"}), chunk({"content": "b"}), chunk({}, "stop"))
+    times = [found.time for found in store.session(report.sessions[0]).events()]
+    assert (times[0], times[-1]) == (1_700_000_000_000, 1_700_000_000_002)
+    report = import_file(store, ANTHROPIC[0])
+    assert all(found.time < 60_000 for found in store.session(report.sessions[0]).events())
+
+
+def test_other_streams_are_refused_by_name() -> None:
+    """Streams of formats that cannot be imported are refused with their name, not misread (§13)."""
+    others = [path for path, kind in KIND.items() if kind not in {"anthropic_sse", "openai_chat_sse"}]
+    assert len(others) >= 40
+    assert {KIND[path] for path in others} == {
+        "openai_responses_sse",
+        "gemini_stream",
+        "bedrock_stream",
+        "ollama_stream",
+    }
+    for path in others:
+        with pytest.raises(ImportFormatError, match=KIND[path]):
+            detect(path.read_bytes()[:65536], str(path))
+
+
+def test_the_path_is_a_streams_identity(store: Store, tmp_path: Path) -> None:
+    """The same stream under two paths is two sessions; under one path, however written, it is one (§13)."""
+    content = ANTHROPIC[0].read_bytes()
+    for name in ("a.sse", "b.sse"):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "x").mkdir()
+    first = import_file(store, tmp_path / "a.sse")
+    assert import_file(store, tmp_path / "b.sse").sessions != first.sessions
+    again = import_file(store, f"{tmp_path}/x/../a.sse")
+    assert (again.sessions, again.events) == (first.sessions, 0)

@@ -1,0 +1,152 @@
+"""The transcript: all that was said, with marks, read newest first (promise 8: bounded reading)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventlog
+from eventlog import events as ev
+from eventlog.codec import Span
+from eventlog.errors import CallError
+from eventlog.values import Agent, Patch, Retry, Subtask, Text
+from projections import backward
+from projections.replay import replay
+from projections.transcript import Said, Transcript, TranscriptProjection, said
+from tests.strategies import Command, Grower, commands
+
+PROJECTION = TranscriptProjection()
+
+
+def filled(store: eventlog.Store, steps: list[Command]) -> eventlog.Session:
+    """A session of random events."""
+    grower = Grower()
+    for step in steps:
+        grower.do(step)
+    session = store.create_session(title="t", time=1_000)
+    if grower.items[1:]:
+        session.append(grower.items[1:])
+    return session
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(commands(), min_size=8, max_size=50), st.integers(1, 9), st.data())
+def test_reading_backwards_equals_the_fold(steps: list[Command], window: int, data: st.DataObject) -> None:
+    """Newest first in small windows, at any version, is the whole fold turned round: marks, texts, coverage and all."""
+    with eventlog.open("memory:") as store, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(backward, "WINDOW", window)
+        session = filled(store, steps)
+        redacted = {span.item.part for span in session.spans() if isinstance(span.item, ev.PartRedacted)}
+        for at in {session.version, data.draw(st.integers(1, session.version))}:
+            state, _ = replay(PROJECTION, session, at)
+            for part in redacted & state.where.keys():
+                state.where[part][1].redacted = True
+            expected = [said(message, store.text) for message in state.messages.values()]
+            assert Transcript(session, at).oldest_first() == expected
+
+
+def _messages(store: eventlog.Store, count: int) -> eventlog.Session:
+    session = store.create_session()
+    items: list[tuple[int, ev.Event]] = []
+    for number in range(count):
+        items.append((number, ev.UserMessageAdded(f"m{number}")))
+        items.append((number, ev.PartStarted(f"m{number}", f"p{number}", Text(f"text {number}"))))
+    session.append(items)
+    return session
+
+
+def test_pages_follow_each_other() -> None:
+    """Pages of any size, each begun where the last one ended, give every message once."""
+    with eventlog.open("memory:") as store:
+        transcript = Transcript(_messages(store, 25))
+        found: list[Said] = []
+        while page := transcript.page(7, before=found[-1].version if found else None):
+            found.extend(page)
+        assert [message.id for message in found] == [f"m{number}" for number in reversed(range(25))]
+
+
+def test_a_page_does_not_read_the_history_before_it() -> None:
+    """Promise 8: the newest page reads its own events only, whatever the length of the history."""
+    with eventlog.open("memory:") as store:
+        session = _messages(store, 4_000)
+        read: list[int] = []
+        spans = session.spans
+
+        def watched(after: int = 0, upto: int | None = None) -> Iterator[Span]:
+            for span in spans(after, upto):
+                read.append(span.first)
+                yield span
+
+        session.spans = watched  # type: ignore[method-assign]  # to see what is read
+        page = Transcript(session).page(10)
+        assert [message.parts[0].text for message in page][:2] == ["text 3999", "text 3998"]
+        assert len(read) <= backward.WINDOW
+
+
+def test_marks() -> None:
+    """Removed, pruned, redacted, covered and open are told; of a redacted part nothing but its kind."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.user([Text("one"), Text("secret"), Subtask("task", "what", "who"), Agent("helper")], id="u1")
+        with session.assistant(model="p/m", id="a1") as reply:
+            reply.text().append("two")
+            call = reply.tool("bash", call_id="c", input={"x": 1})
+            call.succeed("long output")
+            reply.finish("stop")
+        parts = {facts.kind + str(number): part for number, (part, facts) in enumerate(session.state().parts.items())}
+        tool = next(part for kind, part in parts.items() if kind.startswith("tool"))
+        secret = list(parts.values())[1]
+        session.append([(5, ev.Pruned((tool,))), (6, ev.PartRedacted(secret))])
+        session.append(
+            [
+                (7, ev.UserMessageAdded("k")),
+                (7, ev.CompactionRequested("k", "kc")),
+                (7, ev.CompactionStarted("kc")),
+                (7, ev.AssistantMessageStarted("ks", "k", summary=True)),
+                (8, ev.PartStarted("ks", "kt", Text("sum"))),
+                (8, ev.PartEnded("kt")),
+                (8, ev.MessageFinished("ks", "stop")),
+                (9, ev.CompactionCompleted("kc", "ks")),
+                (9, ev.UserMessageAdded("u2")),
+                (9, ev.PartStarted("u2", "u2p", Text("three"))),
+                (10, ev.PartRemoved("u2p")),
+                (11, ev.AssistantMessageStarted("a2")),
+                (11, ev.PartStarted("a2", "a2p", Text("unfin"))),
+                (11, ev.PartStarted("a2", "a2q", Patch("h", ("a", "b")))),
+                (11, ev.PartStarted("a2", "a2r", Retry(1, eventlog.values.MessageError("api", "429")))),
+            ]
+        )
+        first, answer, marker, summary, second, last = Transcript(session).oldest_first()
+        assert [message.covered for message in (first, answer, marker, summary, second, last)] == ["kc"] * 2 + [
+            None
+        ] * 4
+        assert [part.text for part in first.parts] == ["one", "[Redacted]", "task", "helper"]
+        assert first.parts[1].redacted
+        assert [part.kind for part in first.parts] == ["text", "text", "subtask", "agent"]
+        (result,) = [part for part in answer.parts if part.kind == "tool"]
+        assert (result.text, result.pruned, result.input, result.status) == (
+            "long output",
+            True,
+            '{"x":1}',
+            "completed",
+        )
+        assert second.parts[0].removed
+        assert last.parts[0].open
+        assert [part.text for part in last.parts] == ["unfin", "a\nb", "429"]
+        assert (first.role, answer.role, answer.reason, summary.summary) == ("user", "assistant", "stop", True)
+
+
+def test_what_was_rolled_back_is_not_said_any_more() -> None:
+    """The transcript is that of the effective history; the version before the rollback still has the rest."""
+    with eventlog.open("memory:") as store:
+        session = _messages(store, 6)
+        version = session.version
+        session.rollback(5)
+        session.user("instead", id="other")
+        assert [message.id for message in Transcript(session).newest_first()] == ["other", "m1", "m0"]
+        assert len(Transcript(session, version).oldest_first()) == 6
+        with pytest.raises(CallError):
+            Transcript(session, 999).page()

@@ -1,0 +1,221 @@
+"""Our conversations as an application of `eventsourcing` to follow: read only.
+
+    PERSISTENCE_MODULE=eventlog.recorder.conversations  EVENTLOG_PATH=chats
+
+Every event of every conversation is a notification, in the order of commits: its id is the event's position (the ids have
+gaps where the store holds something else), its originator the session, its originator version the event's version, its topic the
+event's class (`eventlog.events:UserMessageAdded`, so that a projection filters with `get_topic`), and its state the event's
+canonical bytes (`codec.py`).  The mapper of this module makes a `ConversationEvent` of it.
+
+Nothing is recorded through here; conversations are appended to through `eventlog.Session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NoReturn
+from uuid import UUID
+
+import msgspec
+from eventsourcing.domain import DomainEventProtocol
+from eventsourcing.persistence import (
+    AggregateRecorder,
+    ApplicationRecorder,
+    InfrastructureFactory,
+    Mapper,
+    Notification,
+    NotSupportedError,
+    ProcessRecorder,
+    StoredEvent,
+    Subscription,
+    TrackingRecorder,
+    Transcoder,
+)
+from eventsourcing.utils import Environment, EnvType, get_topic
+from typing_extensions import override
+
+from eventlog import codec
+from eventlog.errors import DamagedError
+from eventlog.events import Event
+from eventlog.foreign import is_foreign
+from eventlog.log.base import Log
+from eventlog.reader import ancestry, spans
+from eventlog.recorder.factory import open_from
+from eventlog.recorder.faults import FAULTS
+from eventlog.recorder.subscription import LogSubscription, select
+
+__all__ = ["ConversationEvent", "ConversationFactory", "ConversationMapper", "ConversationRecorder"]
+
+_COMMITS = 200
+"""Commits that one page looks at."""
+
+
+class ConversationEvent(msgspec.Struct, frozen=True):
+    """An event of a conversation, in the shape that projections of `eventsourcing` process."""
+
+    originator_id: str
+    """The session."""
+    originator_version: int
+    """The event's version."""
+    time: int
+    """UTC milliseconds."""
+    event: Event
+
+
+class ConversationFeed:
+    """The notifications of all conversations of a log."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    def page(
+        self, after: int, limit: int, upto: int | None = None, topics: Collection[str] = ()
+    ) -> tuple[list[Notification], int]:
+        """See `subscription.Feed`."""
+        found: list[Notification] = []
+        scanned = after
+        if limit < 1 or (upto is not None and upto <= after):
+            return found, scanned
+        for commit in self.log.follow(after, _COMMITS):
+            if not is_foreign(commit):
+                for recorded in codec.events_of(commit, commit.first - 1 + max(after + 1 - commit.position, 0)):
+                    if upto is not None and recorded.position > upto:
+                        return found, upto
+                    topic = get_topic(type(recorded.event))
+                    if not topics or topic in topics:
+                        found.append(_notification(recorded, topic))
+                        if len(found) == limit:
+                            return found, recorded.position
+            scanned = commit.position + commit.count - 1
+            if upto is not None and scanned >= upto:
+                return found, upto
+        return found, scanned
+
+    def newest(self) -> int | None:
+        """Position of the newest event of a conversation, None if there is none."""
+        return max((head.position for head in self.log.heads() if not is_foreign(head)), default=None)
+
+    def events(self, session: str) -> list[codec.Recorded]:
+        """All events of a session, those that a fork inherited too."""
+        head = self.log.head(session)
+        if head is None or is_foreign(head):
+            return []
+        streams = ancestry(self.log, session)
+        return [recorded for span in spans(self.log, streams) for recorded in span.events()]
+
+
+class ConversationRecorder(ApplicationRecorder):
+    """All conversations of a log, to be read and followed."""
+
+    def __init__(self, log: Log) -> None:
+        self.feed = ConversationFeed(log)
+
+    @override
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        """`NotSupportedError`: conversations are appended to through `eventlog.Session`."""
+        _read_only()
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        """The events of a session by version; a fork's inherited ones are its own here."""
+        with FAULTS:
+            found = [
+                StoredEvent(str(originator_id), recorded.version, get_topic(type(recorded.event)), _state(recorded))
+                for recorded in self.feed.events(str(originator_id))
+                if (gt is None or recorded.version > gt) and (lte is None or recorded.version <= lte)
+            ]
+        if desc:
+            found.reverse()
+        return found if limit is None else found[: max(limit, 0)]
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        """Notifications from `start` (or behind it) to `stop`, at most `limit`."""
+        with FAULTS:
+            return select(self.feed, start, limit, stop, topics, inclusive=inclusive_of_start)
+
+    def max_notification_id(self) -> int | None:
+        """The greatest notification id, None if there is none."""
+        with FAULTS:
+            return self.feed.newest()
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
+        """Notifications with ids greater than `gt`, then new ones as they are committed, by any process."""
+        return LogSubscription(self, self.feed, gt, topics)
+
+
+class ConversationMapper(Mapper[str]):
+    """Stored events of this module as `ConversationEvent`; it needs no transcoder."""
+
+    def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
+        """The event with its session, version and time."""
+        with FAULTS:
+            batch = codec.decode(stored_event.state)
+            entry = batch.entries[0] if len(batch.entries) == 1 else None
+            if not isinstance(entry, codec.Entry):
+                raise DamagedError("the state of a conversation's event is one event")
+        session, version = str(stored_event.originator_id), stored_event.originator_version
+        return ConversationEvent(session, version, batch.time + entry.after, entry.event)
+
+
+class ConversationFactory(InfrastructureFactory[TrackingRecorder]):
+    """Makes the one recorder there is; `close()` closes the log."""
+
+    def __init__(self, env: Environment | EnvType | None) -> None:
+        super().__init__(env)
+        self.log = open_from(self.env)
+
+    def mapper(
+        self, transcoder: Transcoder | None = None, mapper_class: type[Mapper[Any]] | None = None
+    ) -> Mapper[Any]:
+        """A `ConversationMapper`, unless another class is given."""
+        return super().mapper(transcoder, mapper_class or ConversationMapper)
+
+    def application_recorder(self) -> ApplicationRecorder:
+        """All conversations of the store."""
+        return ConversationRecorder(self.log)
+
+    @override
+    def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
+        """`NotSupportedError`."""
+        _read_only()
+
+    @override
+    def tracking_recorder(self, tracking_recorder_class: type[TrackingRecorder] | None = None) -> TrackingRecorder:
+        """`NotSupportedError`: a projection of conversations tracks with `eventlog.recorder`, or wherever it likes."""
+        _read_only()
+
+    def process_recorder(self) -> ProcessRecorder:
+        """`NotSupportedError`."""
+        _read_only()
+
+    def close(self) -> None:
+        """Close the log."""
+        with FAULTS:
+            self.log.close()
+
+
+def _read_only() -> NoReturn:
+    raise NotSupportedError("conversations are read through here; they are appended to through eventlog.Session")
+
+
+def _notification(recorded: codec.Recorded, topic: str) -> Notification:
+    return Notification(recorded.session, recorded.version, topic, _state(recorded), recorded.position)
+
+
+def _state(recorded: codec.Recorded) -> bytes:
+    return codec.encode([(recorded.time, recorded.event)], recorded.time)

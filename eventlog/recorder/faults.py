@@ -1,0 +1,56 @@
+"""Our errors in the words of `eventsourcing`.  Every method that its callers reach goes through here.
+
+    ConflictError, AlreadyExistsError           IntegrityError      somebody else was first
+    DataError, LimitError                       DataError           what is stored, or was to be, is wrong
+    ReadOnlyError, UnsupportedStorageError      NotSupportedError
+    ClosedError, ForkedProcessError             InterfaceError      this factory is finished
+    other RetryError and StopError              OperationalError
+    other CallError                             ProgrammingError
+
+Ours is the cause (`__cause__`) of theirs, with its fields.  Imported by this package only.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from eventsourcing import persistence as theirs
+
+from eventlog import errors as ours
+
+__all__ = ["FAULTS"]
+
+_TABLE: tuple[tuple[type[ours.EventlogError], type[theirs.PersistenceError]], ...] = (
+    (ours.ConflictError, theirs.IntegrityError),
+    (ours.AlreadyExistsError, theirs.IntegrityError),
+    (ours.DataError, theirs.DataError),
+    (ours.LimitError, theirs.DataError),
+    (ours.ReadOnlyError, theirs.NotSupportedError),
+    (ours.UnsupportedStorageError, theirs.NotSupportedError),
+    (ours.ClosedError, theirs.InterfaceError),
+    (ours.ForkedProcessError, theirs.InterfaceError),
+    (ours.RetryError, theirs.OperationalError),
+    (ours.StopError, theirs.OperationalError),
+    (ours.CallError, theirs.ProgrammingError),
+    (ours.EventlogError, theirs.PersistenceError),
+)
+
+
+class _Faults:
+    """A context in which an `EventlogError` leaves as a `PersistenceError`; it has no state."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ours.EventlogError):
+            for mine, their in _TABLE:
+                if isinstance(error, mine):
+                    raise their(str(error)) from error
+
+
+FAULTS = _Faults()

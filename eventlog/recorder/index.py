@@ -1,0 +1,258 @@
+"""Where the events of each originator are in a stream: what the log itself does not know.
+
+The newest part is in memory.  Each time `BLOCK` versions are complete, they become a piece (`pieces.py`) among the
+log's derived values, together with a *mark*: the newest event and the tracking positions as of there.  So opening reads
+the newest mark and fewer than `BLOCK` versions behind it, however long the stream is.
+
+Four neighbouring blocks of a level are one block of the next level, which has four times as many pieces, each for
+a quarter of the keys: a piece keeps its size (but the runs of one originator are never divided), and an originator is found in at most three pieces a level.  The four
+pieces for the same keys of four neighbours are replaced, in one write, by four pieces of the block above, when one of those
+is first looked for.  Every piece is a pure function of the stream, so it does not matter which process
+writes it, or that two do; a missing one is made again from those below it, at last from the log.
+
+Keys of derived values: `e1`, 16 bytes of SHA-256 of the stream's name, then `p`, level (1 byte), number of the block
+(8), number of the piece in it (4); or `m`, number of the block.  Each value begins with the CRC-32 of key and rest.
+Not thread-safe: the stream guards it.  Imported by `stream.py` only.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from hashlib import sha256
+from zlib import crc32
+
+import msgspec
+
+from eventlog.log.base import Commit, Log
+from eventlog.recorder.batch import unpack
+from eventlog.recorder.pieces import NO_RUNS, Piece, Run, between, encode, has, insert
+
+__all__ = ["BLOCK", "Index"]
+
+BLOCK = 2048
+"""Stream versions in a block of the lowest level."""
+_LEVELS = 11
+_RECENT = 64
+"""Pieces kept in memory, of about 74 KB at most."""
+_MARKS = 2
+
+
+class _Mark(msgspec.Struct, frozen=True, array_like=True):
+    """What is known at the end of a block besides its pieces.
+
+    `position` and `check` (CRC-32 of the payload) are those of the commit that completed the block: if the log has
+    another one there, it is not the log that was indexed.
+    """
+
+    newest: int
+    tracking: dict[str, int]
+    position: int
+    check: int
+
+
+_MARK = msgspec.msgpack.Decoder(_Mark)
+
+
+class Index:
+    """The index of one stream, as of `version`."""
+
+    def __init__(self, log: Log, stream: str) -> None:
+        self._log = log
+        self._stream = stream
+        self._prefix = b"e1" + sha256(stream.encode()).digest()[:16]
+        self._opened = False
+        self.version = 0
+        """Stream version up to which everything is known."""
+        self.newest = 0
+        """Stream version of the newest event, 0 if there is none; behind it there may be tracking."""
+        self.tracking: dict[str, int] = {}
+        self._tail: dict[bytes, list[Run]] = {}
+        self._blocks: list[tuple[int, int]] = []
+        self._recent: OrderedDict[bytes, Piece] = OrderedDict()
+
+    # --- keeping up
+
+    def catch_up(self) -> None:
+        """Take in what has been committed since, by anyone."""
+        head = self._log.head(self._stream)
+        if head is None or head.version <= self.version:
+            return
+        if not self._opened:
+            self._open(head.version)
+            self._opened = True
+        for commit in self._log.read(self._stream, self.version):
+            batch = unpack(commit)
+            self.take(commit, batch.keys(), batch.versions, batch.tracking)
+
+    def take(
+        self, commit: Commit, keys: Sequence[bytes], versions: Sequence[int], tracking: tuple[str, int] | None
+    ) -> None:
+        """Take in a commit; the versions of it that are known already are left out."""
+        if tracking is not None:
+            self.tracking[tracking[0]] = tracking[1]
+        offset = max(self.version + 1 - commit.first, 0)
+        while offset < commit.count:
+            place = commit.first + offset
+            count = 1
+            if versions:
+                key, version = keys[offset], versions[offset]
+                room = min(commit.count - offset, BLOCK - (place - 1) % BLOCK)
+                while count < room and versions[offset + count] == version + count and keys[offset + count] == key:
+                    count += 1
+                insert(self._tail.setdefault(key, []), version, place, count)
+                self.newest = place + count - 1
+            offset += count
+            self.version = place + count - 1
+            if self.version % BLOCK == 0:
+                self._seal(commit)
+
+    def _seal(self, commit: Commit) -> None:
+        block = self.version // BLOCK - 1
+        mark = _Mark(self.newest, self.tracking, commit.position, crc32(commit.payload))
+        items = [
+            self._item(_piece_key(0, block, 0), encode(self._tail, block * BLOCK)),
+            self._item(_mark_key(block), msgspec.msgpack.encode(mark)),
+        ]
+        self._write(items, [_mark_key(block - _MARKS)] if block >= _MARKS else [])
+        self._tail = {}
+        self._blocks = _cover(block + 1)
+
+    def _open(self, version: int) -> None:
+        """Begin at the newest mark; if that does not fit the log, nothing derived does."""
+        prefix = self._prefix + b"m"
+        for key, _ in reversed(self._log.scan_derived(prefix)):
+            block = int.from_bytes(key[len(prefix) :], "big")
+            mark = self._read_mark(block)
+            if mark is None:
+                continue
+            if self._fits(mark, (block + 1) * BLOCK, version):
+                self.version = (block + 1) * BLOCK
+                self.newest, self.tracking = mark.newest, dict(mark.tracking)
+                self._blocks = _cover(block + 1)
+            else:
+                self._write([], [key[len(self._prefix) :] for key, _ in self._log.scan_derived(self._prefix)])
+            return
+
+    def _fits(self, mark: _Mark, last: int, version: int) -> bool:
+        if last > version:
+            return False
+        commit = next(iter(self._log.read(self._stream, last - 1, last)))
+        return commit.position == mark.position and crc32(commit.payload) == mark.check
+
+    def _read_mark(self, block: int) -> _Mark | None:
+        raw = self._load(_mark_key(block))
+        try:
+            return None if raw is None else _MARK.decode(raw)
+        except msgspec.MsgspecError:
+            return None
+
+    # --- looking up
+
+    def known(self, key: bytes, versions: Collection[int]) -> int | None:
+        """One of these versions that the originator has already, or None."""
+        for runs in self._parts(key):
+            for version in versions:
+                if has(runs, version):
+                    return version
+        return None
+
+    def runs(self, key: bytes, gt: int | None, lte: int | None, *, desc: bool) -> Iterator[Run]:
+        """The runs of an originator between two of its versions, in the order of those; see `between`."""
+        return heapq.merge(*(between(runs, gt, lte, desc=desc) for runs in self._parts(key)), reverse=desc)
+
+    def _parts(self, key: bytes) -> list[Sequence[Run]]:
+        parts = [self._piece(level, block, _part(key, level)).runs(key) for level, block in self._blocks]
+        parts.append(self._tail.get(key, NO_RUNS))
+        return [runs for runs in parts if runs]
+
+    # --- pieces
+
+    def _piece(self, level: int, block: int, part: int) -> Piece:
+        key = _piece_key(level, block, part)
+        piece = self._recent.get(key)
+        if piece is not None:
+            self._recent.move_to_end(key)
+            return piece
+        raw = self._load(key)
+        base = (block * BLOCK) << (2 * level)
+        if raw is None:
+            raw = self._merge(level, block, part, base) if level else self._index_again(block)
+        piece = self._recent[key] = Piece(raw, base)
+        if len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)
+        return piece
+
+    def _merge(self, level: int, block: int, part: int, base: int) -> bytes:
+        """Replace four pieces below by four of this level, and return the one that was asked for."""
+        tables: dict[int, dict[bytes, list[Run]]] = {part & ~3 | quarter: {} for quarter in range(4)}
+        below: list[bytes] = []
+        for child in range(4 * block, 4 * block + 4):
+            piece = self._piece(level - 1, child, part >> 2)
+            below.append(_piece_key(level - 1, child, part >> 2))
+            for number in range(piece.count):
+                key = piece.key(number)
+                runs = tables[_part(key, level)].setdefault(key, [])
+                for run in piece.runs_at(number):
+                    insert(runs, *run)
+        encoded = {number: encode(table, base) for number, table in tables.items()}
+        self._write([self._item(_piece_key(level, block, number), raw) for number, raw in encoded.items()], below)
+        for key in below:
+            self._recent.pop(key, None)
+        return encoded[part]
+
+    def _index_again(self, block: int) -> bytes:
+        """A piece of the lowest level, from the log."""
+        first, last = block * BLOCK + 1, (block + 1) * BLOCK
+        table: dict[bytes, list[Run]] = {}
+        for commit in self._log.read(self._stream, first - 1, last):
+            batch = unpack(commit)
+            for place, (key, version) in enumerate(zip(batch.keys(), batch.versions, strict=True), commit.first):
+                if first <= place <= last:
+                    insert(table.setdefault(key, []), version, place, 1)
+        raw = encode(table, block * BLOCK)
+        self._write([self._item(_piece_key(0, block, 0), raw)], [])
+        return raw
+
+    # --- derived values
+
+    def _item(self, key: bytes, raw: bytes) -> tuple[bytes, bytes]:
+        key = self._prefix + key
+        return key, crc32(raw, crc32(key)).to_bytes(4, "big") + raw
+
+    def _load(self, key: bytes) -> bytes | None:
+        key = self._prefix + key
+        value = self._log.get_derived(key)
+        if value is None or len(value) < 8 or int.from_bytes(value[:4], "big") != crc32(value[4:], crc32(key)):
+            return None
+        return value[4:]
+
+    def _write(self, items: list[tuple[bytes, bytes]], gone: Sequence[bytes]) -> None:
+        if not self._log.read_only:
+            self._log.put_derived([*items, *((self._prefix + key, None) for key in gone)])
+
+
+def _piece_key(level: int, block: int, part: int) -> bytes:
+    return b"p" + level.to_bytes(1, "big") + block.to_bytes(8, "big") + part.to_bytes(4, "big")
+
+
+def _mark_key(block: int) -> bytes:
+    return b"m" + block.to_bytes(8, "big")
+
+
+def _part(key: bytes, level: int) -> int:
+    """The number of the piece that holds a key in a block of this level: the key's first bits, two a level."""
+    return int.from_bytes(key[:4], "big") >> (32 - 2 * level)
+
+
+def _cover(count: int) -> list[tuple[int, int]]:
+    """The fewest blocks that cover the first `count` blocks of the lowest level: (level, number), oldest first."""
+    blocks: list[tuple[int, int]] = []
+    start = 0
+    for level in range(_LEVELS - 1, -1, -1):
+        size = 1 << (2 * level)
+        while start + size <= count:
+            blocks.append((level, start // size))
+            start += size
+    return blocks

@@ -1,0 +1,17 @@
+"""The command line `eventlog`: looking at a store, filling it from files, branching.
+
+Not a library: what it can do, `eventlog` and `projections` can do.  Nobody imports it but the script and `__main__`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line of this process and exit; `projections/cli/exits.py` lists the exit codes."""
+    from projections.cli.app import run
+
+    sys.exit(run(sys.argv[1:]))

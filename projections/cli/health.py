@@ -1,0 +1,198 @@
+"""`stats` and `verify`: how much there is, and whether it is sound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from projections.cli import output
+from projections.cli.exits import Exit
+from projections.cli.options import JSON
+from projections.cli.place import reading, session_of, store_path
+
+if TYPE_CHECKING:
+    from eventlog import Session, Store
+    from projections.stats import SessionStats
+    from projections.usage import Spent
+    from projections.verify import SessionReport
+
+__all__ = ["print_session_stats", "register"]
+
+ONE_OR_ALL = Annotated[
+    str | None,
+    typer.Argument(metavar="[SESSION]", help="Id of a session, or its beginning; without one: the whole store."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("stats")(_stats)
+    app.command("verify")(_verify)
+
+
+# -- stats -------------------------------------------------------------------------------------
+
+
+def _stats(context: typer.Context, session: ONE_OR_ALL = None, *, json: JSON = False) -> None:
+    """Count what a session holds and what it spent, or what the store holds."""
+    with reading(context) as store:
+        if session is None:
+            found = _store_stats(store, store_path(context))
+            if json:
+                output.document({"store": found})
+            else:
+                output.table(["", ""], found.items(), numbers=[""])
+            return
+        handle = session_of(store, session)
+        if json:
+            output.document({"session": _session_stats(handle)})
+        else:
+            print_session_stats(handle)
+
+
+def _store_stats(store: Store, path: Path) -> dict[str, Any]:
+    """The totals of a store, from what a list of sessions shows; no event is read."""
+    sessions = list(store.sessions())
+    files = [file.stat() for file in path.rglob("*") if file.is_file()]
+    return {
+        "path": str(path),
+        "sessions": len(sessions),
+        "archived": sum(info.archived for info in sessions),
+        "forks": sum(info.fork_of is not None for info in sessions),
+        "subsessions": sum(info.parent is not None for info in sessions),
+        "events": sum(info.events for info in sessions),
+        "messages": sum(info.messages for info in sessions),
+        "bytes": sum(file.st_blocks * 512 for file in files),
+    }
+
+
+def _session_stats(session: Session) -> dict[str, Any]:
+    from projections.cli.record import kind_named
+    from projections.model_view import ModelView
+    from projections.stats import session_stats
+
+    found = session_stats(session)
+    view = ModelView.of(session)
+    return {
+        "id": session.id,
+        "version": found.version,
+        "events": {
+            "own": found.events,
+            "inherited": found.inherited,
+            "hidden": found.hidden,
+            "kinds": {kind_named(name): count for name, count in found.kinds.items()},
+        },
+        "deltas": {"count": found.deltas, "characters": found.delta_characters},
+        "messages": {"user": found.user_messages, "assistant": found.assistant_messages},
+        "parts": found.parts,
+        "tools": [{name: getattr(tool, name) for name in tool.__struct_fields__} for tool in found.tools],
+        "usage": {"own": _spending(found.usage), "inherited": _spending(found.inherited_usage)},
+        "view": {"messages": len(view.messages), "tokens": view.tokens},
+    }
+
+
+def _spending(sums: list[Spent]) -> list[dict[str, Any]]:
+    return [
+        {**{name: getattr(spent, name) for name in spent.__struct_fields__}, "cost": str(spent.cost)} for spent in sums
+    ]
+
+
+def print_session_stats(session: Session) -> None:
+    """Print a session's numbers for people."""
+    from projections.model_view import ModelView
+    from projections.stats import session_stats
+
+    found = session_stats(session)
+    view = ModelView.of(session)
+    output.table(["session", session.id], _session_rows(found, view), numbers=[session.id])
+    if found.tools:
+        columns = ["tool", "calls", "completed", "failed", "interrupted", "unfinished"]
+        rows = [[getattr(tool, name) for name in ["tool", *columns[1:]]] for tool in found.tools]
+        output.table(columns, rows, numbers=columns[1:])
+    sums = [*found.usage, *found.inherited_usage]
+    if sums:
+        columns = ["model", "calls", "input", "output", "reasoning", "cache_read", "cache_write", "cost"]
+        rows = [[getattr(spent, name) for name in columns[:-1]] + [_price(spent)] for spent in sums]
+        names = [name.replace("_", " ") for name in columns]
+        output.table(names, rows, numbers=names[1:])
+
+
+def _price(spent: Spent) -> str:
+    if spent.unpriced == spent.calls:
+        return "unknown"
+    return f"${spent.cost}" + (f" and {spent.unpriced} calls of unknown cost" if spent.unpriced else "")
+
+
+def _session_rows(found: SessionStats, view: Any) -> list[tuple[str, object]]:
+    parts = ", ".join(f"{count} {kind}" for kind, count in found.parts.items())
+    return [
+        ("version", found.version),
+        ("events", f"{found.events} own, {found.inherited} inherited, {found.hidden} hidden by rollback"),
+        ("deltas", f"{found.deltas} of {found.delta_characters} characters"),
+        ("messages", f"{found.user_messages} user, {found.assistant_messages} assistant"),
+        ("parts", parts or "none"),
+        ("view", f"{len(view.messages)} messages, {view.tokens} tokens"),
+    ]
+
+
+# -- verify ------------------------------------------------------------------------------------
+
+
+def _verify(context: typer.Context, session: ONE_OR_ALL = None, *, json: JSON = False) -> None:
+    """Check that everything can be read, that versions are contiguous, and that replay equals live.
+
+    Exit code 1 if anything is wrong.  Without SESSION also checks what no session leads to.
+    """
+    with reading(context) as store:
+        names = [info.id for info in store.sessions()] if session is None else [session_of(store, session).id]
+        wrong = _store_problems(store) if session is None else []
+        reports = [_report(store, name) for name in names]
+    sound = not wrong and all(report.sound for report in reports)
+    if json:
+        output.document({"sound": sound, "store": wrong, "sessions": [_plain(report) for report in reports]})
+    else:
+        _print_reports(wrong, reports)
+    if not sound:
+        raise typer.Exit(Exit.FAULTS)
+
+
+def _store_problems(store: Store) -> list[str]:
+    from projections.verify import verify_store
+
+    return verify_store(store)
+
+
+def _report(store: Store, name: str) -> SessionReport:
+    from projections.model_view import ModelViewProjection
+    from projections.transcript import TranscriptProjection
+    from projections.verify import verify_session
+
+    with output.progress(name) as told:
+        return verify_session(store, name, [TranscriptProjection(), ModelViewProjection()], told)
+
+
+def _plain(report: SessionReport) -> dict[str, Any]:
+    return {
+        "id": report.session,
+        "sound": report.sound,
+        "version": report.version,
+        "events": report.events,
+        "bodies": report.bodies,
+        "problems": [{"version": found.version, "problem": found.problem} for found in report.problems],
+    }
+
+
+def _print_reports(wrong: list[str], reports: list[SessionReport]) -> None:
+    for problem in wrong:
+        output.line(f"store: {problem}")
+    for report in reports:
+        for found in report.problems:
+            place = "" if found.version is None else f" at version {found.version}"
+            output.line(f"{report.session}{place}: {found.problem}")
+    bad = sum(not report.sound for report in reports)
+    events = sum(report.events for report in reports)
+    bodies = sum(report.bodies for report in reports)
+    verdict = f"{bad} with faults" if bad or wrong else "all sound"
+    output.line(f"{len(reports)} sessions, {events} events, {bodies} bodies read: {verdict}")

@@ -1,0 +1,166 @@
+"""What a command prints: text that does no harm on a terminal, tables, JSON, notes, progress.
+
+Rich is loaded only to draw on a terminal; into a pipe or a file goes plain text, tables as lines of tab-separated cells.
+JSON is one document and a newline, or one document a line.  Not here: exit codes and error lines (`exits.py`), and what
+there is to say.  Imported by the commands beside it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+__all__ = [
+    "document",
+    "heading",
+    "line",
+    "marked",
+    "moment",
+    "note",
+    "prepare",
+    "progress",
+    "safe",
+    "table",
+    "terminal",
+]
+
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters (escape sequences begin with one), line separators, overrides of the writing direction, and what
+is no character.  Tab and newline are the two that are left."""
+_HIDDEN_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""The same beyond ASCII: JSON has escaped the others already."""
+DAY = 86_400_000
+"""Milliseconds."""
+
+
+def _shown(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "\u2421"
+    return "\ufffd" if 0xD800 <= code < 0xE000 else f"\\u{code:04x}"
+
+
+def safe(text: str, *, one_line: bool = False) -> str:
+    """The text with everything that could steer a terminal made visible; `one_line` folds blanks and newlines."""
+    if one_line:
+        text = " ".join(text.split())
+    return _HARMFUL.sub(_shown, text)
+
+
+def marked(text: str, mark: str) -> str:
+    """The text with a mark before each of its lines."""
+    return "\n".join(mark + line for line in text.splitlines() or [""])
+
+
+def moment(milliseconds: int) -> str:
+    """A time for people: UTC, to the second.
+
+    Times on the first day of 1970 are made up by imports of records that have none, and shown as unknown; what no
+    calendar has is shown as its number.
+    """
+    if 0 <= milliseconds < DAY:
+        return "unknown"
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"
+
+
+def prepare() -> None:
+    """Let no character that the terminal's encoding lacks stop a command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def terminal() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def line(text: str = "") -> None:
+    """Print a text, made safe."""
+    sys.stdout.write(safe(text) + "\n")
+
+
+def heading(text: str) -> None:
+    """Print a line that stands out on a terminal."""
+    text = safe(text, one_line=True)
+    sys.stdout.write(f"\x1b[1m{text}\x1b[0m\n" if terminal() else text + "\n")
+
+
+def note(text: str) -> None:
+    """Print a line beside the output, on standard error."""
+    sys.stdout.flush()
+    sys.stderr.write(safe(text, one_line=True) + "\n")
+
+
+def document(value: Any, *, indent: int | None = None) -> None:
+    """Print one JSON document.  Lone surrogates, and what a terminal might obey, stay exact as escapes."""
+    plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    text = json.dumps(value, ensure_ascii=plain, indent=indent)
+    sys.stdout.write(_HIDDEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    numbers: Sequence[str] = (),
+    folded: Sequence[str] = (),
+) -> None:
+    """Print a table; `None` is an empty cell.
+
+    On a terminal the columns in `numbers` are aligned to the right, those in `folded` may break, and empty ones are left
+    out; elsewhere it has every column, so that scripts can count on them.
+    """
+    cells = [["" if cell is None else safe(str(cell), one_line=True) for cell in row] for row in rows]
+    if not terminal():
+        for row in [columns, *cells]:
+            sys.stdout.write("\t".join(row) + "\n")
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=sys.stdout, highlight=False)
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    shown = [number for number in range(len(columns)) if any(row[number] for row in cells)]
+    for number in shown:
+        name = columns[number]
+        drawn.add_column(
+            name, justify="right" if name in numbers else "left", overflow="fold", no_wrap=name not in folded
+        )
+    for row in cells:
+        drawn.add_row(*(Text(row[number]) for number in shown))
+    console.width = max(console.width, console.measure(drawn).minimum)
+    console.print(drawn)
+
+
+@contextmanager
+def progress(what: str, *, unit: str = "") -> Generator[Callable[[int, int | None], None]]:
+    """Yield a function to be told `(done, total)`: a bar on standard error if that is a terminal, else nothing.
+
+    `unit` "bytes" shows sizes and speed.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich import progress as bars
+    from rich.console import Console
+    from rich.markup import escape
+
+    columns: list[bars.ProgressColumn] = [bars.TextColumn("{task.description}"), bars.BarColumn()]
+    columns += [bars.DownloadColumn(), bars.TransferSpeedColumn()] if unit == "bytes" else [bars.MofNCompleteColumn()]
+    with bars.Progress(*columns, bars.TimeRemainingColumn(), console=Console(stderr=True), transient=True) as drawn:
+        task = drawn.add_task(escape(safe(what, one_line=True)), total=None)
+        yield lambda done, total: drawn.update(task, completed=done, total=total)

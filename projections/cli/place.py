@@ -1,0 +1,83 @@
+"""Where the store is, and which session is meant.  Imported by the commands beside it.
+
+The store is named by `--store`, else by the environment variable EVENTLOG_STORE, else it is the directory `eventlog` in
+the user's data directory (`$XDG_DATA_HOME`, by default `~/.local/share`).  Reading opens it read-only and never makes one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from projections.cli.exits import UsageFault
+
+if TYPE_CHECKING:
+    import typer
+
+    from eventlog import Session, Store
+
+__all__ = ["VARIABLE", "named_store", "reading", "session_of", "store_path", "writing"]
+
+VARIABLE = "EVENTLOG_STORE"
+_SHOWN = 5
+"""How many candidates an ambiguous session id is answered with."""
+
+
+def named_store(context: typer.Context) -> Path | None:
+    """The store that was named by option or environment; None if neither was."""
+    named: Path | None = context.find_root().params.get("store")
+    if named is not None:
+        return named
+    variable = os.environ.get(VARIABLE)
+    return Path(variable) if variable else None
+
+
+def store_path(context: typer.Context) -> Path:
+    """The store to use."""
+    named = named_store(context)
+    if named is not None:
+        return named
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "eventlog"
+
+
+@contextmanager
+def reading(context: typer.Context) -> Generator[Store]:
+    """The store, opened to be read."""
+    import eventlog
+
+    with eventlog.open(store_path(context), read_only=True) as store:
+        yield store
+
+
+@contextmanager
+def writing(context: typer.Context, *, make: bool = False) -> Generator[Store]:
+    """The store, opened to be written; it must be there unless `make` is true."""
+    import eventlog
+    from eventlog.errors import NotFoundError
+
+    path = store_path(context)
+    if not make and not path.exists():
+        raise NotFoundError("store", str(path))
+    with eventlog.open(path) as store:
+        yield store
+
+
+def session_of(store: Store, name: str) -> Session:
+    """The session of this id, or the only one whose id begins with `name`."""
+    if store.log.head(name) is not None:
+        return store.session(name)
+    found: list[str] = []
+    for info in store.sessions(after=name):
+        if not info.id.startswith(name):
+            break
+        found.append(info.id)
+        if len(found) > _SHOWN:
+            break
+    if len(found) > 1:
+        listed = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+        raise UsageFault(f"more than one session begins with {name!r}: {listed}; give more of the id")
+    return store.session(found[0] if found else name)

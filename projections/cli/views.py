@@ -1,0 +1,141 @@
+"""`view`: what the model would be sent, now or at an earlier version, neutral or as a provider takes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+from projections.cli import output
+from projections.cli.exits import UsageFault
+from projections.cli.options import JSON, SESSION
+from projections.cli.place import reading, session_of
+
+if TYPE_CHECKING:
+    from projections.model_view import ModelView
+    from projections.neutral import NeutralPart
+    from projections.render_options import Capability, RenderOptions
+
+__all__ = ["print_view", "register", "shortened"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("view")(_view)
+
+
+def _view(
+    context: typer.Context,
+    session: SESSION,
+    *,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", min=1, metavar="VERSION", help="The view right after this version [default: now]."),
+    ] = None,
+    format: Annotated[
+        Literal["neutral", "openai"], typer.Option("--format", help="The messages' form; openai is Chat Completions.")
+    ] = "neutral",
+    preset: Annotated[
+        Literal["default", "opencode-1.18"], typer.Option("--preset", help="How history is rendered.")
+    ] = "default",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="ID", help="The model to be sent to, as provider/name: reasoning of another is text."
+        ),
+    ] = None,
+    capabilities: Annotated[
+        str | None,
+        typer.Option(
+            "--capabilities",
+            metavar="LIST",
+            help="What the model takes, of text,image,pdf,audio,video; other files become a text [default: all].",
+        ),
+    ] = None,
+    json: JSON = False,
+) -> None:
+    """Print the messages the model would be sent.
+
+    The system prompt comes first in the openai form; the neutral form has the conversation only.
+    """
+    from projections.model_view import ModelView
+
+    options = _options(preset, model, capabilities)
+    with reading(context) as store:
+        view = ModelView.of(session_of(store, session), at, options)
+        messages = _openai(view) if format == "openai" else _neutral(view)
+        if json:
+            name = session_of(store, session).id
+            output.document({"session": name, "version": view.version, "tokens": view.tokens, "messages": messages})
+        elif format == "openai":
+            output.document(messages, indent=2)
+        else:
+            print_view(view)
+
+
+def _options(preset: str, model: str | None, capabilities: str | None) -> RenderOptions:
+    from msgspec.structs import replace
+
+    from eventlog.values import Model
+    from projections.presets import preset as preset_named
+    from projections.render_options import ALL_CAPABILITIES
+
+    options = preset_named(preset)
+    if model is not None:
+        provider, slash, name = model.partition("/")
+        options = replace(options, model=Model(provider, name) if slash else Model("", model))
+    if capabilities is not None:
+        named = [word.strip() for word in capabilities.split(",") if word.strip()]
+        unknown = [word for word in named if word not in ALL_CAPABILITIES]
+        if unknown:
+            raise UsageFault(f"--capabilities knows no {unknown[0]!r}; there are {','.join(ALL_CAPABILITIES)}")
+        options = replace(options, capabilities=cast("tuple[Capability, ...]", tuple(named)))
+    return options
+
+
+def _neutral(view: ModelView) -> list[Any]:
+    import msgspec
+
+    return [msgspec.to_builtins(message) for message in view.messages]
+
+
+def _openai(view: ModelView) -> list[Any]:
+    from projections.formats.openai import chat_messages
+
+    return list(chat_messages(view.messages, view.system))
+
+
+def print_view(view: ModelView, *, longest: int | None = None) -> None:
+    """Print a view for people; `longest` is how many characters are shown of a part."""
+    for segment in view.system:
+        output.heading("system")
+        output.line(shortened(segment, longest))
+    for message in view.messages:
+        output.heading(message.role)
+        for part in message.parts:
+            output.line(shortened(_said(part), longest))
+    output.heading(f"{len(view.messages)} messages, {view.tokens} tokens, version {view.version}")
+
+
+def shortened(text: str, longest: int | None) -> str:
+    """The text, cut with a note of its length if it is longer."""
+    if longest is None or len(text) <= longest:
+        return text
+    return f"{text[:longest]}… ({len(text)} characters)"
+
+
+def _said(part: NeutralPart) -> str:
+    from projections.neutral import Call, File, Reasoning, Result
+
+    match part:
+        case Reasoning():
+            return output.marked(part.text, "~ ")
+        case Call():
+            return f"-> {part.tool}({part.input}) [{part.call}]"
+        case Result():
+            files = "".join(f"\n<- file {file.mime} {file.filename or ''}".rstrip() for file in part.files)
+            return output.marked(part.output, "<! " if part.error else "<- ") + files
+        case File():
+            return f"file {part.mime} {part.filename or ''}".rstrip()
+        case _:
+            return part.text

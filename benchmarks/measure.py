@@ -1,0 +1,69 @@
+"""How things are measured: sides in turn, medians, bytes written.  Knows no engine.
+
+On a shared machine an absolute figure says little, so every side of a comparison runs in the same process, in turn, in rounds
+of changing order; what is compared is the medians of all rounds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from statistics import median
+
+__all__ = ["Samples", "in_turn", "timed", "written"]
+
+
+class Samples:
+    """Times of the same work, in seconds."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def add(self, seconds: Iterable[float]) -> None:
+        """Take in more times."""
+        self.times.extend(seconds)
+
+    @property
+    def median(self) -> float:
+        """Half of the times are below."""
+        return median(self.times)
+
+    def percentile(self, share: float) -> float:
+        """The time that `share` of the times do not exceed."""
+        return sorted(self.times)[min(int(len(self.times) * share), len(self.times) - 1)]
+
+
+def in_turn(sides: Mapping[str, Callable[[], Iterable[float]]], rounds: int, *, warm_up: int = 1) -> dict[str, Samples]:
+    """Run each side once per round, in an order that rotates, and gather the seconds that it returns.
+
+    The times of the first `warm_up` rounds, which come on top, are thrown away.
+    """
+    samples = {name: Samples() for name in sides}
+    names = list(sides)
+    for number in range(rounds + warm_up):
+        shift = number % len(names)
+        for name in names[shift:] + names[:shift]:
+            seconds = sides[name]()
+            if number >= warm_up:
+                samples[name].add(seconds)
+    return samples
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that one call takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def written() -> int:
+    """Bytes that this process has handed to `write` and its kin so far (`wchar`); 0 where the system does not say.
+
+    What reaches the disk, `write_bytes`, varies by several times for the same work.
+    """
+    try:
+        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("wchar:")), 0)

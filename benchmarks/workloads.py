@@ -1,0 +1,130 @@
+"""What is done, whoever does it: deltas, turns, and recorded sessions.  Knows no engine.
+
+Everything is made from a seed, so that two runs do the same; every tool output is another one, so that no side can
+store it once.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+__all__ = [
+    "ANSWER_CHARACTERS",
+    "TOOL_BYTES",
+    "Turn",
+    "deltas",
+    "generated_session",
+    "recorded_sessions",
+    "recorded_streams",
+    "turns",
+]
+
+ANSWER_CHARACTERS = 400
+TOOL_BYTES = 4096
+DELTA_CHARACTERS = 5
+"""Text deltas of recorded streams have 5.8 characters on average (OpenAI 4.7, Anthropic 15)."""
+
+_WORDS = (
+    "the", "model", "reads", "every", "file", "that", "this", "test", "names", "and", "then", "it", "writes", "one", "line",
+    "for", "each", "of", "them", "so", "we", "can", "see", "which", "ones", "fail", "because", "their", "output", "was",
+    "cut", "before", "a", "result", "came", "back", "from", "tool", "runs", "in", "another", "session",
+)  # fmt: skip
+
+
+class Turn(NamedTuple):
+    """A question, an answer of 400 characters in deltas, and a tool result of 4 KB."""
+
+    question: str
+    answer: tuple[str, ...]
+    command: str
+    output: str
+
+    def plain(self) -> bytes:
+        """Its bytes and nothing else: what any engine has to write."""
+        return "".join((self.question, *self.answer, self.command, self.output)).encode()
+
+
+def _prose(random: Random, length: int) -> str:
+    words: list[str] = []
+    size = 0
+    while size < length:
+        words.append(random.choice(_WORDS))
+        size += len(words[-1]) + 1
+    return " ".join(words)[:length].ljust(length, ".")
+
+
+def _listing(random: Random, length: int) -> str:
+    """Something like the output of a command: columns, names, numbers."""
+    lines: list[str] = []
+    size = 0
+    while size < length:
+        name = "_".join(random.choices(_WORDS, k=2))
+        lines.append(f"-rw-r--r-- 1 root root {random.randrange(1 << 20):8d} Nov {random.randrange(30)} {name}.py\n")
+        size += len(lines[-1])
+    return "".join(lines)[:length]
+
+
+def _cut(text: str) -> tuple[str, ...]:
+    return tuple(text[start : start + DELTA_CHARACTERS] for start in range(0, len(text), DELTA_CHARACTERS))
+
+
+def deltas(count: int) -> list[str]:
+    """Texts of `count` deltas, each a string of its own, as a stream brings them."""
+    return list(_cut(_prose(Random(1), count * DELTA_CHARACTERS)))
+
+
+def turns(count: int, seed: int = 2) -> list[Turn]:
+    """`count` different turns."""
+    random = Random(seed)
+    return [
+        Turn(
+            _prose(random, 60),
+            _cut(_prose(random, ANSWER_CHARACTERS)),
+            f"ls -la {random.choice(_WORDS)}",
+            _listing(random, TOOL_BYTES),
+        )
+        for _ in range(count)
+    ]
+
+
+def recorded_sessions(data: Path, most: int = 4) -> list[Path]:
+    """The largest Claude Code files of a folder of recorded sessions, largest first."""
+    found = sorted(data.glob("entireio_claude_code/*.jsonl"), key=lambda path: (-path.stat().st_size, path.name))
+    return found[:most]
+
+
+def recorded_streams(data: Path, most: int = 40) -> list[Path]:
+    """The largest recorded streams of server-sent events, of whatever format, largest first."""
+    found = sorted(data.glob("sse_extracted/*.sse"), key=lambda path: (-path.stat().st_size, path.name))
+    return found[:most]
+
+
+def generated_session(path: Path, turns_: int) -> Path:
+    """Write a session in the form of Claude Code's JSONL, for machines without recorded ones."""
+    parent: str | None = None
+    lines: list[str] = []
+
+    def record(kind: str, content: object, **more: object) -> None:
+        nonlocal parent
+        identity = f"00000000-0000-4000-8000-{len(lines):012d}"
+        clock = f"2026-01-01T{len(lines) // 3600 % 24:02}:{len(lines) // 60 % 60:02}:{len(lines) % 60:02}.000Z"
+        message = {"role": kind, "content": content, **more}
+        fields = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": "/home/user/project"}
+        fields |= {"sessionId": "00000000-0000-4000-8000-generated000", "version": "2.0.0", "type": kind}
+        lines.append(json.dumps({**fields, "message": message, "uuid": identity, "timestamp": clock}))
+        parent = identity
+
+    for number, turn in enumerate(turns(turns_, seed=3)):
+        model = {"model": "claude", "id": f"msg_{number}", "type": "message"}
+        call = f"toolu_{number}"
+        record("user", turn.question)
+        record("assistant", [{"type": "text", "text": "".join(turn.answer)}], **model)
+        record(
+            "assistant", [{"type": "tool_use", "id": call, "name": "Bash", "input": {"command": turn.command}}], **model
+        )
+        record("user", [{"type": "tool_result", "tool_use_id": call, "content": turn.output}])
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path

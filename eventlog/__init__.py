@@ -13,10 +13,11 @@ from eventlog.codec import Recorded, Span
 from eventlog.deltas import DeltaRun
 from eventlog.errors import EventlogError
 from eventlog.handle import Pipeline
+from eventlog.listing import SessionInfo
 from eventlog.log.base import Committed
 from eventlog.reply import Call, Reply, Stream
 from eventlog.session import RollbackResult, Session
-from eventlog.store import SessionInfo, Store
+from eventlog.store import Store
 from eventlog.store import open_store as open
 from eventlog.values import Attachment, File, Limits, Model, Text, Todo, Tokens, Truncation, Usage
 

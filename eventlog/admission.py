@@ -135,7 +135,7 @@ def _edited(state: State, event: ev.PartEdited) -> None:
 
 def _part_removed(state: State, event: ev.PartRemoved) -> None:
     status = state.status(state.part(event.part))
-    if status in {"open", "pending", "running"}:
+    if status in {"open", "pending", "running", "started"}:
         raise RefusedError(f"part {event.part!r} is {status}", expected="a part that is ended")
 
 

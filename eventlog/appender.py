@@ -14,29 +14,36 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from threading import RLock
 
-import msgspec
-
 from eventlog import events as ev
-from eventlog.admission import LEASE_FREE, admit
 from eventlog.card import Card, card_of, evolve_card
-from eventlog.codec import Item, encode, pack, validate
-from eventlog.deltas import DeltaRun, Key
+from eventlog.codec import Item, encode, pack
+from eventlog.deciding import decide, needs_no_lease, still_admitted
+from eventlog.deltas import DeltaRun
 from eventlog.errors import (
     ClosedError,
     ConflictError,
     EventlogError,
     FencedError,
+    ForkedProcessError,
     LimitError,
     RefusedError,
     RequestReusedError,
     StopError,
 )
-from eventlog.evolution import evolve
+from eventlog.flight import (
+    MAX_APPEND_BYTES,
+    Flight,
+    content_digest,
+    count_of,
+    first_time,
+    last_time,
+    limit_bodies,
+    rebase,
+)
 from eventlog.lineage import Stream
-from eventlog.log.base import Append, Committed, Head, Log, Ticket
+from eventlog.log.base import Append, Head, Log
 from eventlog.meanwhile import Meanwhile
 from eventlog.metrics import Metrics
 from eventlog.reader import ancestry
@@ -45,10 +52,8 @@ from eventlog.state import State
 
 logger = logging.getLogger("eventlog")
 
-__all__ = ["MAX_APPEND_BYTES", "Appender", "Flight"]
+__all__ = ["Appender"]
 
-MAX_APPEND_BYTES = 256 * 1024 * 1024
-"""Largest append, in bytes of its encoded events and packed bodies."""
 NANOSECONDS = 1_000_000
 """Buffered times, in nanoseconds, for each millisecond of an event's."""
 MAX_BUFFERED = 3 * 65_536
@@ -63,29 +68,6 @@ ATTEMPTS = 8
 """How often something accepted is decided anew because other writers came between, before the caller hears of it."""
 
 
-class Flight:
-    """An append that was handed over: `accepted` are those of its items that nobody waits for.
-
-    `waited`: it has items that somebody waits for, and who will be told if it fails.
-    """
-
-    __slots__ = ("accepted", "bodies", "digest", "first", "last", "request", "ticket", "waited")
-
-    def __init__(self, first: int, last: int, ticket: Ticket, accepted: list[Item], bodies: dict[bytes, bytes]) -> None:
-        self.first = first
-        self.last = last
-        self.ticket = ticket
-        self.accepted = accepted
-        self.bodies = bodies
-        self.request: str | None = None
-        self.digest = b""
-        self.waited = False
-
-    def wait(self, timeout: float | None = None) -> Committed:
-        """Block until the outcome is known; raises what went wrong."""
-        return self.ticket.wait(timeout)
-
-
 class Appender:
     """Decides, accepts and commits for one session.  Safe across threads."""
 
@@ -96,7 +78,9 @@ class Appender:
         self.session = session
         self.clock = clock
         self.epoch = 0
-        self.limit = MAX_BUFFERED
+        self.capacity = MAX_BUFFERED
+        self.limit = self.capacity
+        """Slots of the buffer from which on a delta has to wait: `capacity`, or 0 when no more may come."""
         self.buffer: list[object] = []
         """`[key, text, ns, …]`: one `extend` per delta, which is atomic."""
         self.awake = False
@@ -114,6 +98,7 @@ class Appender:
         self._bodies: dict[bytes, bytes] = {}
         self._flights: deque[Flight] = deque()
         self._closed = False
+        self._forked = False
         self._newest_epoch = 0
         self._certain = 0
         self._saved = 0
@@ -138,14 +123,26 @@ class Appender:
         self._wake(self)
 
     def pressure(self) -> None:
-        """Make room before a delta goes into a full buffer; raises what keeps it full."""
-        if self._closed:
-            raise ClosedError("the store is closed")
-        self.settle()
+        """Make room before a delta goes into a full buffer; raises what keeps it full.
 
-    def close(self) -> None:
-        """Take no more deltas: what is accepted from here on would have nobody to commit it."""
-        self._closed = True
+        Until that has worked every delta comes here first, so that what cannot be written does not pile up.
+        """
+        if self._closed:
+            raise (
+                ForkedProcessError("the store was opened before os.fork()")
+                if self._forked
+                else ClosedError("the store is closed")
+            )
+        self.limit = 0
+        self.settle()
+        self.limit = 0 if self._closed else self.capacity
+
+    def close(self, *, forked: bool = False) -> None:
+        """Take no more deltas: what is accepted from here on would have nobody to commit it.
+
+        `forked`: because this is a child process, in which nothing of what was accepted may be written.
+        """
+        self._closed, self._forked = True, forked
         self.limit = 0
 
     def accept(self, items: Sequence[tuple[int, ev.Event]], bodies: Mapping[bytes, bytes] | None = None) -> None:
@@ -153,8 +150,8 @@ class Appender:
         with self.lock:
             self._ready()
             self._collect()
-            _limit(bodies)
-            self._accepted += self._decide_all(items)
+            limit_bodies(bodies)
+            self._accepted += decide(self.state, items)
             if bodies:
                 self._bodies.update(bodies)
             if len(self._accepted) >= MAX_ACCEPTED or sum(map(len, self._bodies.values())) > MAX_ACCEPTED_BYTES:
@@ -184,24 +181,14 @@ class Appender:
             return
         flat = self.buffer[:count]
         del self.buffer[:count]
-        run = self._still_admitted(DeltaRun.from_flat(flat, unit=NANOSECONDS))
+        run, reason = still_admitted(self.state, DeltaRun.from_flat(flat, unit=NANOSECONDS))
+        self._failure = self._failure or reason
         pieces = run.pieces(MAX_RUN) if run is not None else []
         for number, piece in enumerate(pieces):
             if number:
                 self._submit([], [])
             self.state.skip(piece.count)
             self._accepted.append(piece)
-
-    def _still_admitted(self, run: DeltaRun) -> DeltaRun | None:
-        """The deltas of a run whose parts take them."""
-        refused: set[Key] = set()
-        for part, field in run.keys:
-            try:
-                admit(self.state, ev.PartDelta(part, field, ""))
-            except EventlogError as error:
-                refused.add((part, field))
-                self._failure = self._failure or error
-        return run.without(refused) if refused else run
 
     # -- deciding ------------------------------------------------------------------------------
 
@@ -234,7 +221,7 @@ class Appender:
             elif self._accepted and (alone or request is not None):
                 self._submit([], [])
             if request is not None:
-                digest = _content_digest(items)
+                digest = content_digest(items)
                 for flight in self._flights:
                     if flight.request == request:
                         if flight.digest != digest:
@@ -246,72 +233,29 @@ class Appender:
                 expected = self.state.version
             if expected is not None and expected != self.state.version:
                 raise ConflictError(self.session, expected, self.state.version)
-            _limit(bodies)
+            limit_bodies(bodies)
             before = self.state.version
-            decided = self._decide_all(items)
+            decided = decide(self.state, items)
             events = [event for _, event in items]
             if then is not None:
                 try:
                     more = then(self.state)
-                    decided += self._decide_all([(items[-1][0], event) for event in more])
+                    decided += decide(self.state, [(items[-1][0], event) for event in more])
                 except BaseException:
                     self.state.retract(before)
                     raise
                 events += more
             if not self.epoch and expected is None and creates_at is None:
-                self._needs_no_lease(events, before)
+                try:
+                    needs_no_lease(events, self.session)
+                except EventlogError:
+                    self.state.retract(before)
+                    raise
             flight = self._submit(
                 decided, events, bodies, expected=expected, request=request, digest=digest, creates_at=creates_at
             )
             flight.waited = True
             return flight
-
-    def _needs_no_lease(self, events: Sequence[ev.Event], before: int) -> None:
-        """Refuse what only the lease holder may do: nothing else would stop it from mixing with what another holder does."""
-        users = {event.message for event in events if isinstance(event, ev.UserMessageAdded)}
-        for event in events:
-            if isinstance(event, LEASE_FREE) or (isinstance(event, ev.PartStarted) and event.message in users):
-                continue
-            self.state.retract(before)
-            raise RefusedError(f"{type(event).__name__} without the lease", expected="the lease", session=self.session)
-
-    def _decide_all(self, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
-        validate([event for _, event in items])
-        before = self.state.version
-        decided: list[Item] = []
-        try:
-            state = self.state
-            deltas: list[tuple[int, ev.Event]] = []
-            for item in items:
-                event = item[1]
-                if isinstance(event, ev.PartDelta):
-                    deltas.append(item)
-                    continue
-                if deltas:
-                    decided.append(self._decide_deltas(deltas))
-                    deltas = []
-                admit(state, event)
-                evolve(state, event)
-                decided.append(item)
-            if deltas:
-                decided.append(self._decide_deltas(deltas))
-        except BaseException:
-            self.state.retract(before)
-            raise
-        return decided
-
-    def _decide_deltas(self, deltas: list[tuple[int, ev.Event]]) -> DeltaRun:
-        flat: list[object] = []
-        known: set[Key] = set()
-        for time, delta in deltas:
-            assert isinstance(delta, ev.PartDelta)
-            key = (delta.part, delta.field)
-            if key not in known:
-                admit(self.state, delta)
-                known.add(key)
-            flat.extend((key, delta.text, time))
-        self.state.skip(len(deltas))
-        return DeltaRun.from_flat(flat)
 
     # -- handing over ----------------------------------------------------------------------------
 
@@ -339,16 +283,16 @@ class Appender:
             raise RefusedError("an append of no events", expected="at least one event")
         own = [item[1] for item in accepted if not isinstance(item, DeltaRun)]
         own.extend(events)
-        count = sum(item.count if isinstance(item, DeltaRun) else 1 for item in entries)
+        count = count_of(entries)
         last = self.state.version
         first = last - count + 1
-        time = _first_time(entries[0])
+        time = first_time(entries[0])
         card = self.card
         for event in own:
             card = evolve_card(card, event)
         seen = None if expected is not None or creates_at is not None else self._certain
         try:
-            payload = encode([_rebase(item, time) for item in entries], time)
+            payload = encode([rebase(item, time) for item in entries], time)
             size = len(payload) + sum(map(len, bodies.values()))
             if size > MAX_APPEND_BYTES:
                 raise LimitError("bytes of an append", size, MAX_APPEND_BYTES)  # noqa: TRY301 - retracted below
@@ -356,7 +300,7 @@ class Appender:
                 session=self.session,
                 payload=payload,
                 count=count,
-                time=max(map(_last_time, entries)),
+                time=max(map(last_time, entries)),
                 messages=sum(isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)) for event in own),
                 card=pack(card) if card is not self.card or creates_at is not None else None,
                 bodies=tuple(bodies.items()),
@@ -374,7 +318,7 @@ class Appender:
             ticket = self.log.submit(append)
         except Exception:
             # Nothing was handed over: what was accepted waits for the next try, what was just decided never happened.
-            self.state.retract(last - sum(item.count if isinstance(item, DeltaRun) else 1 for item in decided))
+            self.state.retract(last - count_of(decided))
             self._accepted, self._bodies = accepted, carried
             raise
         self.card = card
@@ -521,13 +465,14 @@ class Appender:
             self._read_on(head)
         for item in again:
             if isinstance(item, DeltaRun):
-                run = self._still_admitted(item)
+                run, reason = still_admitted(self.state, item)
+                self._failure = self._failure or reason
                 if run is not None:
                     self.state.skip(run.count)
                     self._accepted.append(run)
                 continue
             try:
-                self._accepted += self._decide_all([item])
+                self._accepted += decide(self.state, [item])
             except EventlogError as error:
                 self._failure = self._failure or error
 
@@ -547,25 +492,3 @@ class Appender:
         fold_spans(self.log, self.streams, self.state, head.version)
         self._certain = self.state.version
         self.state.settle(self._certain)
-
-
-def _limit(bodies: Mapping[bytes, bytes] | None) -> None:
-    size = sum(map(len, bodies.values())) if bodies else 0
-    if size > MAX_APPEND_BYTES // 2:
-        raise LimitError("bytes of the bodies of one append", size, MAX_APPEND_BYTES // 2)
-
-
-def _content_digest(items: Sequence[tuple[int, ev.Event]]) -> bytes:
-    return sha256(encode([(0, event) for _, event in items], 0)).digest()
-
-
-def _first_time(item: Item) -> int:
-    return item.start if isinstance(item, DeltaRun) else item[0]
-
-
-def _last_time(item: Item) -> int:
-    return item.last_time() if isinstance(item, DeltaRun) else item[0]
-
-
-def _rebase(item: Item, time: int) -> Item:
-    return msgspec.structs.replace(item, start=item.start - time) if isinstance(item, DeltaRun) else item

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import msgspec
 from msgspec.structs import replace
 
@@ -9,7 +11,7 @@ from eventlog import events as ev
 from eventlog.codec import unpack
 from eventlog.errors import DamagedError
 from eventlog.log.base import Head
-from eventlog.values import Origin
+from eventlog.values import Origin, Tokens
 
 __all__ = ["ON_CARD", "Card", "card_of", "evolve_card"]
 
@@ -20,6 +22,7 @@ ON_CARD: tuple[type[ev.Base], ...] = (
     ev.SessionArchived,
     ev.SessionUnarchived,
     ev.SessionErased,
+    ev.UsageRecorded,
 )
 """The events that `evolve_card` takes in."""
 
@@ -37,6 +40,13 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
     fork_of: str | None = None
     forked_at: int = 0
     erased: bool = False
+    calls: int = 0
+    """Model calls whose usage was recorded here, and below what they used, every kind of token counted once."""
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+    """US dollars, of the calls whose price is known."""
+    unpriced: int = 0
+    """Calls whose price is not known."""
 
 
 def card_of(head: Head) -> Card:
@@ -61,4 +71,20 @@ def evolve_card(card: Card, event: ev.Event) -> Card:
         return replace(card, archived=isinstance(event, ev.SessionArchived))
     if isinstance(event, ev.SessionErased):
         return replace(card, erased=True)
+    if isinstance(event, ev.UsageRecorded):
+        cost = event.usage.cost
+        return replace(
+            card,
+            calls=card.calls + 1,
+            tokens=card.tokens + _all(event.usage.tokens),
+            cost=card.cost + (cost or 0),
+            unpriced=card.unpriced + (cost is None),
+        )
     return card
+
+
+def _all(tokens: Tokens) -> int:
+    """What the provider called the total; without that the sum (reasoning is part of the output)."""
+    if tokens.total is not None:
+        return tokens.total
+    return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write

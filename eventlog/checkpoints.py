@@ -1,71 +1,63 @@
-"""Checkpoints: derived state at a version of a session, kept in the log's derived values.
+"""Checkpoints: derived state at a version of a session, kept in the log's derived values, never trusted blindly (spec §6).
 
-Disposable: any number of them may be deleted without changing a result.  A checkpoint is used only if its checksum, its
-kind and its format fit; otherwise the one before it is tried, and at last there is none.  What is in it is the business of whoever
-saves it: command state (`appender.py`) and projections.
+Disposable: any of them may be missing, damaged or deleted, and nothing but time is lost.  A checkpoint whose checksum does
+not fit is passed over for the one before it.  What is in it is the business of whoever saves it: command state
+(`restoring.py`) and projections.
 
-Key: `c`, kind, 0, 16 bytes of SHA-256 of the session id, version (8 bytes).  Value: CRC-32 of key and rest, rest.
+Key: `checkpoint`, 0, kind, 0, 16 bytes of BLAKE2b of the session id, version (8 bytes).  Value: 16 bytes of BLAKE2b of the state, keyed
+with that of the key, then the state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from hashlib import sha256
-from typing import TypeVar
-from zlib import crc32
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
 
-from eventlog.errors import EventlogError
 from eventlog.log.base import Log
 
-__all__ = ["load", "save", "versions"]
+__all__ = ["forget", "newest", "save", "valid", "versions"]
 
-KEPT = 2
-"""Checkpoints kept of each kind and session: the newest, and one to fall back to."""
-
-T = TypeVar("T")
+CHECKSUM = 16
 
 
-def _prefix(kind: str, session: str) -> bytes:
-    name = sha256(session.encode("utf-8", "surrogatepass")).digest()[:16]
-    return b"c" + kind.encode() + b"\0" + name
+def valid(log: Log, kind: str, session: str, upto: int) -> Iterator[tuple[int, bytes]]:
+    """The sound checkpoints of a kind at versions up to `upto`, newest first, each with its version."""
+    for key, value in reversed(log.scan_derived(_prefix(kind, session))):
+        version = int.from_bytes(key[-8:], "big")
+        if 0 < version <= upto and _checksum(key, value[CHECKSUM:]) == value[:CHECKSUM]:
+            yield version, value[CHECKSUM:]
 
 
 def versions(log: Log, kind: str, session: str) -> list[int]:
-    """The versions checkpoints of this kind are at, ascending."""
+    """The versions that have a checkpoint of this kind, sound or not, ascending."""
     return [int.from_bytes(key[-8:], "big") for key, _ in log.scan_derived(_prefix(kind, session))]
 
 
-def load(
-    log: Log,
-    kind: str,
-    session: str,
-    upto: int,
-    decode: Callable[[bytes], T],
-    *,
-    usable: Callable[[int], bool] | None = None,
-) -> tuple[int, T] | None:
-    """Return the newest valid checkpoint at a version of at most `upto` that `usable` accepts, with its version.
-
-    `decode` may refuse one with ValueError or an `EventlogError`; then the one before is tried.
-    """
-    for key, value in reversed(log.scan_derived(_prefix(kind, session))):
-        version = int.from_bytes(key[-8:], "big")
-        if version > upto or (usable is not None and not usable(version)):
-            continue
-        if len(value) < 4 or int.from_bytes(value[:4], "big") != crc32(value[4:], crc32(key)):
-            continue
-        try:
-            return version, decode(value[4:])
-        except (ValueError, EventlogError):
-            continue
-    return None
-
-
-def save(log: Log, kind: str, session: str, version: int, state: bytes, *, kept: int = KEPT) -> None:
-    """Keep a checkpoint; all but the newest `kept` are deleted."""
+def save(
+    log: Log, kind: str, session: str, version: int, state: bytes, *, surplus: Callable[[list[int]], Iterable[int]]
+) -> None:
+    """Keep a checkpoint; of all versions there are then, ascending, those that `surplus` names are let go of."""
     prefix = _prefix(kind, session)
     key = prefix + version.to_bytes(8, "big")
-    old = [other for other, _ in log.scan_derived(prefix) if other != key]
-    items: list[tuple[bytes, bytes | None]] = [(key, crc32(state, crc32(key)).to_bytes(4, "big") + state)]
-    items += [(other, None) for other in sorted(old)[: max(len(old) + 1 - kept, 0)]]
-    log.put_derived(items)
+    known = sorted({*versions(log, kind, session), version})
+    dropped = [(prefix + other.to_bytes(8, "big"), None) for other in surplus(known) if other != version]
+    log.put_derived([(key, _checksum(key, state) + state), *dropped])
+
+
+def newest(count: int) -> Callable[[list[int]], list[int]]:
+    """A `surplus` that keeps the newest `count`."""
+    return lambda known: known[:-count]
+
+
+def forget(log: Log, kind: str, session: str) -> None:
+    """Delete all checkpoints of this kind."""
+    log.put_derived([(key, None) for key, _ in log.scan_derived(_prefix(kind, session))])
+
+
+def _prefix(kind: str, session: str) -> bytes:
+    name = blake2b(session.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return b"checkpoint\0" + kind.encode() + b"\0" + name
+
+
+def _checksum(key: bytes, state: bytes) -> bytes:
+    return blake2b(state, digest_size=CHECKSUM, key=blake2b(key, digest_size=32).digest()).digest()

@@ -27,7 +27,8 @@ from eventlog.state import State
 from eventlog.values import Lineage
 
 if TYPE_CHECKING:
-    from eventlog.store import SessionInfo, Store
+    from eventlog.listing import SessionInfo
+    from eventlog.store import Store
 
 logger = logging.getLogger("eventlog")
 

@@ -5,6 +5,9 @@ Used by the appender when it opens a session, and for what a fork begins with.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+
 import msgspec
 
 from eventlog import checkpoints
@@ -21,6 +24,8 @@ __all__ = ["fold_spans", "restore", "save_state"]
 STATE = "state 2"
 """Kind of the checkpoints of command state; the number is the format of `State`."""
 _STATE = msgspec.msgpack.Decoder(State)
+KEPT = 2
+"""Checkpoints kept of a session's state: the newest, and one to fall back to."""
 UNDO_KEPT = 4096
 """Taken-back facts kept while committed events are read: none of them will be taken back."""
 
@@ -29,8 +34,8 @@ def restore(log: Log, streams: list[Stream], upto: int) -> tuple[State, int]:
     """Return the state right after version `upto`, and the version of the checkpoint it came from (0: none)."""
     state, saved = State(), 0
     for stream in reversed(streams):
-        found = checkpoints.load(log, STATE, stream.session, min(stream.last, upto), _decode_state)
-        if found is not None and found[0] >= stream.first:
+        found = next(_usable(log, stream, upto), None)
+        if found is not None:
             saved, state = found
             break
     fold_spans(log, streams, state, upto)
@@ -40,7 +45,9 @@ def restore(log: Log, streams: list[Stream], upto: int) -> tuple[State, int]:
 def save_state(log: Log, session: str, state: State) -> None:
     """Keep a checkpoint of the state, all of which must be committed."""
     state.settle(state.version)
-    checkpoints.save(log, STATE, session, state.version, msgspec.msgpack.encode(state))
+    checkpoints.save(
+        log, STATE, session, state.version, msgspec.msgpack.encode(state), surplus=checkpoints.newest(KEPT)
+    )
 
 
 def fold_spans(log: Log, streams: list[Stream], state: State, upto: int) -> None:
@@ -68,8 +75,9 @@ def fold_spans(log: Log, streams: list[Stream], state: State, upto: int) -> None
                 state.settle(state.version)
 
 
-def _decode_state(data: bytes) -> State:
-    try:
-        return _STATE.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DamagedError("a checkpoint that cannot be read") from error
+def _usable(log: Log, stream: Stream, upto: int) -> Iterator[tuple[int, State]]:
+    """The checkpoints of one stream that can be read, newest first, with their versions."""
+    for version, data in checkpoints.valid(log, STATE, stream.session, min(stream.last, upto)):
+        if version >= stream.first:
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                yield version, _STATE.decode(data)

@@ -105,9 +105,10 @@ class State(msgspec.Struct, array_like=True):
     def open_compaction(self) -> str | None:
         """The compaction that is requested or running now, if there is one."""
         found = self._latest(self.compactions)
-        if found is None or self.compactions[found][2] not in {"requested", "started"}:
+        if found is None:
             return None
-        return self.compactions[found][1]
+        part = self.compactions[found][1]
+        return part if self.status(self.parts[part]) in {"requested", "started"} else None
 
     def running_compaction(self) -> str | None:
         """The compaction that was started and has not ended, if there is one; others may have been requested since."""

@@ -7,15 +7,14 @@ opened twice in a process shares one log.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from threading import Event as Signal
-from threading import RLock, Thread
+from threading import RLock
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -27,12 +26,14 @@ from eventlog.appender import Appender
 from eventlog.blobs import to_file, unpack
 from eventlog.card import card_of
 from eventlog.codec import Recorded
-from eventlog.errors import ClosedError, DamagedError, EventlogError, ReadOnlyError, StopError
+from eventlog.errors import ClosedError, DamagedError, EventlogError, ForkedProcessError, ReadOnlyError
+from eventlog.flusher import Flusher
 from eventlog.foreign import is_foreign
 from eventlog.handle import Handle
 from eventlog.lease import Owner
-from eventlog.lineage import Stream
-from eventlog.log.base import Head, Log
+from eventlog.lineage import END, Stream
+from eventlog.listing import SessionInfo, info_of
+from eventlog.log.base import Log
 from eventlog.metrics import Metrics
 from eventlog.reader import head_of
 from eventlog.session import Session
@@ -41,9 +42,7 @@ from eventlog.storing import model_of
 from eventlog.subscription import subscribe
 from eventlog.values import Body, Content, Model, Origin
 
-logger = logging.getLogger("eventlog")
-
-__all__ = ["SessionInfo", "Store", "open_store"]
+__all__ = ["Store", "open_store"]
 
 FLUSH_INTERVAL = 0.1
 """Seconds within which an accepted delta is committed."""
@@ -53,29 +52,6 @@ LEASE_TTL = 30_000
 
 CHECKPOINT_EVENTS = 2_000
 """Events after which the state of a session that is being let go is kept, so that opening it stays short."""
-
-
-class SessionInfo(msgspec.Struct, frozen=True):
-    """What a list of sessions shows; times are UTC milliseconds."""
-
-    id: str
-    title: str
-    parent: str | None
-    """The session this one is a sub-session of."""
-    scope: str
-    created: int
-    updated: int
-    version: int
-    events: int
-    """Events of its own; what a fork inherited is not counted."""
-    messages: int
-    """Messages ever added to it, inherited ones not counted."""
-    archived: bool
-    directory: str = ""
-    agent: str = ""
-    origin: Origin | None = None
-    fork_of: str | None = None
-    forked_at: int | None = None
 
 
 def open_store(
@@ -111,8 +87,8 @@ def open_store(
     )
 
 
-_UNFLUSHED: set[Store] = set()
-"""Stores with accepted deltas: kept alive until those are committed, even if their owner forgets them."""
+_STORES: weakref.WeakSet[Store] = weakref.WeakSet()
+"""The stores of this process: after a fork the child's are of no use."""
 
 
 class Store:
@@ -140,16 +116,15 @@ class Store:
         self._sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
         self._lock = RLock()
         self._closed = False
+        self._forked = False
         self.counted = Metrics()
         """The live counters; see `metrics`."""
-        self._dirty: dict[str, Appender] = {}
-        self._leased: dict[str, Handle] = {}
-        self._signal = Signal()
-        self._thread: Thread | None = None
+        self._flusher = Flusher(self, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
         self._origins: tuple[int, dict[tuple[str, str], list[str]]] = (-1, {})
         self._at_exit = partial(_close_at_exit, weakref.WeakMethod(self.close))
         atexit.register(self._at_exit)
-        weakref.finalize(self, self._signal.set)
+        weakref.finalize(self, self._flusher.stop)
+        _STORES.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -176,29 +151,40 @@ class Store:
     ) -> Session:
         """Begin a session.  `AlreadyExistsError` if the id is taken; `parent` makes it a sub-session."""
         started = ev.SessionStarted(title, scope, directory, agent, model_of(model), parent, origin)
-        return self._begin(id, started, [], State(), time)
+        return self.begin(started, id=id, time=time)
 
-    def fork(self, parent: Session, at: int, *, id: str | None = None, title: str | None = None) -> Session:
-        """Begin a session that continues `parent` as of version `at`; see `Session.fork`."""
-        info = parent.info
-        forked = ev.SessionForked(parent.id, at, b"", info.title if title is None else title, info.scope)
-        streams, state = parent.inherited(at)
-        return self._begin(id, forked, streams, state, None)
-
-    def _begin(
+    def fork(
         self,
-        name: str | None,
-        event: ev.SessionStarted | ev.SessionForked,
-        streams: list[Stream],
-        state: State,
-        time: int | None,
+        parent: Session,
+        at: int,
+        *,
+        id: str | None = None,
+        title: str | None = None,
+        origin: Origin | None = None,
+        time: int | None = None,
     ) -> Session:
+        """Begin a session that continues `parent` as of version `at`; see `Session.fork`.
+
+        `origin` says where an imported continuation comes from; `time` is UTC milliseconds, now by default.
+        """
+        info = parent.info
+        forked = ev.SessionForked(parent.id, at, b"", info.title if title is None else title, info.scope, origin)
+        return self.begin(forked, id=id, time=time)
+
+    def begin(
+        self, first: ev.SessionStarted | ev.SessionForked, *, id: str | None = None, time: int | None = None
+    ) -> Session:
+        """Begin a session with its first event as it is; a fork's parent is a session of this store."""
         self.usable(writing=True)
-        session = ids.check_id("session", name or self.new_id("ses_"))
+        session = ids.check_id("session", id or self.new_id("ses_"))
+        streams: list[Stream] = []
+        state = State()
+        if isinstance(first, ev.SessionForked):
+            streams, state = self.session(first.parent).inherited(first.at)
         appender = self._appender(session)
         base = state.version
-        appender.begin([*streams, Stream(session, base + 1, (1 << 63) - 1)], state)
-        appender.commit([(self.clock() if time is None else time, event)], creates_at=base).wait()
+        appender.begin([*streams, Stream(session, base + 1, END)], state)
+        appender.commit([(self.clock() if time is None else time, first)], creates_at=base).wait()
         with self._lock:
             handle = self._sessions.get(session)  # another thread may have found it already
             if handle is None:
@@ -217,17 +203,42 @@ class Store:
             return handle
 
     def _appender(self, session: str) -> Appender:
-        return Appender(self.log, session, self.clock, self._wake, self.counted)
+        return Appender(self.log, session, self.clock, self._flusher.wake, self.counted)
 
-    def sessions(self, after: str = "") -> Iterator[SessionInfo]:
-        """Every session by id, from the first id greater than `after`; reads no event."""
+    def sessions(
+        self,
+        after: str = "",
+        *,
+        scope: str | None = None,
+        parent: str | None = None,
+        archived: bool | None = None,
+        text: str | None = None,
+        active_since: int | None = None,
+        limit: int | None = None,
+    ) -> Iterator[SessionInfo]:
+        """Sessions by id, from the first id greater than `after` (the cursor of a page is its last id).
+
+        Only those of a `scope`, with a `parent`, `archived` or not, with `text` in the title whatever its case, with an event
+        at or after `active_since` (UTC milliseconds), and at most `limit`; None asks for no such thing.  Reads one small
+        record a session, and no event.
+        """
         self.usable()
-        return (_info(head) for head in self.log.heads(after) if not is_foreign(head))
+        wanted = None if text is None else text.casefold()
+        found = (
+            info
+            for info in (info_of(head) for head in self.log.heads(after) if not is_foreign(head))
+            if (scope is None or info.scope == scope)
+            and (parent is None or info.parent == parent)
+            and (archived is None or info.archived == archived)
+            and (wanted is None or wanted in info.title.casefold())
+            and (active_since is None or info.updated >= active_since)
+        )
+        return islice(found, limit)
 
     def info(self, session: str) -> SessionInfo:
         """What a list of sessions shows of one."""
         self.usable()
-        return _info(head_of(self.log, session))
+        return info_of(head_of(self.log, session))
 
     def find_origin(self, format: str, foreign_id: str) -> list[str]:
         """The sessions imported from this foreign session: the first import, then its divergent continuations."""
@@ -278,63 +289,17 @@ class Store:
 
     # -- the background thread -------------------------------------------------------------------
 
-    def _wake(self, appender: Appender) -> None:
-        """An appender has accepted deltas: commit them within the interval."""
-        with self._lock:
-            self._dirty[appender.session] = appender
-            _UNFLUSHED.add(self)
-            self._start()
-        self._signal.set()
-
     def keep(self, session: Handle) -> None:
         """Renew this session's lease from now on."""
-        with self._lock:
-            self._leased[session.id] = session
-            self._start()
-        self._signal.set()
+        self._flusher.keep(session)
 
     def forget(self, session: Handle) -> None:
         """Renew this session's lease no more."""
-        with self._lock:
-            self._leased.pop(session.id, None)
-
-    def _start(self) -> None:
-        if self._thread is None and not self._closed:
-            self._thread = Thread(
-                target=_run, args=(weakref.ref(self), self._signal), name="eventlog-flush", daemon=True
-            )
-            self._thread.start()
+        self._flusher.forget(session)
 
     def tick(self) -> float | None:
-        """Commit accepted deltas, renew leases; returns the seconds until it is needed again (None: until woken)."""
-        with self._lock:
-            dirty, self._dirty = self._dirty, {}
-            leased = list(self._leased.values())
-        self.counted.flushes += bool(dirty)
-        for appender in dirty.values():
-            stopped = False
-            try:
-                appender.flush()
-            except StopError:
-                stopped = True
-            except EventlogError as error:
-                # What was accepted is kept, and tried again; the session's next command meets the error and raises it.
-                logger.warning("session %s: a flush failed: %s", appender.session, type(error).__name__)
-            if appender.is_ahead and not stopped:
-                with self._lock:
-                    self._dirty.setdefault(appender.session, appender)
-        with self._lock:
-            if not self._dirty:
-                _UNFLUSHED.discard(self)
-        now = self.clock()
-        for session in leased:
-            try:
-                session.renew_if_due(now, self.lease_ttl)
-            except EventlogError as error:
-                logger.warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
-        if dirty:
-            return self.flush_interval
-        return self.lease_ttl / 4000 if leased else None
+        """Do now what the background thread does: commit accepted deltas, renew leases; see `Flusher.tick`."""
+        return self._flusher.tick()
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -356,16 +321,26 @@ class Store:
     def usable(self, *, writing: bool = False) -> None:
         """Raise unless the store is open (and may be written)."""
         if self._closed:
-            raise ClosedError("the store is closed")
+            raise (
+                ForkedProcessError("the store was opened before os.fork()")
+                if self._forked
+                else ClosedError("the store is closed")
+            )
         if writing and self.log.read_only:
             raise ReadOnlyError("the store was opened for reading only")
+
+    def fork_off(self) -> None:
+        """This is a child process now: the store and its handles belong to the parent."""
+        self._closed = self._forked = True
+        for session in list(self._sessions.values()):
+            session.appender.close(forked=True)
 
     def close(self) -> None:
         """Make everything durable, give leases back, close the log.  Calling it twice is harmless."""
         with self._lock:
             if self._closed:
                 return
-            leased = list(self._leased.values())
+            leased = self._flusher.leased()
             sessions = list(self._sessions.values())
         failure: EventlogError | None = None
         for session in sessions:
@@ -377,60 +352,25 @@ class Store:
                 failure = failure or error
         with self._lock:
             self._closed = True
-            _UNFLUSHED.discard(self)
-        self._signal.set()
+        self._flusher.stop()
         atexit.unregister(self._at_exit)
         self.log.close()
         if failure is not None:
             raise failure
 
 
-def _run(store: weakref.ref[Store], signal: Signal) -> None:
-    """The background thread: it holds the store only while it works, so that a forgotten store can go."""
-    pause: float | None = None
-    while True:
-        signal.wait(pause)
-        woken = signal.is_set()
-        signal.clear()
-        living = store()
-        if living is None or living.closed:
-            return
-        if woken:
-            interval = living.flush_interval
-            del living
-            time.sleep(interval)
-            living = store()
-            if living is None or living.closed:
-                return
-        pause = living.tick()
-        del living
+def _forked() -> None:
+    for store in list(_STORES):
+        store.fork_off()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _close_at_exit(close: weakref.WeakMethod[Callable[[], None]]) -> None:
     method = close()
     if method is not None:
         method()
-
-
-def _info(head: Head) -> SessionInfo:
-    card = card_of(head)
-    return SessionInfo(
-        id=head.session,
-        title=card.title,
-        parent=card.parent,
-        scope=card.scope,
-        created=head.created,
-        updated=head.updated,
-        version=head.version,
-        events=head.version - head.base,
-        messages=head.messages,
-        archived=card.archived,
-        directory=card.directory,
-        agent=card.agent,
-        origin=card.origin,
-        fork_of=card.fork_of,
-        forked_at=card.forked_at or None,
-    )
 
 
 def _now() -> int:

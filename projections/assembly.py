@@ -199,11 +199,19 @@ class Assembly:
                 if length < len(self._shared):
                     self._shared = self._shared[:length]
                     place = length if index == 0 else place
+                    self._reach_back(length)
                 self._shared.extend(tail)
             self._index[name] = len(self._settled)
             self._settled.append(name)
             self._places.append(place)
         del self._waiting[:count]
+
+    def _reach_back(self, place: int) -> None:
+        """What stands at `place` was joined with what follows: messages in between that showed nothing belong to it too."""
+        for index in range(len(self._places) - 1, -1, -1):
+            if self._places[index] <= place:
+                return
+            self._places[index] = place
 
     def _is_settled(self, message: Message) -> bool:
         if message.user:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventlog.deltas import DeltaRun
-from eventlog.events import Event, PartRedacted
+from eventlog.events import PartRedacted
 from eventlog.session import Session
 from projections import folding
 from projections.assembly import Assembly, Messages
 from projections.checkpoints import Checkpoints
-from projections.conversation import Conversation
+from projections.conversation_projection import ConversationProjection
 from projections.explain import Explanation, explain
 from projections.plain import pack
 from projections.presets import preset as preset_named
@@ -32,34 +31,11 @@ RENDERER = "neutral/1"
 """Name and version of the neutral form, part of every digest."""
 
 
-class ModelViewProjection:
+class ModelViewProjection(ConversationProjection):
     """The fold behind the view.  Its state has the size of the view: covered messages are let go."""
 
     name = "model-view"
-    version = 1
-
-    def initial(self) -> Conversation:
-        """An empty conversation."""
-        return Conversation(whole=False)
-
-    def apply(self, state: Conversation, event: Event, version: int, time: int) -> Conversation:
-        """Take in an event."""
-        folding.apply(state, event, version, time)
-        return state
-
-    def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
-        """Take in a run of deltas, whole."""
-        del version, time
-        state.apply_run(run)
-        return state
-
-    def encode(self, state: Conversation) -> bytes:
-        """The state's canonical bytes."""
-        return state.encode()
-
-    def decode(self, data: bytes) -> Conversation:
-        """The state again."""
-        return Conversation.decode(data)
+    whole = False
 
 
 PROJECTION = ModelViewProjection()

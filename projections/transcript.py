@@ -12,13 +12,10 @@ from typing import Literal
 
 import msgspec
 
-from eventlog.deltas import DeltaRun
-from eventlog.events import Event
 from eventlog.session import Session
 from eventlog.values import Agent, Json, MessageError, Model, Patch, Retry
-from projections import folding
 from projections.backward import Backward
-from projections.conversation import Conversation
+from projections.conversation_projection import ConversationProjection
 from projections.parts import (
     CompactionPart,
     FilePart,
@@ -36,34 +33,11 @@ from projections.rendering import REDACTED, Resolver, text_of
 __all__ = ["Said", "Transcript", "TranscriptPart", "TranscriptProjection"]
 
 
-class TranscriptProjection:
+class TranscriptProjection(ConversationProjection):
     """The fold of everything that was said; its state grows with the history."""
 
     name = "transcript"
-    version = 1
-
-    def initial(self) -> Conversation:
-        """An empty conversation."""
-        return Conversation(whole=True)
-
-    def apply(self, state: Conversation, event: Event, version: int, time: int) -> Conversation:
-        """Take in an event."""
-        folding.apply(state, event, version, time)
-        return state
-
-    def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
-        """Take in a run of deltas, whole."""
-        del version, time
-        state.apply_run(run)
-        return state
-
-    def encode(self, state: Conversation) -> bytes:
-        """The state's canonical bytes."""
-        return state.encode()
-
-    def decode(self, data: bytes) -> Conversation:
-        """The state again."""
-        return Conversation.decode(data)
+    whole = True
 
 
 class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True):

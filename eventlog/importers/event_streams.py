@@ -24,7 +24,6 @@ from eventlog.errors import CallError, NotFoundError
 from eventlog.importers.base import Piece, Report, bounded_id
 from eventlog.importers.event_jsonl import Restored
 from eventlog.session import Session
-from eventlog.state import State
 from eventlog.store import Store
 
 __all__ = ["place"]
@@ -171,10 +170,9 @@ class _Stream:
             return 1
         if not best.ended:
             at = self.after + best.common + len(best.shifts)
-            streams, state = best.session.inherited(at)
             info = best.session.info
             forked = ev.SessionForked(best.session.id, at, b"", info.title, info.scope, info.origin)
-            session = self.store._begin(self.free, forked, streams, state, time)  # noqa: SLF001  # `Store.fork` takes no time
+            session = self.store.begin(forked, id=self.free, time=time)
             shifts = [*best.shifts, best.common]
             best = _Candidate(session, self)
             best.shifts = shifts
@@ -184,13 +182,8 @@ class _Stream:
         return 0
 
     def _create(self, time: int, event: ev.Event) -> Session:
-        if isinstance(event, ev.SessionForked):
-            assert self.parent is not None
-            parent = self.parent.stored() if isinstance(self.parent, _Stream) else self.parent
-            streams, state = parent.inherited(event.at)
-            return self.store._begin(self.free, event, streams, state, time)  # noqa: SLF001  # as above
-        if isinstance(event, ev.SessionStarted):
-            return self.store._begin(self.free, event, [], State(), time)  # noqa: SLF001  # as above
+        if isinstance(event, (ev.SessionStarted, ev.SessionForked)):
+            return self.store.begin(event, id=self.free, time=time)
         raise CallError("a session that does not begin with its first event")
 
     def _here(self, event: ev.Event) -> ev.Event:

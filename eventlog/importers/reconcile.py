@@ -27,9 +27,10 @@ from eventlog import events as ev
 from eventlog.deltas import DeltaRun
 from eventlog.errors import NotFoundError
 from eventlog.importers.base import Piece, Report, bounded_id
+from eventlog.listing import SessionInfo
 from eventlog.reader import ancestry, spans
 from eventlog.session import Session
-from eventlog.store import SessionInfo, Store
+from eventlog.store import Store
 from eventlog.values import Origin
 
 __all__ = ["reconcile"]
@@ -37,7 +38,7 @@ __all__ = ["reconcile"]
 BATCH_EVENTS = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
 SNAPSHOT = (ev.SessionRenamed, ev.SessionArchived, ev.ForeignKept)
-"""What `Piece.snapshot` may hold."""
+"""What `Piece.snapshot` may hold; of `ForeignKept` not what is kept of a record (`line:…`, `lines:…`), which is history."""
 
 
 def reconcile(store: Store, pieces: Iterable[Piece], report: Report) -> None:
@@ -106,9 +107,7 @@ def _branch(store: Store, piece: Piece, forked: ev.SessionForked, parent: _Targe
 
 
 def _fork(session: Session, event: ev.SessionForked, name: str, time: int) -> None:
-    session.state()  # loads what `inherited` looks at
-    streams, state = session.inherited(event.at)
-    session.store._begin(name, event, streams, state, time)  # noqa: SLF001  # `Store.fork` takes no origin and no time
+    session.store.begin(event, id=name, time=time)
 
 
 class _Candidate:
@@ -149,12 +148,14 @@ class _Candidate:
     def told(self) -> int:
         """When the newest snapshot was taken, in UTC milliseconds."""
         stored = spans(self.store.log, ancestry(self.store.log, self.name), 0, self.store.info(self.name).version)
-        return max((span.time for span in stored if isinstance(span.item, SNAPSHOT)), default=0)
+        return max(
+            (span.time for span in stored if isinstance(span.item, SNAPSHOT) and _is_snapshot(span.item)), default=0
+        )
 
     def _next(self) -> ev.Event | None:
         """The next stored event that is compared."""
         for stored in self.stored:
-            if not isinstance(stored, ev.SessionForked) and not (self._snapshots and isinstance(stored, SNAPSHOT)):
+            if not isinstance(stored, ev.SessionForked) and not (self._snapshots and _is_snapshot(stored)):
                 return stored
             self.shifts.append(self.common)
         return None
@@ -185,6 +186,16 @@ def _plain(event: ev.Event) -> ev.Event:
         origin = msgspec.structs.replace(event.origin, path="")
         return msgspec.structs.replace(event, origin=origin, parent=None)
     return event
+
+
+def _is_snapshot(event: ev.Event) -> bool:
+    """Whether the event may be of a snapshot, in a format that has them."""
+    return isinstance(event, SNAPSHOT) and not (isinstance(event, ev.ForeignKept) and event.of.startswith("line"))
+
+
+def _is_tail(event: ev.Event) -> bool:
+    """Whether the event keeps the records at the end of a stream that no batch has yet."""
+    return isinstance(event, ev.ForeignKept) and event.of.startswith("tail:")
 
 
 def _about(event: ev.Event) -> tuple[type, str]:
@@ -301,12 +312,14 @@ class _Target:
         agreeing = [found for found in self.candidates if found.agrees]
         found = self.chosen or next((found for found in agreeing if found.at_end()), None)
         if found is None:
+            if all(_is_tail(event) for _, event in self.snapshot):
+                return
             if self.snapshot[0][0] <= max(found.told() for found in agreeing):
                 return
             self._choose(*self.snapshot[0])
             found = self.chosen
             assert found is not None
-        latest = {_about(event): event for event in _stored(self.store, found.name) if isinstance(event, SNAPSHOT)}
+        latest = {_about(event): event for event in _stored(self.store, found.name) if _is_snapshot(event)}
         self.items = [(time, event) for time, event in self.snapshot if latest.get(_about(event)) != event]
         if self.items:
             self.chosen = found

@@ -1,0 +1,143 @@
+"""The one background thread of a store: it commits accepted deltas within the interval, and renews leases.
+
+It is started when it is first needed and holds its store only while it works, so that a forgotten store can go; a store with
+accepted deltas is kept until those are committed.  Used by `store.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from collections.abc import Callable
+from threading import Event as Signal
+from threading import RLock, Thread
+from typing import TYPE_CHECKING
+
+from eventlog.errors import EventlogError, StopError
+from eventlog.metrics import Metrics
+
+if TYPE_CHECKING:
+    from eventlog.appender import Appender
+    from eventlog.handle import Handle
+
+logger = logging.getLogger("eventlog")
+
+__all__ = ["Flusher"]
+
+_UNFLUSHED: set[object] = set()
+"""Stores with accepted deltas: kept alive until those are committed, even if their owner forgets them."""
+
+
+class Flusher:
+    """What is to be flushed and renewed; `interval` in seconds, `lease_ttl` in milliseconds."""
+
+    def __init__(
+        self, store: object, clock: Callable[[], int], metrics: Metrics, *, interval: float, lease_ttl: int
+    ) -> None:
+        self.interval = interval
+        self.stopped = False
+        self._store = weakref.ref(store)
+        self._clock = clock
+        self._metrics = metrics
+        self._lease_ttl = lease_ttl
+        self._lock = RLock()
+        self._dirty: dict[str, Appender] = {}
+        self._leased: dict[str, Handle] = {}
+        self._signal = Signal()
+        self._thread: Thread | None = None
+
+    def wake(self, appender: Appender) -> None:
+        """An appender has accepted something: commit it within the interval."""
+        with self._lock:
+            self._dirty[appender.session] = appender
+            store = self._store()
+            if store is not None and not self.stopped:
+                _UNFLUSHED.add(store)
+            self._start()
+        self._signal.set()
+
+    def keep(self, session: Handle) -> None:
+        """Renew this session's lease from now on."""
+        with self._lock:
+            self._leased[session.id] = session
+            self._start()
+        self._signal.set()
+
+    def forget(self, session: Handle) -> None:
+        """Renew this session's lease no more."""
+        with self._lock:
+            self._leased.pop(session.id, None)
+
+    def leased(self) -> list[Handle]:
+        """The handles whose leases are renewed."""
+        with self._lock:
+            return list(self._leased.values())
+
+    def stop(self) -> None:
+        """End the thread, after what it is doing now."""
+        with self._lock:
+            self.stopped = True
+            store = self._store()
+            if store is not None:
+                _UNFLUSHED.discard(store)
+        self._signal.set()
+
+    def tick(self) -> float | None:
+        """Commit accepted deltas, renew leases; returns the seconds until it is needed again (None: until woken)."""
+        with self._lock:
+            dirty, self._dirty = self._dirty, {}
+            leased = list(self._leased.values())
+        self._metrics.flushes += bool(dirty)
+        for appender in dirty.values():
+            stopped = False
+            try:
+                appender.flush()
+            except StopError:
+                stopped = True
+            except EventlogError as error:
+                # What was accepted is kept, and tried again; the session's next command meets the error and raises it.
+                logger.warning("session %s: a flush failed: %s", appender.session, type(error).__name__)
+            if appender.is_ahead and not stopped:
+                with self._lock:
+                    self._dirty.setdefault(appender.session, appender)
+        with self._lock:
+            store = self._store()
+            if not self._dirty and store is not None:
+                _UNFLUSHED.discard(store)
+        now = self._clock()
+        for session in leased:
+            try:
+                session.renew_if_due(now, self._lease_ttl)
+            except EventlogError as error:
+                logger.warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
+        if dirty:
+            return self.interval
+        return self._lease_ttl / 4000 if leased else None
+
+    def _start(self) -> None:
+        if self._thread is None and not self.stopped:
+            self._thread = Thread(
+                target=_run, args=(weakref.ref(self), self._signal), name="eventlog-flush", daemon=True
+            )
+            self._thread.start()
+
+
+def _run(flusher: weakref.ref[Flusher], signal: Signal) -> None:
+    pause: float | None = None
+    while True:
+        signal.wait(pause)
+        woken = signal.is_set()
+        signal.clear()
+        living = flusher()
+        if living is None or living.stopped:
+            return
+        if woken:
+            interval = living.interval
+            del living
+            time.sleep(interval)
+            living = flusher()
+            if living is None or living.stopped:
+                return
+        pause = living.tick()
+        del living

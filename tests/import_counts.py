@@ -20,6 +20,7 @@ __all__ = [
     "anthropic_counts",
     "claude_counts",
     "claude_lines",
+    "codex_counts",
     "is_array",
     "is_object",
     "openai_counts",
@@ -157,3 +158,47 @@ def stored_counts(sessions: Iterable[Session]) -> Counts:
         kinds.count(ev.PartDelta),
         sum(event.usage.tokens.output for event in happened if isinstance(event, ev.UsageRecorded)),
     )
+
+
+def codex_counts(path: Path) -> Counts:
+    """Counts of a Codex rollout of today's shape, from its items alone; an answer ends with a result or a count of tokens."""
+    messages = parts = results = 0
+    calls: set[Any] = set()
+    answering = False
+    total: dict[str, int] = {}
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        item = record["payload"]
+        kind = item.get("type", "")
+        if record["type"] == "compacted":
+            left: list[Any] = item["replacement_history"]
+            messages += 1 + sum(entry["type"] == "message" for entry in left)
+            parts += sum(len(entry["content"]) if entry["type"] == "message" else 1 for entry in left)
+            answering = False
+        elif kind == "token_count" and is_object(item["info"]):
+            answering = answering and item["info"]["total_token_usage"] == total
+            total = item["info"]["total_token_usage"]
+        elif record["type"] == "event_msg":
+            answering = answering and kind not in {"task_complete", "turn_aborted"}
+        elif record["type"] != "response_item":
+            continue
+        elif kind.endswith("_output"):
+            results += item["call_id"] in calls
+            answering = False
+        elif kind == "message" and item["role"] != "assistant":
+            messages += 1
+            parts += len(item["content"])
+            answering = False
+        else:
+            said = 1
+            if kind == "message":
+                said = len(item["content"])
+            elif kind == "reasoning":
+                said = len(item["summary"]) or int("encrypted_content" in item)
+            else:
+                calls.add(item.get("call_id", line))
+                results += kind == "web_search_call"
+            messages += bool(said) and not answering
+            parts += said
+            answering = answering or bool(said)
+    return Counts(messages, parts, len(calls), results, 0, total.get("output_tokens", 0))

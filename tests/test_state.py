@@ -89,6 +89,7 @@ REFUSED: list[tuple[str, tuple[ev.Event, ...], ev.Event, type[CallError]]] = [
     ("a removal of an open part", TEXT, ev.PartRemoved("t1"), RefusedError),
     ("a removal of a running tool", RUNNING, ev.PartRemoved("c1"), RefusedError),
     ("a removal of a removed part", (*COMPLETED, ev.PartRemoved("c1")), ev.PartRemoved("c1"), NotFoundError),
+    ("a removal of a running compaction", STARTED, ev.PartRemoved("k1"), RefusedError),
     ("a run of no call", OPEN, ev.ToolRunning("c1", "{}"), NotFoundError),
     ("a run of a text", TEXT, ev.ToolRunning("t1", "{}"), RefusedError),
     ("a second run", RUNNING, ev.ToolRunning("c1", "{}"), RefusedError),
@@ -270,6 +271,13 @@ def test_an_open_compaction_fails_when_it_is_closed() -> None:
     """Spec §9: an open compaction fails with reason `interrupted`; a requested one stays due."""
     assert after(*STARTED).closing("interrupted") == [ev.CompactionFailed("k1", "interrupted")]
     assert after(*ASKED).closing("interrupted") == []
+
+
+def test_a_removed_request_is_no_longer_due() -> None:
+    """Spec §5: a compaction whose part was removed before it began is not asked for any more."""
+    state = after(*ASKED)
+    assert state.open_compaction() == "k1"
+    assert after(*ASKED, ev.PartRemoved("k1")).open_compaction() is None
 
 
 def test_an_interrupt_is_answered_by_the_end_of_a_message() -> None:

@@ -1,0 +1,256 @@
+"""The handles for asyncio: the same events as the blocking ones, durability awaited, and cancelled awaits that leave nothing half."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.aio import AsyncSession
+from eventlog.errors import ConflictError, LeaseHeldError, RefusedError, RequestReusedError
+from eventlog.store import Store
+from eventlog.values import MessageError, Text, Tokens, Tool, Usage
+from tests.engines import Engine
+
+
+def events(chat: AsyncSession) -> list[ev.Event]:
+    """Everything committed."""
+    return [recorded.event for recorded in chat.sync.events()]
+
+
+def test_a_turn_is_the_same_events_as_the_blocking_one(store: Store) -> None:
+    """Spec §16: the asyncio handle appends exactly what the blocking one would, each await durable when it returns."""
+    chat = AsyncSession(store.create_session(id="s"))
+    usage = Usage(Tokens(1, 2))
+
+    async def turn() -> tuple[str, str, str, str]:
+        user = await chat.user("hi")
+        async with chat.assistant("p/m", agent="build") as reply:
+            thought = reply.reasoning()
+            thought.append("hm")
+            await reply.end(thought, "{}")
+            text = reply.text()
+            text.append("a")
+            text.append("b")
+            call = await reply.tool("bash", call_id="c")
+            call.input("{}")
+            await reply.run(call, "{}")
+            call.output("out")
+            await reply.succeed(call, "out")
+            failed = await reply.tool("bash", call_id="d", input={})
+            await reply.fail(failed, "no")
+            await reply.finish("stop", usage=usage)
+            head = store.log.head("s")
+            assert head is not None
+            assert head.version == 21
+        return user, reply.id, thought.id, text.id
+
+    user, message, thought, text = asyncio.run(turn())
+    found = events(chat)
+    assert found[1] == ev.UserMessageAdded(user)
+    assert isinstance(found[3], ev.AssistantMessageStarted)
+    assert (found[3].message, found[3].reply_to) == (message, user)
+    assert found[5:7] == [ev.PartDelta(thought, "text", "hm"), ev.PartEnded(thought, "{}")]
+    assert [event.text for event in found if isinstance(event, ev.PartDelta)] == ["hm", "a", "b", "{}", "out"]
+    assert [event.kind for event in found if isinstance(event, ev.PartStarted) and isinstance(event.kind, Tool)] == [
+        Tool("c", "bash"),
+        Tool("d", "bash"),
+    ]
+    assert found[-3:-1] == [ev.PartEnded(text), ev.UsageRecorded(usage, message, None, found[3].model)]
+    assert found[-1] == ev.MessageFinished(message, "stop")
+    assert not chat.sync.holds_lease
+
+
+def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) -> None:
+    """Spec §9: leaving the block without an end, by an error or by cancellation closes the message and frees the session."""
+    chat = AsyncSession(store.create_session())
+
+    async def leave(error: type[BaseException] | None) -> None:
+        async with chat.assistant() as reply:
+            reply.text().append("half")
+            if error is not None:
+                raise error
+
+    async def cancelled() -> None:
+        started = asyncio.Event()
+
+        async def wait_for_ever() -> None:
+            async with chat.assistant() as reply:
+                reply.text().append("half")
+                started.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(wait_for_ever())
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(leave(None))
+    with pytest.raises(KeyError):
+        asyncio.run(leave(KeyError))
+    asyncio.run(cancelled())
+    finished = [event.error for event in events(chat) if isinstance(event, ev.MessageFinished)]
+    assert finished == [
+        MessageError("aborted"),
+        MessageError("unknown", "KeyError"),
+        MessageError("aborted", "CancelledError"),
+    ]
+    assert not chat.sync.holds_lease
+    assert chat.sync.state().open_messages() == ()
+
+
+def test_many_tasks_share_one_handle(store: Store) -> None:
+    """Spec §16: a handle is safe across tasks: every message is whole, once, and its own task's."""
+    chat = AsyncSession(store.create_session())
+
+    async def talk(number: int) -> None:
+        for turn in range(3):
+            await chat.do(chat.sync.user, f"{number} {turn}", id=f"u{number}.{turn}")
+        async with chat.assistant() as reply:
+            text = reply.text()
+            for word in range(10):
+                text.append(f"{number}.{word} ")
+                if word % 3 == 0:
+                    await asyncio.sleep(0)
+            await reply.end(text)
+            await reply.finish()
+
+    async def everybody() -> None:
+        await asyncio.gather(*(talk(number) for number in range(16)))
+
+    asyncio.run(everybody())
+    texts: dict[str, str] = {}
+    for event in events(chat):
+        if isinstance(event, ev.PartDelta):
+            texts[event.part] = texts.get(event.part, "") + event.text
+    assert sorted(texts.values()) == sorted("".join(f"{number}.{word} " for word in range(10)) for number in range(16))
+    added = [event.message for event in events(chat) if isinstance(event, ev.UserMessageAdded)]
+    assert sorted(added) == sorted(f"u{number}.{turn}" for number in range(16) for turn in range(3))
+    assert store.info(chat.id).messages == 16 * 4
+    assert not chat.sync.holds_lease
+
+
+def test_a_cancelled_await_leaves_the_append_whole(store: Store) -> None:
+    """Promise 4, spec §16: a cancelled await leaves an append that is committed whole, and its request id says so."""
+    chat = AsyncSession(store.create_session())
+
+    async def cancel_at_once() -> None:
+        task = asyncio.create_task(chat.user([Text("a"), Text("b")], request_id="r"))
+        plain = asyncio.create_task(chat.user("plain"))
+        await asyncio.sleep(0)  # both have begun
+        task.cancel()
+        plain.cancel()
+        await asyncio.gather(task, plain, return_exceptions=True)
+        await chat.flush()
+
+    asyncio.run(cancel_at_once())
+    retried = asyncio.run(chat.user([Text("a"), Text("b")], request_id="r"))
+    added = [event for event in events(chat) if isinstance(event, ev.UserMessageAdded)]
+    assert [event.message for event in added].count(retried) == 1
+    assert len(added) == 2
+    kinds = [event.kind for event in events(chat) if isinstance(event, ev.PartStarted)]
+    assert {kind.text for kind in kinds if isinstance(kind, Text)} == {"a", "b", "plain"}
+    assert len(kinds) == 3
+    with pytest.raises(RequestReusedError):
+        asyncio.run(chat.user("other", request_id="r"))
+
+
+def test_a_cancelled_wait_for_the_lease_leaves_it_to_others(engine: Engine) -> None:
+    """Spec §8: who stops waiting for the lease does not get it behind his back."""
+    first, second = engine.open(), engine.open()
+    chat = AsyncSession(first.create_session())
+    other = AsyncSession(second.session(chat.id))
+
+    async def give_up() -> None:
+        async with chat.lease():
+            with pytest.raises(LeaseHeldError):
+                async with other.lease():
+                    pass
+            waiting = asyncio.create_task(other.assistant(wait=20.0).__aenter__())
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        async with chat.lease(wait=20.0):
+            assert not other.sync.holds_lease
+
+    asyncio.run(give_up())
+    assert not other.sync.holds_lease
+    assert not chat.sync.holds_lease
+
+
+def test_a_waiting_caller_gets_the_lease_when_it_is_given_back(engine: Engine) -> None:
+    """Spec §8: waiting callers take their turn, and other tasks go on meanwhile."""
+    first, second = engine.open(), engine.open()
+    chat = AsyncSession(first.create_session())
+    other = AsyncSession(second.session(chat.id))
+    order: list[str] = []
+    begun = asyncio.Event()
+
+    async def hold() -> None:
+        async with chat.assistant() as reply:
+            order.append("first")
+            begun.set()
+            await asyncio.sleep(0.05)
+            await reply.finish()
+
+    async def take_turns() -> None:
+        holding = asyncio.create_task(hold())
+        await begun.wait()
+        async with other.assistant(wait=20.0) as reply:
+            order.append("second")
+            await reply.finish()
+        await holding
+
+    asyncio.run(take_turns())
+    assert order == ["first", "second"]
+    assert sum(isinstance(event, ev.MessageFinished) for event in events(other)) == 2
+
+
+def test_errors_reach_the_one_who_awaits(store: Store) -> None:
+    """Spec §3, promise 4: refusals and conflicts are raised by the await that asked for it, and nothing was written."""
+    chat = AsyncSession(store.create_session())
+
+    async def ask() -> None:
+        with pytest.raises(ConflictError):
+            await chat.append([(1, ev.Custom("n", "{}"))], expected_version=5)
+        async with chat.assistant() as reply:
+            text = reply.text()
+            await reply.end(text)
+            with pytest.raises(RefusedError):
+                await reply.end(text)
+            call = await reply.tool("bash", call_id="c")
+            with pytest.raises(RefusedError):
+                await reply.finish()
+            await reply.fail(call, "no")
+            await reply.abort()
+        await chat.append([(1, ev.Custom("n", "{}"))], expected_version=chat.sync.version)
+
+    asyncio.run(ask())
+    assert not any(isinstance(event, ev.Custom) for event in events(chat)[:-1])
+    assert events(chat)[-1] == ev.Custom("n", "{}")
+
+
+def test_a_foreign_commit_between_two_awaits_is_no_error(engine: Engine) -> None:
+    """Promise 4: user messages of another program do not disturb the one that streams."""
+    first, second = engine.open(), engine.open()
+    chat = AsyncSession(first.create_session())
+    other = AsyncSession(second.session(chat.id))
+
+    async def talk() -> None:
+        async with chat.assistant() as reply:
+            text = reply.text()
+            for number in range(10):
+                text.append(f"{number} ")
+                await other.user(f"and {number}?")
+                if number % 3 == 0:
+                    await chat.flush()
+            await reply.end(text)
+            await reply.finish()
+
+    asyncio.run(talk())
+    joined = "".join(event.text for event in events(chat) if isinstance(event, ev.PartDelta))
+    assert joined == "".join(f"{number} " for number in range(10))
+    assert events(chat) == events(other)

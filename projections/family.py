@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from eventlog.listing import SessionInfo
 from eventlog.session import Session
-from eventlog.store import SessionInfo, Store
+from eventlog.store import Store
 
 __all__ = ["Member", "below", "exported", "whole_tree"]
 

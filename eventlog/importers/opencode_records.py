@@ -186,7 +186,7 @@ def _usage(maker: _Maker, time: int, event: ev.UsageRecorded) -> None:
     usage = _tokens(event.usage)
     if event.step is not None:
         maker.parts[event.step].update(usage)
-    maker.info["tokens"] = usage["tokens"]
+    maker.info["tokens"] = _tokens(event.usage)["tokens"]
     maker.info["cost"] += usage.get("cost", 0)
 
 

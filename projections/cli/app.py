@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from projections.cli import branches, demo, health, imports, output, sessions, transcripts, views
+from projections.cli import branches, demo, export, health, imports, output, sessions, transcripts, views
 from projections.cli.exits import Exit, OutputGone, classify
 
 __all__ = ["application", "run"]
@@ -48,7 +48,7 @@ def application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_globals)
-    for noun in (imports, sessions, transcripts, views, branches, health, demo):
+    for noun in (imports, export, sessions, transcripts, views, branches, health, demo):
         noun.register(app)
     return app
 

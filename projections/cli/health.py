@@ -72,6 +72,7 @@ def _session_stats(session: Session) -> dict[str, Any]:
     from projections.cli.record import kind_named
     from projections.model_view import ModelView
     from projections.stats import session_stats
+    from projections.usage import session_usage
 
     found = session_stats(session)
     view = ModelView.of(session)
@@ -88,7 +89,11 @@ def _session_stats(session: Session) -> dict[str, Any]:
         "messages": {"user": found.user_messages, "assistant": found.assistant_messages},
         "parts": found.parts,
         "tools": [{name: getattr(tool, name) for name in tool.__struct_fields__} for tool in found.tools],
-        "usage": {"own": _spending(found.usage), "inherited": _spending(found.inherited_usage)},
+        "usage": {
+            "own": _spending(found.usage),
+            "inherited": _spending(found.inherited_usage),
+            "tree": _spending(session_usage(session).tree),
+        },
         "view": {"messages": len(view.messages), "tokens": view.tokens},
     }
 
@@ -103,6 +108,7 @@ def print_session_stats(session: Session) -> None:
     """Print a session's numbers for people."""
     from projections.model_view import ModelView
     from projections.stats import session_stats
+    from projections.usage import session_usage
 
     found = session_stats(session)
     view = ModelView.of(session)
@@ -111,12 +117,17 @@ def print_session_stats(session: Session) -> None:
         columns = ["tool", "calls", "completed", "failed", "interrupted", "unfinished"]
         rows = [[getattr(tool, name) for name in ["tool", *columns[1:]]] for tool in found.tools]
         output.table(columns, rows, numbers=columns[1:])
-    sums = [*found.usage, *found.inherited_usage]
-    if sums:
+    tree = session_usage(session).tree
+    whole = {"own": found.usage, "inherited": found.inherited_usage, "tree": tree if tree != found.usage else []}
+    if any(whole.values()):
         columns = ["model", "calls", "input", "output", "reasoning", "cache_read", "cache_write", "cost"]
-        rows = [[getattr(spent, name) for name in columns[:-1]] + [_price(spent)] for spent in sums]
+        rows = [
+            [whose, *(getattr(spent, name) for name in columns[:-1]), _price(spent)]
+            for whose, sums in whole.items()
+            for spent in sums
+        ]
         names = [name.replace("_", " ") for name in columns]
-        output.table(names, rows, numbers=names[1:])
+        output.table(["spent", *names], rows, numbers=names[1:])
 
 
 def _price(spent: Spent) -> str:

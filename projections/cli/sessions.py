@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -19,16 +20,45 @@ def register(app: typer.Typer) -> None:
     app.command("events")(_events)
 
 
-def _sessions(context: typer.Context, *, json: JSON = False) -> None:
-    """List the sessions of the store, the latest activity first."""
+KEYS = ("id", "title", "parent", "scope", "created", "updated", "version", "events", "messages", "archived", "tokens")
+
+
+def _sessions(
+    context: typer.Context,
+    *,
+    scope: Annotated[str | None, typer.Option(help="Only those of this scope.")] = None,
+    parent: Annotated[str | None, typer.Option(metavar="SESSION", help="Only sub-sessions of this session.")] = None,
+    archived: Annotated[bool | None, typer.Option("--archived/--active", help="Only those put away, or not.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only those with this in the title.")] = None,
+    since: Annotated[datetime | None, typer.Option(help="Only those active at or after this time (UTC).")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="A page of N, by id.")] = None,
+    after: Annotated[str | None, typer.Option(metavar="ID", help="The page after this id.")] = None,
+    json: JSON = False,
+) -> None:
+    """List the sessions of the store, the latest activity first; pages (--limit, --after) go by id."""
+    moment = None if since is None else round(since.replace(tzinfo=since.tzinfo or UTC).timestamp() * 1000)
     with reading(context) as store:
-        found = sorted(store.sessions(), key=lambda info: (-info.updated, info.id))
+        found = list(
+            store.sessions(
+                after or "",
+                scope=scope,
+                parent=parent,
+                archived=archived,
+                text=text,
+                active_since=moment,
+                limit=None if limit is None else limit + 1,
+            )
+        )
+    more = limit is not None and len(found) > limit
+    if limit is None and after is None:
+        found.sort(key=lambda info: (-info.updated, info.id))
+    found = found[:limit]
     if json:
-        keys = ["id", "title", "parent", "scope", "created", "updated", "version", "events", "messages", "archived"]
-        output.document({"sessions": [{key: getattr(info, key) for key in keys} for info in found]})
+        sessions = [{key: getattr(info, key) for key in KEYS} | {"cost": str(info.cost)} for info in found]
+        output.document({"sessions": sessions, "next": found[-1].id if more else None})
         return
     output.table(
-        ["session", "title", "scope", "updated", "version", "messages", "state"],
+        ["session", "title", "scope", "updated", "version", "messages", "tokens", "cost", "state"],
         (
             (
                 info.id,
@@ -37,13 +67,17 @@ def _sessions(context: typer.Context, *, json: JSON = False) -> None:
                 output.moment(info.updated),
                 info.version,
                 info.messages,
+                info.tokens,
+                str(info.cost) if info.cost else "",
                 "archived" if info.archived else "",
             )
             for info in found
         ),
-        numbers=["version", "messages"],
+        numbers=["version", "messages", "tokens", "cost"],
         folded=["title", "scope"],
     )
+    if more:
+        output.line(f"more: --after {found[-1].id}")
 
 
 def _events(

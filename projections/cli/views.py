@@ -33,7 +33,11 @@ def _view(
         typer.Option("--at", min=1, metavar="VERSION", help="The view right after this version [default: now]."),
     ] = None,
     format: Annotated[
-        Literal["neutral", "openai"], typer.Option("--format", help="The messages' form; openai is Chat Completions.")
+        Literal["neutral", "openai", "responses", "anthropic", "ai-sdk"],
+        typer.Option(
+            "--format",
+            help="The messages' form; openai is Chat Completions, responses OpenAI's Responses API, ai-sdk ModelMessages.",
+        ),
     ] = "neutral",
     preset: Annotated[
         Literal["default", "opencode-1.18"], typer.Option("--preset", help="How history is rendered.")
@@ -56,21 +60,22 @@ def _view(
 ) -> None:
     """Print the messages the model would be sent.
 
-    The system prompt comes first in the openai form; the neutral form has the conversation only.
+    The providers' forms have the system prompt where the provider has it; the neutral form has the conversation only.
     """
     from projections.model_view import ModelView
 
     options = _options(preset, model, capabilities)
     with reading(context) as store:
         view = ModelView.of(session_of(store, session), at, options)
-        messages = _openai(view) if format == "openai" else _neutral(view)
+        request = _request(view, format)
         if json:
             name = session_of(store, session).id
-            output.document({"session": name, "version": view.version, "tokens": view.tokens, "messages": messages})
-        elif format == "openai":
-            output.document(messages, indent=2)
-        else:
+            members = request if isinstance(request, dict) else {"messages": request}
+            output.document({"session": name, "version": view.version, "tokens": view.tokens, **members})
+        elif format == "neutral":
             print_view(view)
+        else:
+            output.document(request, indent=2)
 
 
 def _options(preset: str, model: str | None, capabilities: str | None) -> RenderOptions:
@@ -99,10 +104,25 @@ def _neutral(view: ModelView) -> list[Any]:
     return [msgspec.to_builtins(message) for message in view.messages]
 
 
-def _openai(view: ModelView) -> list[Any]:
-    from projections.formats.openai import chat_messages
+def _request(view: ModelView, format: str) -> list[Any] | dict[str, Any]:
+    """The messages, or the members of a request that has more than messages."""
+    if format == "openai":
+        from projections.formats.openai import chat_messages
 
-    return list(chat_messages(view.messages, view.system))
+        return list(chat_messages(view.messages, view.system))
+    if format == "responses":
+        from projections.formats.openai_responses import responses_request
+
+        return responses_request(view.messages, view.system)
+    if format == "anthropic":
+        from projections.formats.anthropic import anthropic_request
+
+        return anthropic_request(view.messages, view.system)
+    if format == "ai-sdk":
+        from projections.formats.ai_sdk import model_messages
+
+        return list(model_messages(view.messages, view.system))
+    return _neutral(view)
 
 
 def print_view(view: ModelView, *, longest: int | None = None) -> None:

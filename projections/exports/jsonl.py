@@ -1,0 +1,83 @@
+"""Sessions as event JSONL, lossless: what `eventlog/importers/event_jsonl.py` describes, and reads again.
+
+Streams: never more than one append or one body is held.  Anybody may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from eventlog.codec import events_of
+from eventlog.events import SCHEMA
+from eventlog.importers.event_jsonl import VERSION, bodies_of, line_of
+from eventlog.log.base import Commit
+from eventlog.session import Session
+from eventlog.store import Store
+from eventlog.values import Body
+from projections.family import Member, exported
+
+__all__ = ["jsonl_lines"]
+
+LINE_EVENTS = 1_000
+"""Events in a line, at most; an append of more goes on in the next."""
+LINE_CHARACTERS = 1 << 20
+"""Characters of a body in a line, at most."""
+
+
+def jsonl_lines(session: Session, *, tree: bool = False) -> Iterator[bytes]:
+    """The lines of the file, each with its line feed.
+
+    Sessions that this one was forked from come before it, as far as it inherits them.  With `tree` its forks and sub-sessions, and
+    theirs, come along.  `DamagedError` where the store cannot be read.
+    """
+    sessions = events = 0
+    yield line_of({"eventlog": VERSION, "schema": SCHEMA})
+    for member in exported(session, tree=tree):
+        sessions += 1
+        for line, count in _stream(member):
+            events += count
+            yield line
+    yield line_of({"end": {"sessions": sessions, "events": events}})
+
+
+def _stream(member: Member) -> Iterator[tuple[bytes, int]]:
+    """The lines of one session, each with its number of events."""
+    session, upto = member
+    base = session.version - session.info.events
+    yield line_of({"session": session.id, "first": base + 1}), 0
+    known: set[bytes] = set()
+    for commit in session.store.log.read(session.id, base, upto):
+        yield from _append(session.store, commit, base, upto, known)
+
+
+def _append(store: Store, commit: Commit, base: int, upto: int, known: set[bytes]) -> Iterator[tuple[bytes, int]]:
+    """The lines of one append: the bodies that are new in it, then its events."""
+    first = commit.first
+    entries: list[tuple[int, object]] = []
+    time = 0
+    for recorded in events_of(commit, base, upto):
+        if not entries:
+            time = recorded.time
+        elif len(entries) == LINE_EVENTS:
+            yield line_of({"version": first, "time": time, "events": entries, "more": True}), len(entries)
+            first, entries, time = recorded.version, [], recorded.time
+        for body in bodies_of(recorded.event):
+            if body.digest not in known:
+                known.add(body.digest)
+                yield from ((line, 0) for line in _body(store, body))
+        entries.append((recorded.time - time, recorded.event))
+    if entries:
+        line: dict[str, Any] = {"version": first, "time": time, "events": entries}
+        if commit.request is not None:
+            line["request"] = commit.request
+        yield line_of(line), len(entries)
+
+
+def _body(store: Store, body: Body) -> Iterator[bytes]:
+    text = store.text(body)
+    for start in range(0, len(text), LINE_CHARACTERS) or (0,):
+        line: dict[str, Any] = {"body": body.digest.hex(), "text": text[start : start + LINE_CHARACTERS]}
+        if start + LINE_CHARACTERS < len(text):
+            line["more"] = True
+        yield line_of(line)

@@ -1,0 +1,163 @@
+"""A session as Markdown: the transcript for people, with marks for what is pruned, covered, removed, open or failed.
+
+Not lossless, and not for machines.  What was said is quoted as it stands, texts as Markdown, reasoning as a quotation, calls and their
+output in fences longer than any in them.  Streams in bounded memory.  Anybody may import it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+from eventlog.listing import SessionInfo
+from eventlog.session import Session
+from projections.family import below
+from projections.formats.wire import sendable
+from projections.transcript import Said, Transcript, TranscriptPart
+
+__all__ = ["markdown_blocks", "markdown_of"]
+
+SILENT = {"step-start", "step-finish", "snapshot"}
+"""Parts that people need not read."""
+_FENCES = re.compile("`{3,}")
+_MARKS = ("synthetic", "ignored", "removed", "redacted", "pruned", "open")
+DAY = 86_400_000
+
+
+def markdown_of(session: Session, *, tree: bool = False) -> str:
+    """The whole transcript as one text."""
+    return "".join(markdown_blocks(session, tree=tree))
+
+
+def markdown_blocks(session: Session, *, tree: bool = False) -> Iterator[str]:
+    """The transcript piece by piece; with `tree` those of its forks and sub-sessions after it.
+
+    A fork's transcript begins where its own messages do, as its parent's has the others.
+    """
+    store = session.store
+    if not tree:
+        yield from _session(session, inherited=True)
+        return
+    for number, info in enumerate(below(store, session.id)):
+        if number:
+            yield "\n---\n\n"
+        yield from _session(store.session(info.id), inherited=number == 0)
+
+
+def _session(session: Session, *, inherited: bool) -> Iterator[str]:
+    info = session.info
+    base = 0 if inherited else session.version - info.events
+    yield from _head(info)
+    yield from _reversed(_message(said) for said in _own(session, base))
+
+
+def _own(session: Session, base: int) -> Iterator[Said]:
+    """The session's messages, newest first, as far as they began after `base`."""
+    for said in Transcript(session).newest_first():
+        if said.version <= base:
+            return
+        yield said
+
+
+def _reversed(texts: Iterator[str]) -> Iterator[str]:
+    """The texts in reverse, kept in a file meanwhile: a transcript is read from its end."""
+    with TemporaryFile() as file:
+        places: list[tuple[int, int]] = []
+        for text in texts:
+            data = text.encode()
+            places.append((file.tell(), len(data)))
+            file.write(data)
+        yield from (_read(file, *place) for place in reversed(places))
+
+
+def _read(file: BinaryIO, start: int, size: int) -> str:
+    file.seek(start)
+    return file.read(size).decode()
+
+
+def _head(info: SessionInfo) -> Iterator[str]:
+    facts = {
+        "session": info.id,
+        "title": info.title,
+        "scope": info.scope,
+        "directory": info.directory,
+        "agent": info.agent,
+        "sub-session of": info.parent or "",
+        "fork of": f"{info.fork_of} at version {info.forked_at}" if info.fork_of else "",
+        "imported from": f"{info.origin.format} {info.origin.foreign_id}" if info.origin else "",
+        "created": _moment(info.created),
+        "updated": _moment(info.updated),
+        "archived": "yes" if info.archived else "",
+    }
+    yield f"# {_line(info.title) or info.id}\n\n"
+    for name, value in facts.items():
+        if value and name != "title":
+            yield f"- {name}: `{_line(value).replace('`', chr(39))}`\n"
+    yield "\n"
+
+
+def _message(said: Said) -> str:
+    marks = [name for name in ("synthetic", "removed") if getattr(said, name)]
+    marks += ["summary"] if said.summary else []
+    marks += ["covered by a compaction"] if said.covered else []
+    marks += ["unfinished"] if said.role == "assistant" and said.finished is None else []
+    who = [said.role, said.agent, "" if said.model is None else str(said.model), _moment(said.created)]
+    pieces = [f"## {_line(' · '.join(word for word in who if word))}{_marked(marks)}\n\n"]
+    pieces += [text for part in said.parts if part.kind not in SILENT and (text := _part(part))]
+    if said.error is not None:
+        pieces.append(f"> **{_line(said.error.name)}**: {_line(said.error.message)}\n\n")
+    return sendable("".join(pieces))
+
+
+def _part(part: TranscriptPart) -> str:
+    marks = _marked([name for name in _MARKS if getattr(part, name)])
+    text = part.text.strip("\n")
+    if part.kind == "text":
+        return f"{text}{marks}\n\n" if text or marks else ""
+    if part.kind == "reasoning":
+        quoted = "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+        return f"{quoted or '>'}\n>\n> *thought*{marks}\n\n" if text or marks else ""
+    if part.kind == "tool":
+        return _tool(part, marks)
+    if part.kind == "compaction":
+        return f"*compaction*{marks}\n\n"
+    said = " ".join(word for word in (part.title, part.mime, part.filename or "", part.text) if word)
+    return f"*{part.kind}* {_line(said)}{marks}\n\n"
+
+
+def _tool(part: TranscriptPart, marks: str) -> str:
+    title = f" — {_line(part.title)}" if part.title else ""
+    pieces = [f"**{_line(part.tool)}** ({part.status}){title}{marks}\n\n"]
+    pieces += [_fenced(part.input, "json")] if part.input else []
+    pieces += [f"> **error**: {_line(part.error)}\n\n"] if part.error else []
+    pieces += [_fenced(part.text)] if part.text else []
+    return "".join(pieces)
+
+
+def _fenced(text: str, kind: str = "") -> str:
+    """The text between fences that are longer than any it has."""
+    longest = max(map(len, _FENCES.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    body = text.rstrip("\n")
+    return f"{fence}{kind}\n{body}\n{fence}\n\n"
+
+
+def _marked(marks: list[str]) -> str:
+    return f" *[{', '.join(marks)}]*" if marks else ""
+
+
+def _line(text: str) -> str:
+    return " ".join(sendable(text).split())
+
+
+def _moment(milliseconds: int) -> str:
+    """UTC to the second; "" for the made-up times of records that had none."""
+    if 0 <= milliseconds < DAY:
+        return ""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"

@@ -1,0 +1,266 @@
+"""One message of ours as a record of OpenCode's export: what OpenCode 1.18 needs, with defaults for what we do not know.
+
+Not the document (`opencode.py`) and not the ids (`opencode_ids.py`).  The words are those of `eventlog/importers/opencode_records.py`,
+which tells events that look as the importer makes them; here others are brought into that form, and later changes applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog.importers.opencode_messages import ERRORS
+from eventlog.importers.opencode_records import message_of
+from eventlog.importers.records import is_object
+from eventlog.values import Model, Reasoning, Tokens
+from projections.rendering import REDACTED, Resolver
+
+__all__ = ["CHANGES", "Known", "Record", "Timed", "change", "record_of", "tokens_record"]
+
+Record: TypeAlias = dict[str, Any]
+Timed: TypeAlias = tuple[int, ev.Event]
+
+CHANGES = (ev.PartEdited, ev.PartRemoved, ev.PartRedacted, ev.Pruned, ev.Restored)
+"""What changes a record afterwards, whoever made it."""
+
+
+class Known:
+    """What the session says where a message does not: its directory, and the newest agent, model and user message."""
+
+    def __init__(self, session: str, directory: str, agent: str, model: Model | None) -> None:
+        self.session = session
+        self.directory = directory or "/"
+        self.agent = agent or "build"
+        self.model = model or Model("unknown", "unknown")
+        self.user = ""
+        self.created = 0
+
+    def saw(self, info: Record) -> None:
+        """Take in a message's info."""
+        self.created = max(self.created, info["time"]["created"])
+        self.agent = info.get("agent") or self.agent
+        if info["role"] == "user":
+            self.user = info["id"]
+            self.model = Model(info["model"]["providerID"], info["model"]["modelID"])
+
+
+def record_of(items: Sequence[Timed], known: Known, text: Resolver) -> Record:
+    """The record of a message from its events, the first of which added it; changes are left for `change`."""
+    record = message_of([*_simple(items, text)], known.session, text)
+    info: Record = record["info"]
+    info["time"]["created"] = max(known.created, info["time"]["created"])
+    info["agent"] = info.get("agent") or known.agent
+    if info["role"] == "user":
+        info.setdefault("model", _model(known.model))
+        _asked(info)
+    else:
+        _assistant(info, known)
+        _spent(record, [event for _, event in items if isinstance(event, ev.UsageRecorded)])
+    if "error" in info:
+        info["error"] = _error(info["error"])
+    for part in record["parts"]:
+        _part(part, info["time"])
+    known.saw(info)
+    return record
+
+
+def _simple(items: Iterable[Timed], text: Resolver) -> Iterator[Timed]:
+    """The events as the importer would have made them: no live output, what the view shows of an output, texts as deltas."""
+    for time, event in items:
+        match event:
+            case ev.PartDelta(field="output") | ev.UsageRecorded():
+                continue
+            case ev.PartStarted(kind=Reasoning(text=said)) if said:
+                yield time, replace(event, kind=Reasoning())
+                yield time, ev.PartDelta(event.part, "text", text(said))
+            case ev.ToolRunning():
+                yield time, event
+                if event.title or event.metadata is not None:
+                    yield time, ev.ToolProgress(event.part, event.title or None, event.metadata)
+            case ev.ToolCompleted() if event.truncation is not None:
+                yield time, replace(event, output=event.truncation.preview, truncation=None)
+            case _:
+                if not isinstance(event, CHANGES):
+                    yield time, event
+
+
+def _asked(info: Record) -> None:
+    """Leave out what an embedder asked for in other words than OpenCode's."""
+    if "tools" in info:
+        info["tools"] = {name: on for name, on in as_object(info["tools"]).items() if isinstance(on, bool)}
+    form = as_object(info.get("format"))
+    if form.get("type") != "text" and not (form.get("type") == "json_schema" and is_object(form.get("schema"))):
+        info.pop("format", None)
+
+
+def _assistant(info: Record, known: Known) -> None:
+    info["parentID"] = info.get("parentID") or known.user
+    info["mode"] = info.get("mode") or info["agent"]
+    if "modelID" not in info:
+        info.update(_model(known.model))
+    path = info["path"]
+    info["path"] = {"cwd": path["cwd"] or known.directory, "root": path["root"] or path["cwd"] or known.directory}
+
+
+def _spent(record: Record, used: list[ev.UsageRecorded]) -> None:
+    """Tokens and cost: those of a step on its part; on the message the last step's tokens, and the cost of all."""
+    finished: dict[str, Record] = {part["id"]: part for part in record["parts"] if part["type"] == "step-finish"}
+    steps: dict[str | None, tuple[Tokens, Decimal]] = {}
+    last = [*finished][-1] if finished else None
+    for event in used:
+        step = event.step if event.step in finished else last
+        tokens, cost = steps.pop(step, (Tokens(), Decimal(0)))  # the newest to the end
+        steps[step] = (_sum(tokens, event.usage.tokens), cost + (event.usage.cost or 0))
+    for name, part in finished.items():
+        tokens, cost = steps.get(name, (Tokens(), Decimal(0)))
+        part.update(tokens=tokens_record(tokens), cost=float(cost))
+    if steps:
+        record["info"]["tokens"] = tokens_record([*steps.values()][-1][0])
+        record["info"]["cost"] = float(sum(cost for _, cost in steps.values()))
+
+
+def _sum(one: Tokens, other: Tokens) -> Tokens:
+    total = None if other.total is None and one.total is None else (one.total or 0) + (other.total or 0)
+    return Tokens(
+        one.input + other.input,
+        one.output + other.output,
+        one.reasoning + other.reasoning,
+        one.cache_read + other.cache_read,
+        one.cache_write + other.cache_write,
+        total,
+    )
+
+
+def tokens_record(tokens: Tokens) -> Record:
+    """Token counts in OpenCode's words."""
+    told: Record = {
+        "input": tokens.input,
+        "output": tokens.output,
+        "reasoning": tokens.reasoning,
+        "cache": {"read": tokens.cache_read, "write": tokens.cache_write},
+    }
+    return told if tokens.total is None else {"total": tokens.total, **told}
+
+
+def _part(part: Record, time: Record) -> None:
+    """Put in what OpenCode needs of a part."""
+    if part["type"] == "tool":
+        _tool(part["state"], time["created"])
+    elif part["type"] == "retry":
+        part["error"] = _error(part["error"], retryable=True)
+    if "metadata" in part:
+        part["metadata"] = as_object(part["metadata"])
+    _source(part)
+    if part["type"] in {"text", "reasoning"} and "time" in part and "end" not in part["time"] and "completed" in time:
+        part["time"]["end"] = time["completed"]
+
+
+def _source(part: Record) -> None:
+    """Complete where a file or mention comes from, or leave it out if OpenCode has no such kind."""
+    source: Record | None = part.get("source")
+    if source is None:
+        return
+    kind = source.get("type", "mention")
+    if kind == "text" or (kind == "symbol" and not (source.get("range") and isinstance(source.get("kind"), int))):
+        del part["source"]
+        return
+    span = source.get("text", source)
+    span.update({name: span[name] if isinstance(span.get(name), int) else 0 for name in ("start", "end")})
+
+
+def _tool(state: Record, created: int) -> None:
+    status = state["status"]
+    for file in state.get("attachments", ()):
+        _source(file)
+    for name in {"input", "metadata"} & state.keys():
+        state[name] = as_object(state[name])
+    if status != "pending":
+        state.pop("raw", None)
+        times = state.setdefault("time", {})
+        times.setdefault("start", min(created, times.get("end", created)))
+    if status == "completed":
+        state.setdefault("metadata", {})
+        state.setdefault("title", "")
+    elif status == "error":
+        state.pop("title", None)
+
+
+def as_object(value: Any) -> Record:
+    """A copy of a JSON object; OpenCode takes no other value in its place."""
+    return {**value} if is_object(value) else {"value": value}
+
+
+def _error(error: Record, *, retryable: bool = False) -> Record:
+    """An error with the members that OpenCode's kinds of error have; another kind becomes an unknown one."""
+    name, data = error["name"], as_object(error["data"])
+    if retryable and name != "APIError":
+        data.setdefault("message", name)
+        name = "APIError"
+    if name not in ERRORS:
+        data["message"] = f"{name}: {data.get('message', '')}".removesuffix(": ")
+        name = "UnknownError"
+    if name != "MessageOutputLengthError":
+        data.setdefault("message", "")
+    if name == "APIError":
+        data.setdefault("isRetryable", retryable)
+    if name == "ProviderAuthError":
+        data.setdefault("providerID", "unknown")
+    return {"name": name, "data": data}
+
+
+def _model(model: Model) -> Record:
+    return {"providerID": model.provider, "modelID": model.name}
+
+
+def change(record: Record, time: int, event: ev.Event, text: Resolver) -> None:
+    """Apply one of `CHANGES` to a record."""
+    names = event.parts if isinstance(event, (ev.Pruned, ev.Restored)) else (getattr(event, "part", ""),)
+    for part in [found for found in record["parts"] if found["id"] in names]:
+        state: Record = part.get("state", {})
+        match event:
+            case ev.PartRemoved():
+                record["parts"].remove(part)
+            case ev.Pruned() if "time" in state:
+                state["time"]["compacted"] = time
+            case ev.Restored() if "time" in state:
+                state["time"].pop("compacted", None)
+            case ev.PartEdited() if part["type"] == "tool":
+                state["output"] = text(event.text)
+            case ev.PartEdited():
+                part["text"] = text(event.text)
+            case ev.PartRedacted():
+                _redact(part)
+            case _:
+                pass
+
+
+def _redact(part: Record) -> None:
+    """Leave nothing of a part but that it was there; of a step or compaction nothing is left to take."""
+    if part["type"] in {"step-start", "step-finish", "compaction"}:
+        part.pop("snapshot", None)
+        return
+    known = {"id", "sessionID", "messageID", "type", "time", "callID", "tool", "mime", "state"}
+    for name in part.keys() - known:
+        del part[name]
+    kind = part["type"]
+    if kind in {"text", "reasoning"}:
+        part["text"] = REDACTED
+    elif kind == "file":
+        part.update(type="text", text=REDACTED)
+        del part["mime"]
+    elif kind == "tool":
+        state: Record = part["state"]
+        told: Record = {"status": state["status"], "input": Record()}
+        told.update({"time": state["time"]} if "time" in state else {"raw": ""})
+        if state["status"] == "completed":
+            told.update(output=REDACTED, title="", metadata=Record())
+        elif state["status"] == "error":
+            told["error"] = REDACTED
+        part["state"] = told
+    else:
+        part.pop("time", None)
+        part.update(type="text", text=REDACTED)

@@ -1,0 +1,58 @@
+"""What a provider said beside a part, as far as it is that provider's: read from the JSON text that parts carry.
+
+The JSON is an object with an object per provider, `{"anthropic": {"signature": …}}`, as OpenCode and the AI SDK keep it and as the
+importers write it.  Imported by the formats beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeGuard
+
+from eventlog.values import Json
+from projections.formats.wire import sendable
+
+__all__ = ["is_array", "is_object", "of_provider", "parsed", "tool_name"]
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a parsed value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether a parsed value is a JSON array."""
+    return isinstance(value, list)
+
+
+def parsed(text: Json | None) -> Any:
+    """The value of a JSON text with only text in it that can be sent; None if it is none."""
+    if text is None:
+        return None
+    try:
+        return _sendable(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return sendable(value)
+    if is_object(value):
+        return {sendable(key): _sendable(item) for key, item in value.items()}
+    if is_array(value):
+        return [_sendable(item) for item in value]
+    return value
+
+
+def of_provider(metadata: Json | None, provider: str) -> dict[str, Any]:
+    """What of the metadata is this provider's, {} for nothing."""
+    found = parsed(metadata)
+    own = found.get(provider) if is_object(found) else None
+    return own if is_object(own) else {}
+
+
+def tool_name(name: str, longest: int) -> str:
+    """A tool's name in the characters that providers take."""
+    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
+    return kept[:longest] or "tool"

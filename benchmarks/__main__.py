@@ -24,6 +24,9 @@ __all__ = ["main", "measure"]
 
 RECORDED = Path(os.environ.get("EVERDELTA_SHARED") or Path(__file__).resolve().parents[2] / "shared") / "data"
 
+PAPER = 170
+"""Columns of a table that is written to a file or a pipe."""
+
 
 def measure(cases: Sequence[Case], sizes: Sizes, place: Path, recorded: Path | None, console: Console) -> list[Result]:
     """Run the cases, each in a folder of its own that is removed again."""
@@ -52,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyError as unknown:
         parser.error(f"no case or figure {unknown}; --list names them")
     if options.list:
-        show_cases(Console(), cases)
+        show_cases(_paper(), cases)
         return 0
     place: Path = options.directory or workplace()
     recorded = RECORDED if RECORDED.is_dir() else None
@@ -61,10 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if filesystem_of(place) in VOLATILE:
         console.print("[red]this file system is in memory: durable figures mean nothing here (see --directory)")
     results = measure(cases, SHORT if options.short else LONG, place, recorded, console)
-    show_results(Console(), {figure.id: figure for case in CASES for figure in case.figures}, results)
+    show_results(_paper(), {figure.id: figure for case in CASES for figure in case.figures}, results)
     if options.json is not None:
         write_json(options.json, machine, results)
     return 0
+
+
+def _paper() -> Console:
+    """Standard output; wide enough for a line a figure where no terminal says how wide it is."""
+    return Console(width=None if sys.stdout.isatty() else PAPER)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@ Used by the handles (`handle.py`, `reply.py`); it knows nothing of leases but th
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from threading import RLock
 
 from eventlog import events as ev
@@ -34,6 +36,7 @@ from eventlog.errors import (
 )
 from eventlog.flight import (
     MAX_APPEND_BYTES,
+    Accepted,
     Flight,
     content_digest,
     count_of,
@@ -64,7 +67,7 @@ MAX_ACCEPTED_BYTES = 1 << 20
 """The same in bytes of bodies."""
 MAX_RUN = 16 * 1024 * 1024
 """Characters of deltas that are handed over in one append; more of them go in several."""
-ATTEMPTS = 8
+ATTEMPTS = 40
 """How often something accepted is decided anew because other writers came between, before the caller hears of it."""
 
 
@@ -94,8 +97,8 @@ class Appender:
         self._wake = wake
         self._metrics = metrics
         self.lock = RLock()
-        self._accepted: list[Item] = []
-        self._bodies: dict[bytes, bytes] = {}
+        self._accepted: list[Accepted] = []
+        self._weight = 0
         self._flights: deque[Flight] = deque()
         self._closed = False
         self._forked = False
@@ -134,8 +137,16 @@ class Appender:
                 else ClosedError("the store is closed")
             )
         self.limit = 0
+        with self.lock:
+            self._ready()
         self.settle()
         self.limit = 0 if self._closed else self.capacity
+
+    def weigh(self, characters: int) -> None:
+        """A long delta went into the buffer, which is bounded in characters too: commit when they are many."""
+        self._weight += characters
+        if self._weight > MAX_RUN:
+            self.settle()
 
     def close(self, *, forked: bool = False) -> None:
         """Take no more deltas: what is accepted from here on would have nobody to commit it.
@@ -145,19 +156,43 @@ class Appender:
         self._closed, self._forked = True, forked
         self.limit = 0
 
-    def accept(self, items: Sequence[tuple[int, ev.Event]], bodies: Mapping[bytes, bytes] | None = None) -> None:
-        """Decide on events that nobody waits for; they are committed with what comes next, or with the flush."""
+    def accept(
+        self, items: Sequence[tuple[int, ev.Event]], bodies: Mapping[bytes, bytes] | None = None, *, owned: bool = False
+    ) -> Accepted:
+        """Decide on events that nobody waits for now; they are committed with what comes next, or with the flush.
+
+        `owned`: the caller will wait with `settle`; without, a failure is told to the session's next command.
+        """
         with self.lock:
             self._ready()
             self._collect()
             limit_bodies(bodies)
-            self._accepted += decide(self.state, items)
-            if bodies:
-                self._bodies.update(bodies)
-            if len(self._accepted) >= MAX_ACCEPTED or sum(map(len, self._bodies.values())) > MAX_ACCEPTED_BYTES:
+            if not self.epoch:
+                needs_no_lease([event for _, event in items], self.session)
+            accepted = Accepted(decide(self.state, items), bodies, self.epoch, owned=owned)
+            self._accepted.append(accepted)
+            size = sum(len(body) for group in self._accepted for body in group.bodies.values())
+            if len(self._accepted) >= MAX_ACCEPTED or size > MAX_ACCEPTED_BYTES:
                 self._submit([], [])
         if not self.awake:
             self.wake()
+        return accepted
+
+    def leave(self) -> None:
+        """The lease is given back: what was accepted under it and is not handed over will not be written."""
+        with self.lock:
+            self.epoch = 0
+            self._drop_leased()
+
+    def _drop_leased(self) -> None:
+        if self.buffer:
+            del self.buffer[:]
+            self._failure = self._failure or self._left()
+        if any(group.epoch for group in self._accepted):
+            self._resync()
+
+    def _left(self) -> EventlogError:
+        return RefusedError("the lease was over before this was written", expected="the lease", session=self.session)
 
     def flush(self) -> list[Flight]:
         """Hand over what was accepted; returns everything whose outcome is not known yet."""
@@ -181,6 +216,7 @@ class Appender:
             return
         flat = self.buffer[:count]
         del self.buffer[:count]
+        self._weight = 0
         run, reason = still_admitted(self.state, DeltaRun.from_flat(flat, unit=NANOSECONDS))
         self._failure = self._failure or reason
         pieces = run.pieces(MAX_RUN) if run is not None else []
@@ -188,7 +224,7 @@ class Appender:
             if number:
                 self._submit([], [])
             self.state.skip(piece.count)
-            self._accepted.append(piece)
+            self._accepted.append(Accepted([piece], None, self.epoch, owned=False))
 
     # -- deciding ------------------------------------------------------------------------------
 
@@ -213,6 +249,13 @@ class Appender:
         """
         with self.lock:
             digest = b""
+            if request is not None:
+                digest = content_digest(items)
+                known = self._known(request, digest)
+                if known is not None:
+                    with suppress(StopError):  # whoever may not write any more still learns what became of the request
+                        self.flush()
+                    return known
             if creates_at is None:
                 self._ready()
             self._collect()
@@ -220,15 +263,6 @@ class Appender:
                 self.settle()
             elif self._accepted and (alone or request is not None):
                 self._submit([], [])
-            if request is not None:
-                digest = content_digest(items)
-                for flight in self._flights:
-                    if flight.request == request:
-                        if flight.digest != digest:
-                            raise RequestReusedError(self.session, request)
-                        return flight
-                if self.log.request(self.session, request) is not None:
-                    return self._repeat(request, digest)
             if unchanged:
                 expected = self.state.version
             if expected is not None and expected != self.state.version:
@@ -259,9 +293,17 @@ class Appender:
 
     # -- handing over ----------------------------------------------------------------------------
 
-    def _repeat(self, request: str, digest: bytes) -> Flight:
+    def _known(self, request: str, digest: bytes) -> Flight | None:
+        """What became, or is becoming, of a request id that was used before."""
+        for flight in self._flights:
+            if flight.request == request and not flight.ticket.done():
+                if flight.digest != digest:
+                    raise RequestReusedError(self.session, request)
+                return flight
+        if self.log.request(self.session, request) is None:
+            return None
         append = Append(session=self.session, payload=b"", count=1, time=0, request=request, digest=digest)
-        return Flight(0, 0, self.log.submit(append), [], {})
+        return Flight(0, 0, self.log.submit(append), [])
 
     def _submit(
         self,
@@ -276,23 +318,24 @@ class Appender:
     ) -> Flight:
         """Encode and submit what was accepted and then `decided`, all of which the state has taken in."""
         accepted, self._accepted = self._accepted, []
-        carried, self._bodies = self._bodies, {}
-        bodies = {**carried, **more_bodies} if more_bodies else carried
-        entries = accepted + decided
+        entries = [item for group in accepted for item in group.items] + decided
         if not entries:
             raise RefusedError("an append of no events", expected="at least one event")
-        own = [item[1] for item in accepted if not isinstance(item, DeltaRun)]
-        own.extend(events)
-        count = count_of(entries)
         last = self.state.version
-        first = last - count + 1
-        time = first_time(entries[0])
-        card = self.card
-        for event in own:
-            card = evolve_card(card, event)
         seen = None if expected is not None or creates_at is not None else self._certain
         try:
-            payload = encode([rebase(item, time) for item in entries], time)
+            own = [item[1] for group in accepted for item in group.items if not isinstance(item, DeltaRun)]
+            own.extend(events)
+            bodies = dict(more_bodies or {})
+            for group in accepted:
+                bodies.update(group.bodies)
+            count = count_of(entries)
+            first = last - count + 1
+            start = first_time(entries[0])
+            card = self.card
+            for event in own:
+                card = evolve_card(card, event)
+            payload = encode([rebase(item, start) for item in entries], start)
             size = len(payload) + sum(map(len, bodies.values()))
             if size > MAX_APPEND_BYTES:
                 raise LimitError("bytes of an append", size, MAX_APPEND_BYTES)  # noqa: TRY301 - retracted below
@@ -316,10 +359,10 @@ class Appender:
                 follows=self._flights[-1].ticket if self._flights else None,
             )
             ticket = self.log.submit(append)
-        except Exception:
+        except BaseException:
             # Nothing was handed over: what was accepted waits for the next try, what was just decided never happened.
             self.state.retract(last - count_of(decided))
-            self._accepted, self._bodies = accepted, carried
+            self._accepted = accepted
             raise
         self.card = card
         metrics = self._metrics
@@ -327,7 +370,7 @@ class Appender:
         metrics.events += count
         metrics.payload_bytes += len(payload)
         metrics.body_bytes += size - len(payload)
-        flight = Flight(first, last, ticket, accepted, carried)
+        flight = Flight(first, last, ticket, accepted)
         flight.request, flight.digest = request, digest
         self._flights.append(flight)
         return flight
@@ -345,7 +388,8 @@ class Appender:
     def _fence(self) -> None:
         """Raise if the lease is over as far as is known; what was accepted under it is dropped."""
         if self.epoch and self._newest_epoch > self.epoch:
-            del self.buffer[:]
+            self.limit = 0
+            self._drop_leased()
             self._failure = None  # whatever it was, it was about what is dropped
             raise FencedError(self.session, self.epoch, self._newest_epoch)
 
@@ -365,6 +409,7 @@ class Appender:
                     self._resync()
                     return
                 self._flights.popleft()
+                _settled(flight)
                 self._certain = flight.last
                 self.state.settle(flight.last)
             if not self._flights and not self._accepted:
@@ -374,46 +419,55 @@ class Appender:
                     if head.version != self.state.version:
                         self._read_on(head)
 
-    def settle(self) -> None:
-        """Commit everything accepted, wait for it, and take the outcomes in; raises the first failure.
+    def settle(self, mine: Sequence[Accepted] | None = None) -> None:
+        """Commit everything accepted, wait for it, and take the outcomes in; raises the first failure of `mine` (None: of all).
 
         What failed only because another writer came between is decided anew.  Who waits for an append hears of its failure there.
         """
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             failure: Exception | None = None
             for flight in self.flush():
                 try:
                     flight.ticket.wait()
-                except Exception as error:  # noqa: BLE001 - raised below
-                    failure = failure or (None if flight.waited else error)
-            if not self._taken_in(failure):
+                except Exception as error:  # noqa: BLE001 - raised below, if it is this caller's
+                    failure = failure or (error if _concerns(flight, mine) else None)
+            if not self._taken_in(failure, mine, last=attempt == ATTEMPTS - 1):
                 return
+            time.sleep(_pause(attempt))
 
-    async def settled(self) -> None:
+    async def settled(self, mine: Sequence[Accepted] | None = None) -> None:
         """The same for asyncio."""
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             failure: Exception | None = None
             for flight in self.flush():
                 try:
                     await flight.ticket
-                except Exception as error:  # noqa: BLE001 - raised below
-                    failure = failure or (None if flight.waited else error)
-            if not self._taken_in(failure):
+                except Exception as error:  # noqa: BLE001 - raised below, if it is this caller's
+                    failure = failure or (error if _concerns(flight, mine) else None)
+            if not self._taken_in(failure, mine, last=attempt == ATTEMPTS - 1):
                 return
+            import asyncio
 
-    def _taken_in(self, failure: Exception | None) -> bool:
+            await asyncio.sleep(_pause(attempt))
+
+    def _taken_in(self, failure: Exception | None, mine: Sequence[Accepted] | None, *, last: bool) -> bool:
         """Take the outcomes of a flush in; True if what was accepted should be tried again."""
         with self.lock:
             if not self._loaded:
                 return False
             self.catch_up()
-            if isinstance(failure, ConflictError) and self._accepted:
+            if mine is None:
+                waiting = bool(self._accepted)
+                error, self._failure = self._failure, None
+            else:
+                waiting = not all(group.settled for group in mine)
+                error = next((group.error for group in mine if group.error is not None), None)
+        if failure is not None and waiting:
+            if isinstance(failure, ConflictError) and not last:
                 return True
-            noted, self._failure = self._failure, None
-        if failure is not None and not isinstance(failure, ConflictError):
             raise failure
-        if noted is not None:
-            raise noted
+        if error is not None:
+            raise error
         return False
 
     def checkpoint(self, every: int) -> None:
@@ -444,43 +498,62 @@ class Appender:
     def _resync(self) -> None:
         """Something did not go as assumed: go back to what is certain, read on, and decide the rest anew."""
         self._metrics.resyncs += 1
-        again: list[Item] = []
-        bodies: dict[bytes, bytes] = {}
+        again: list[Accepted] = []
         while self._flights:
             flight = self._flights.popleft()
             try:
                 flight.ticket.wait()
             except StopError as error:
-                self._note(error, flight)
+                self._count(error)
+                for group in flight.accepted:
+                    self._fail(group, error)
             except Exception as error:  # noqa: BLE001 - who waits for it is told; what nobody waits for is tried again
                 self._count(error)
                 again += flight.accepted
-                bodies.update(flight.bodies)
+            else:
+                _settled(flight)
         again += self._accepted
-        bodies.update(self._bodies)
-        self._accepted, self._bodies = [], bodies
+        self._accepted = []
         self.state.retract(self._certain)
         head = self.log.head(self.session)
         if head is not None:
             self._read_on(head)
-        for item in again:
-            if isinstance(item, DeltaRun):
+        for group in again:
+            self._decide_anew(group)
+
+    def _decide_anew(self, group: Accepted) -> None:
+        """Accept a command once more, whole, or not at all."""
+        if group.epoch not in {0, self.epoch}:
+            self._fail(group, self._left())
+            return
+        before = self.state.version
+        items: list[Item] = []
+        try:
+            for item in group.items:
+                if not isinstance(item, DeltaRun):
+                    items += decide(self.state, [item])
+                    continue
                 run, reason = still_admitted(self.state, item)
                 self._failure = self._failure or reason
                 if run is not None:
                     self.state.skip(run.count)
-                    self._accepted.append(run)
-                continue
-            try:
-                self._accepted += decide(self.state, [item])
-            except EventlogError as error:
-                self._failure = self._failure or error
+                    items.append(run)
+        except EventlogError as error:
+            self.state.retract(before)
+            self._fail(group, error)
+            return
+        group.items = items
+        if items:
+            self._accepted.append(group)
+        else:
+            group.settled = True
 
-    def _note(self, error: EventlogError, flight: Flight) -> None:
-        """Count a failure that is final, and keep it for the next caller unless somebody waits for all of the append."""
-        self._count(error)
-        if flight.accepted and self._failure is None:
-            self._failure = error
+    def _fail(self, group: Accepted, error: EventlogError) -> None:
+        """The command did not come to be, and will not: whoever waits for it is told, or the next caller."""
+        group.error = error
+        group.settled = True
+        if not group.owned:
+            self._failure = self._failure or error
 
     def _count(self, error: Exception) -> None:
         self._metrics.failures += 1
@@ -492,3 +565,20 @@ class Appender:
         fold_spans(self.log, self.streams, self.state, head.version)
         self._certain = self.state.version
         self.state.settle(self._certain)
+
+
+def _settled(flight: Flight) -> None:
+    for group in flight.accepted:
+        group.settled = True
+
+
+def _concerns(flight: Flight, mine: Sequence[Accepted] | None) -> bool:
+    """Whether a failed append is one that this caller waits for, and nobody else is told of."""
+    if mine is None:
+        return bool(flight.accepted)
+    return any(group in mine for group in flight.accepted)
+
+
+def _pause(attempt: int) -> float:
+    """Seconds to leave to the others before the next try."""
+    return 0.0 if attempt < 4 else 0.001 * attempt

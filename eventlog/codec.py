@@ -150,11 +150,14 @@ def validate(events: Sequence[Event]) -> None:
     """
     try:
         try:
-            _EVENTS.decode(_ENCODER.encode(events))
+            same = _EVENTS.decode(_ENCODER.encode(events))
         except UnicodeEncodeError:
-            msgspec.convert(msgspec.to_builtins(events, builtin_types=(bytes,)), list[Event])
+            same = msgspec.convert(msgspec.to_builtins(events, builtin_types=(bytes,)), list[Event])
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise CallError(f"an event with a field that is not of its type: {error}") from None
+    for event, read in zip(events, same, strict=True):
+        if event != read:
+            raise CallError(f"a {type(event).__name__} with a field that would be read back as something else")
 
 
 def decode(payload: bytes) -> Batch:

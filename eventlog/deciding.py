@@ -11,15 +11,23 @@ from eventlog import events as ev
 from eventlog.admission import LEASE_FREE, admit
 from eventlog.codec import Item, validate
 from eventlog.deltas import DeltaRun, Key
-from eventlog.errors import EventlogError, RefusedError
+from eventlog.errors import CallError, EventlogError, RefusedError
 from eventlog.evolution import evolve
 from eventlog.state import State
+
+MAX_TIME = 1 << 53
+"""Times are UTC milliseconds on this side of it, or as long before 1970."""
 
 __all__ = ["decide", "needs_no_lease", "still_admitted"]
 
 
 def decide(state: State, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
     """Return the items with their deltas as runs, all taken in; raises, and takes none in, if one may not follow."""
+    for time, event in items:
+        if type(time) is not int or not -MAX_TIME < time < MAX_TIME:
+            raise CallError(f"the time of a {type(event).__name__} is not in whole milliseconds")
+        if not isinstance(event, ev.Base):
+            raise CallError(f"a {type(event).__name__} is no event")
     validate([event for _, event in items])
     before = state.version
     decided: list[Item] = []

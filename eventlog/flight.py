@@ -13,11 +13,12 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec import Item, pack
 from eventlog.deltas import DeltaRun
-from eventlog.errors import LimitError
+from eventlog.errors import EventlogError, LimitError
 from eventlog.log.base import Committed, Ticket
 
 __all__ = [
     "MAX_APPEND_BYTES",
+    "Accepted",
     "Flight",
     "content_digest",
     "count_of",
@@ -31,20 +32,36 @@ MAX_APPEND_BYTES = 256 * 1024 * 1024
 """Largest append, in bytes of its encoded events and packed bodies."""
 
 
-class Flight:
-    """An append that was handed over: `accepted` are those of its items that nobody waits for.
+class Accepted:
+    """What one command had accepted: it goes in whole or not at all, under the lease epoch it was decided under.
 
-    `waited`: it has items that somebody waits for, and who will be told if it fails.
+    `owned`: somebody waits for it and will look at `error`.  `settled`: the outcome is known.
     """
 
-    __slots__ = ("accepted", "bodies", "digest", "first", "last", "request", "ticket", "waited")
+    __slots__ = ("bodies", "epoch", "error", "items", "owned", "settled")
 
-    def __init__(self, first: int, last: int, ticket: Ticket, accepted: list[Item], bodies: dict[bytes, bytes]) -> None:
+    def __init__(self, items: list[Item], bodies: Mapping[bytes, bytes] | None, epoch: int, *, owned: bool) -> None:
+        self.items = items
+        self.bodies = bodies or {}
+        self.epoch = epoch
+        self.owned = owned
+        self.settled = False
+        self.error: EventlogError | None = None
+
+
+class Flight:
+    """An append that was handed over: `accepted` is what of it nobody waits for at its ticket.
+
+    `waited`: it has more items, whose caller waits for the ticket and will be told there if it fails.
+    """
+
+    __slots__ = ("accepted", "digest", "first", "last", "request", "ticket", "waited")
+
+    def __init__(self, first: int, last: int, ticket: Ticket, accepted: list[Accepted]) -> None:
         self.first = first
         self.last = last
         self.ticket = ticket
         self.accepted = accepted
-        self.bodies = bodies
         self.request: str | None = None
         self.digest = b""
         self.waited = False

@@ -95,6 +95,7 @@ class Flusher:
                 appender.flush()
             except StopError:
                 stopped = True
+                appender.limit = 0  # the next delta meets the error, and raises it to its caller
             except EventlogError as error:
                 # What was accepted is kept, and tried again; the session's next command meets the error and raises it.
                 logger.warning("session %s: a flush failed: %s", appender.session, type(error).__name__)

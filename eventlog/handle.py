@@ -8,9 +8,11 @@ lease taker's first append.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from random import uniform
 from threading import RLock, local
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ from eventlog import events as ev
 from eventlog.appender import ATTEMPTS, Appender
 from eventlog.codec import Recorded, Span
 from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError
+from eventlog.flight import Accepted
 from eventlog.lease import is_live, release_lease, renew_lease, take_lease
 from eventlog.lineage import Stream, lineage_of
 from eventlog.log.base import Committed, LeaseState
@@ -40,14 +43,19 @@ class Pipeline:
 
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
+        self._accepted: list[Accepted] = []
+
+    def add(self, accepted: Accepted) -> None:
+        """Take in what one command has accepted."""
+        self._accepted.append(accepted)
 
     def wait(self) -> None:
         """Block until all of it is durable; raises what went wrong first."""
-        self._appender.settle()
+        self._appender.settle(self._accepted)
 
     async def settled(self) -> None:
         """The same for asyncio."""
-        await self._appender.settled()
+        await self._appender.settled(self._accepted)
 
 
 class Handle:
@@ -159,7 +167,7 @@ class Handle:
         hold it either.  `ConflictError` unless the session is at `expected_version`.
         """
         free = self._lease is None
-        if free:
+        if free and (request_id is None or self.store.log.request(self.id, request_id) is None):
             self._nobody_runs()
         self.store.usable(writing=True)
         return self._appender.commit(
@@ -216,7 +224,11 @@ class Handle:
         self.store.usable(writing=True)
         now = self.store.clock()
         items = [(now, event) for event in events]
-        if request_id is None and (not wait or getattr(self._local, "pipeline", None) is not None):
+        pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
+        if request_id is None and pipeline is not None:
+            pipeline.add(self._appender.accept(items, bodies, owned=True))
+            return
+        if request_id is None and not wait:
             self._appender.accept(items, bodies)
             return
         for attempt in range(1, ATTEMPTS + 1):
@@ -225,6 +237,7 @@ class Handle:
             except ConflictError:  # nothing was written: decide anew, on what the others have left
                 if attempt == ATTEMPTS:
                     raise
+                time.sleep(uniform(0, 0.002) * attempt)  # others do the same: not all at once again
             else:
                 return
 
@@ -319,7 +332,7 @@ class Handle:
 
     def _let_go(self) -> None:
         state, self._lease, self._lease_depth = self._lease, None, 0
-        self._appender.epoch = 0
+        self._appender.leave()
         self.store.forget(self)
         if state is not None:
             release_lease(self.store.log, self.id, state)

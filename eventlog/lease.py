@@ -20,8 +20,10 @@ import msgspec
 from eventlog.errors import LeaseHeldError, NotFoundError
 from eventlog.log.base import LeaseState, Log
 
-__all__ = ["Owner", "is_live", "release_lease", "renew_lease", "take_lease"]
+__all__ = ["LIVE", "Owner", "is_live", "release_lease", "renew_lease", "take_lease"]
 
+LIVE: set[str] = set()
+"""The stores of this process that may hold leases: added when they are opened, taken away when they are closed or gone."""
 POLL = 0.02
 """Seconds between two looks at a lease that somebody else holds."""
 
@@ -53,9 +55,11 @@ class Owner(msgspec.Struct, frozen=True):
 
     def is_dead(self) -> bool:
         """True only if this owner certainly runs no more; a process elsewhere is never certain."""
-        if not self.boot or (self.host, self.boot, self.namespace) != _machine():
+        if (self.host, self.boot, self.namespace) != _machine():
             return False
-        return _started(self.process) != self.started
+        if self.process == os.getpid() and self.started == _started(self.process):
+            return self.store not in LIVE
+        return bool(self.boot) and _started(self.process) != self.started
 
 
 @cache

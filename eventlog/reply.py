@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_DELTA", "Call", "Reply", "Stream"]
 
+LONG_DELTA = 4096
+"""Characters from which on deltas are counted against what the buffer may hold."""
 MAX_DELTA = 16 * 1024 * 1024
 """Longest single delta, in characters."""
 
@@ -66,6 +68,8 @@ class Stream:
         buffer.extend((self._key, text, self._clock()))
         if not appender.awake:
             appender.wake()
+        if len(text) > LONG_DELTA:
+            appender.weigh(len(text))
 
     def _refuse(self, text: str) -> None:
         """Raise for what is no delta; an empty one is let pass."""
@@ -320,13 +324,13 @@ class Reply:
         """Record that the model call ended, and what it cost; returns the step-finish part's id."""
         part = self._session.store.new_id("prt_")
         self._session.command(self._step_ended(part, reason, usage, snapshot), wait=False)
+        self._step = None
         return part
 
     def _step_ended(self, part: str, reason: str, usage: Usage | None, snapshot: str | None) -> list[ev.Event]:
         ended: list[ev.Event] = [ev.StepFinished(self.id, part, reason, snapshot)]
         if usage is not None:
             ended.append(ev.UsageRecorded(usage, self.id, part, self._started.model, self._step or "turn"))
-        self._step = None
         return ended
 
     # -- the end -------------------------------------------------------------------------------
@@ -355,5 +359,6 @@ class Reply:
 
     def _close(self) -> None:
         self._finished = True
+        self._step = None
         for stream in self._streams:
             stream.close()

@@ -228,7 +228,8 @@ class Session(Handle):
             state = self._appender.state
             if before is not None:
                 to = state.message(before).added - 1
-            assert to is not None
+            if type(to) is not int:
+                raise CallError(f"a version is a whole number, not a {type(to).__name__}")
             if state.open_messages():
                 raise RefusedError("a message is open", expected="a finished or aborted message")
             if not 1 <= to <= state.version:
@@ -246,10 +247,14 @@ class Session(Handle):
             raise RefusedError("there is nothing to redo", expected="a rollback")
         return self.rollback(version - 1)
 
-    def _file_states(self, after: int) -> tuple[tuple[str, ...], tuple[Patch, ...]]:
+    def _file_states(self, to: int) -> tuple[tuple[str, ...], tuple[Patch, ...]]:
+        """The snapshots and patches that count now, and would not right after version `to`."""
+        kept = self.effective_ranges(to)
         snapshots: list[str] = []
         patches: list[Patch] = []
-        for span in self.history(after=after):
+        for span in self.history():
+            if any(first <= span.first <= last for first, last in kept):
+                continue
             item = span.item
             if isinstance(item, (ev.StepStarted, ev.StepFinished)) and item.snapshot:
                 snapshots.append(item.snapshot)

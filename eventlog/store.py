@@ -26,11 +26,11 @@ from eventlog.appender import Appender
 from eventlog.blobs import to_file, unpack
 from eventlog.card import card_of
 from eventlog.codec import Recorded
-from eventlog.errors import ClosedError, DamagedError, EventlogError, ForkedProcessError, ReadOnlyError
+from eventlog.errors import CallError, ClosedError, DamagedError, EventlogError, ForkedProcessError, ReadOnlyError
 from eventlog.flusher import Flusher
 from eventlog.foreign import is_foreign
 from eventlog.handle import Handle
-from eventlog.lease import Owner
+from eventlog.lease import LIVE, Owner
 from eventlog.lineage import END, Stream
 from eventlog.listing import SessionInfo, info_of
 from eventlog.log.base import Log
@@ -104,6 +104,8 @@ class Store:
         clock: Callable[[], int] | None = None,
         new_id: Callable[[str], str] | None = None,
     ) -> None:
+        if not (flush_interval > 0 and lease_ttl > 0 and checkpoint_events > 0):
+            raise CallError("flush_interval, lease_ttl and checkpoint_events are greater than zero")
         self.log = log
         self.clock: Callable[[], int] = clock or _now
         self.nanoseconds: Callable[[], int] = time.time_ns if clock is None else lambda: clock() * 1_000_000
@@ -113,6 +115,8 @@ class Store:
         self.flush_interval = flush_interval
         self.checkpoint_events = checkpoint_events
         self.owner = Owner.here(ids.new_id("own_"))
+        LIVE.add(self.owner.store)
+        weakref.finalize(self, LIVE.discard, self.owner.store)
         self._sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
         self._lock = RLock()
         self._closed = False
@@ -332,11 +336,15 @@ class Store:
     def fork_off(self) -> None:
         """This is a child process now: the store and its handles belong to the parent."""
         self._closed = self._forked = True
+        self._lock = RLock()  # another thread of the parent may have held the old one
         for session in list(self._sessions.values()):
             session.appender.close(forked=True)
+            session.appender.lock = RLock()
 
     def close(self) -> None:
         """Make everything durable, give leases back, close the log.  Calling it twice is harmless."""
+        if self._forked:
+            return
         with self._lock:
             if self._closed:
                 return
@@ -352,6 +360,7 @@ class Store:
                 failure = failure or error
         with self._lock:
             self._closed = True
+        LIVE.discard(self.owner.store)
         self._flusher.stop()
         atexit.unregister(self._at_exit)
         self.log.close()

@@ -67,6 +67,8 @@ MAX_ACCEPTED_BYTES = 1 << 20
 """The same in bytes of bodies."""
 MAX_RUN = 16 * 1024 * 1024
 """Characters of deltas that are handed over in one append; more of them go in several."""
+CHECKPOINT_EVENTS = 2_000
+"""Events after which the state of a session that is being run is kept, so that opening it stays short."""
 ATTEMPTS = 40
 """How often something accepted is decided anew because other writers came between, before the caller hears of it."""
 
@@ -81,6 +83,7 @@ class Appender:
         self.session = session
         self.clock = clock
         self.epoch = 0
+        self.checkpoint_events = CHECKPOINT_EVENTS
         self.capacity = MAX_BUFFERED
         self.limit = self.capacity
         """Slots of the buffer from which on a delta has to wait: `capacity`, or 0 when no more may come."""
@@ -418,6 +421,8 @@ class Appender:
                     self._newest_epoch = head.lease.epoch
                     if head.version != self.state.version:
                         self._read_on(head)
+                if self.epoch:
+                    self.checkpoint()
 
     def settle(self, mine: Sequence[Accepted] | None = None) -> None:
         """Commit everything accepted, wait for it, and take the outcomes in; raises the first failure of `mine` (None: of all).
@@ -470,11 +475,14 @@ class Appender:
             raise error
         return False
 
-    def checkpoint(self, every: int) -> None:
-        """Keep the state as of now if `every` events have come since it was kept last and all is committed."""
+    def checkpoint(self) -> None:
+        """Keep the state as of now if all is committed and enough events have come since it was kept last.
+
+        Enough is `checkpoint_events`, or a quarter of the history when that is more, so that keeping stays cheap.
+        """
         with self.lock:
-            idle = self._loaded and not self.is_ahead
-            if idle and self.state.version - self._saved >= every:
+            due = self._saved + max(self.checkpoint_events, self._saved // 4)
+            if self._loaded and not self._flights and not self._accepted and self.state.version >= due:
                 save_state(self.log, self.session, self.state)
                 self._saved = self.state.version
 

@@ -26,7 +26,7 @@ def decide(state: State, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
     for time, event in items:
         if type(time) is not int or not -MAX_TIME < time < MAX_TIME:
             raise CallError(f"the time of a {type(event).__name__} is not in whole milliseconds")
-        if not isinstance(event, ev.Base):
+        if not _is_event(event):
             raise CallError(f"a {type(event).__name__} is no event")
     validate([event for _, event in items])
     before = state.version
@@ -49,6 +49,10 @@ def decide(state: State, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
         state.retract(before)
         raise
     return decided
+
+
+def _is_event(thing: object) -> bool:
+    return isinstance(thing, ev.Base)
 
 
 def _decide_deltas(state: State, deltas: list[tuple[int, ev.PartDelta]]) -> DeltaRun:

@@ -302,7 +302,7 @@ class Handle:
             elif self._lease is not None:
                 try:
                     self.flush()
-                    self._appender.checkpoint(self.store.checkpoint_events)
+                    self._appender.checkpoint()
                 finally:
                     self._let_go()
 

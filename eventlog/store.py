@@ -22,7 +22,7 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog import ids
-from eventlog.appender import Appender
+from eventlog.appender import CHECKPOINT_EVENTS, Appender
 from eventlog.blobs import to_file, unpack
 from eventlog.card import card_of
 from eventlog.codec import Recorded
@@ -48,10 +48,6 @@ FLUSH_INTERVAL = 0.1
 """Seconds within which an accepted delta is committed."""
 LEASE_TTL = 30_000
 """Milliseconds a lease lasts without renewal."""
-
-
-CHECKPOINT_EVENTS = 2_000
-"""Events after which the state of a session that is being let go is kept, so that opening it stays short."""
 
 
 def open_store(
@@ -207,7 +203,9 @@ class Store:
             return handle
 
     def _appender(self, session: str) -> Appender:
-        return Appender(self.log, session, self.clock, self._flusher.wake, self.counted)
+        appender = Appender(self.log, session, self.clock, self._flusher.wake, self.counted)
+        appender.checkpoint_events = self.checkpoint_events
+        return appender
 
     def sessions(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from eventlog import checkpoints
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.codec import Recorded
@@ -23,6 +24,7 @@ from eventlog.errors import (
 )
 from eventlog.log.base import LeaseState
 from eventlog.reply import LONG_DELTA
+from eventlog.restoring import STATE
 from eventlog.session import Session
 from eventlog.store import Store
 from eventlog.values import Patch, Text, Tokens, Usage
@@ -293,3 +295,17 @@ def test_a_refused_finish_can_be_repeated(first: Store) -> None:
         call.succeed("out")
         reply.finish(usage=Usage(Tokens(1, 1)))
     assert [type(event) for event in events(session)][-3:] == [ev.StepFinished, ev.UsageRecorded, ev.MessageFinished]
+
+
+def test_a_long_run_keeps_checkpoints_of_its_state(engine: Engine) -> None:
+    """Promise 8: a session that is run for long and then killed is opened from a checkpoint, not from its first event."""
+    store = engine.open(flush_interval=SLOW, checkpoint_events=50)
+    session = store.create_session()
+    with session.lease():
+        for number in range(200):
+            session.user(f"{number}")
+        kept = checkpoints.versions(store.log, STATE, session.id)
+        assert kept
+        assert session.version - kept[-1] <= max(50, kept[-1] // 4) + 2
+    opened = engine.open(flush_interval=SLOW).session(session.id)
+    assert opened.state().messages.keys() == session.state().messages.keys()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import groups, sessions, streaming, turns
+from benchmarks import groups, listing, sessions, streaming, turns
 from benchmarks.figures import Case, Sizes
 
 __all__ = ["CASES", "LONG", "SHORT", "chosen"]
 
-CASES: tuple[Case, ...] = (*streaming.CASES, *turns.CASES, *groups.CASES, *sessions.CASES)
+CASES: tuple[Case, ...] = (*streaming.CASES, *turns.CASES, *groups.CASES, *sessions.CASES, *listing.CASES)
 
 SHORT = Sizes(rounds=7, deltas=100_000, turns=500, history=5_000, callers=64, appends=40, flushes=200, generated=400)
 """Under three minutes in all."""

@@ -75,6 +75,8 @@ class Sizes(NamedTuple):
     """Flushes whose bytes are counted."""
     generated: int
     """Records of the session that is generated where there is no recorded one."""
+    sessions: int = 10_000
+    """Sessions that are listed."""
 
 
 class Setting(NamedTuple):

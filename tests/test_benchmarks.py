@@ -22,7 +22,7 @@ from benchmarks.workloads import ANSWER_CHARACTERS, TOOL_BYTES, deltas, generate
 from eventlog.importers import import_file
 
 ROOT = Path(__file__).resolve().parents[1]
-TINY = Sizes(rounds=1, deltas=40, turns=4, history=20, callers=3, appends=2, flushes=3, generated=3)
+TINY = Sizes(rounds=1, deltas=40, turns=4, history=20, callers=3, appends=2, flushes=3, generated=3, sessions=5)
 NEEDS_BASELINE = ("deltas.one", "turn.raw", "turn.sqlite-full", "turn.history", "log.threads", "session.tasks")
 
 

@@ -1,14 +1,14 @@
 """Opaque ids that sort by time of making.  They never decide order: versions and positions do.
 
-An id is a prefix, ten characters of milliseconds and sixteen random ones, in Crockford's base 32
-(the ULID layout): 50 bits of time last until the year 37658.
+An id is a prefix and, in Crockford's base 32, ten characters of UTC milliseconds, four of the nanoseconds within the
+millisecond, and twelve random ones: it has the layout of a ULID, and one maker's ids sort in the order of making.  50 bits of
+milliseconds last until the year 37658.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from itertools import product
 
 from eventlog.errors import LimitError
@@ -22,14 +22,10 @@ _PAIRS = tuple(map("".join, product("0123456789abcdefghjkmnpqrstvwxyz", repeat=2
 """Two characters for each ten bits."""
 
 
-def new_id(
-    prefix: str,
-    milliseconds: int | None = None,
-    random: Callable[[int], bytes] = os.urandom,
-) -> str:
-    """Return `prefix` + 26 characters; `milliseconds` is UTC, now by default."""
-    now = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
-    number = int.from_bytes(random(10), "big")
+def new_id(prefix: str) -> str:
+    """Return `prefix` + 26 characters, made from the time and from random bits."""
+    now, within = divmod(time.time_ns(), 1_000_000)
+    number = within << 60 | int.from_bytes(os.urandom(8), "big") >> 4
     high, low = number >> 40, number & 0xFFFFFFFFFF
     two = _PAIRS
     return (  # five ids are made for each turn, so this is written out

@@ -1,0 +1,30 @@
+"""Ids: opaque, unique, of ULID's layout, in the order of making for one maker; and what a caller may bring."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventlog.errors import LimitError
+from eventlog.ids import MAX_ID_BYTES, check_id, new_id
+
+
+def test_ids_of_one_maker_sort_in_the_order_of_making() -> None:
+    """Two ids made one after the other, even within a millisecond, sort that way, and none comes twice."""
+    made = [new_id("msg_") for _ in range(5_000)]
+    assert made == sorted(made)
+    assert len({*made}) == len(made)
+    assert {len(name) for name in made} == {30}
+    assert all(set(name[4:]) <= set("0123456789abcdefghjkmnpqrstvwxyz") for name in made)
+
+
+@pytest.mark.parametrize("name", ["", "x" * (MAX_ID_BYTES + 1), "é" * (MAX_ID_BYTES // 2 + 1)])
+def test_ids_that_are_none(name: str) -> None:
+    """A caller's id has 1 to 256 bytes of UTF-8."""
+    with pytest.raises(LimitError):
+        check_id("message", name)
+
+
+def test_ids_that_callers_bring() -> None:
+    """Spec §3: any other text may be an id, as it is."""
+    for name in ("a", "x" * MAX_ID_BYTES, "é" * (MAX_ID_BYTES // 2), "with blank/and\nmore"):
+        assert check_id("message", name) == name

@@ -23,9 +23,12 @@ __all__ = [
     "codex_counts",
     "is_array",
     "is_object",
+    "message_counts",
     "openai_counts",
     "recorded",
+    "responses_counts",
     "stored_counts",
+    "stream_records",
 ]
 
 
@@ -202,3 +205,56 @@ def codex_counts(path: Path) -> Counts:
             parts += said
             answering = answering or bool(said)
     return Counts(messages, parts, len(calls), results, 0, total.get("output_tokens", 0))
+
+
+def responses_counts(path: Path) -> Counts:
+    """Counts of a Responses stream: texts by place, calls and outputs by item."""
+    places: set[Any] = set()
+    calls: set[Any] = set()
+    messages: set[Any] = set()
+    results = deltas = tokens = 0
+    for record in _stream(path):
+        kind: str = record["type"]
+        item: dict[str, Any] = record.get("item", {})
+        if kind == "response.created":
+            messages.add(record["response"]["id"])
+        elif kind == "response.completed":
+            usage: dict[str, int] = record["response"]["usage"] or {}
+            tokens += usage.get("output_tokens", 0)
+        elif kind in {"response.content_part.added", "response.output_text.delta", "response.reasoning_text.delta"}:
+            places.add((record["item_id"], record["content_index"]))
+        elif kind == "response.output_item.added" and item["type"].endswith("_call"):
+            calls.add(item["id"])
+        elif kind == "response.output_item.done":
+            hosted = item["type"].startswith(("web_search", "code_", "mcp_call", "image_", "file_search"))
+            results += hosted or item["type"].endswith("_output")
+            if item["type"] == "reasoning":
+                places |= set() if any(place[0] == item["id"] for place in places) else {(item["id"], 0)}
+        deltas += kind.endswith(".delta")
+    return Counts(len(messages), len(places) + len(calls), len(calls), results, deltas, tokens)
+
+
+def message_counts(messages: list[Any]) -> Counts:
+    """Counts of a list of OpenAI messages whose first is the system prompt, or is not a system message."""
+    said = [message for message in messages if message["role"] != "system"]
+    calls: list[Any] = []
+    for message in said:
+        calls += message.get("tool_calls") or []
+    answered = [
+        message for message in said if message["role"] == "tool" and message.keys() & {"tool_call_id", "tool_call_ids"}
+    ]
+    texts = sum(bool(message.get("content") is not None) for message in said if message not in answered)
+    texts += sum(bool(message.get("reasoning_content")) for message in said)
+    return Counts(len(said) - len(answered), texts + len(calls), len(calls), len(answered))
+
+
+def stream_records(path: Path) -> dict[int, Any]:
+    """The records of a stream by line, `[DONE]` as a text."""
+    found: dict[int, Any] = {}
+    for number, line in enumerate(path.read_text().split("\n"), start=1):
+        data = line.strip("\ufeff \t\r").removeprefix("data:").strip()
+        if data.startswith("{"):
+            found[number] = json.loads(data)
+        elif data == "[DONE]":
+            found[number] = data
+    return found

@@ -26,7 +26,7 @@ ROLLOUTS = recorded(DATA, "codex_rollout_jsonl")
 OLD = [
     path
     for path in sorted([*(DATA / "agent_sessions_fixtures").iterdir(), *(DATA / "agentsview_fixtures").iterdir()])
-    if "codex" in path.name or "session_" in path.name.rpartition("__")[2] and "agent_sessions" in str(path)
+    if "codex" in path.name or ("session_" in path.name.rpartition("__")[2] and "agent_sessions" in str(path))
 ]
 META = {"id": "s1", "cwd": "/work", "cli_version": "0.136.0", "model_provider": "openai"}
 
@@ -235,7 +235,13 @@ def test_calls_and_results(store: Store) -> None:
 
 def test_settings_usage_and_times(store: Store) -> None:
     """The system prompt, tools, branch, model, window, title, tokens and times of a rollout have their events (§3)."""
-    tokens = {"input_tokens": 100, "cached_input_tokens": 60, "output_tokens": 9, "reasoning_output_tokens": 5, "total_tokens": 109}
+    tokens = {
+        "input_tokens": 100,
+        "cached_input_tokens": 60,
+        "output_tokens": 9,
+        "reasoning_output_tokens": 5,
+        "total_tokens": 109,
+    }
     info = {"total_token_usage": tokens, "last_token_usage": tokens, "model_context_window": 258_400}
     meta = META | {
         "base_instructions": {"text": "You are Codex."},

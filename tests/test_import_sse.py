@@ -16,9 +16,17 @@ from eventlog import Store
 from eventlog import events as ev
 from eventlog.errors import ImportFormatError
 from eventlog.importers import Report, detect, import_file
+from eventlog.importers.kept import emit
 from eventlog.importers.sse import kind_of_stream
 from eventlog.values import Reasoning, Text, Tool
-from tests.import_counts import anthropic_counts, openai_counts, recorded, stored_counts
+from tests.import_counts import (
+    anthropic_counts,
+    openai_counts,
+    recorded,
+    responses_counts,
+    stored_counts,
+    stream_records,
+)
 from tests.shared import shared_path
 
 DATA = shared_path("data")
@@ -26,6 +34,7 @@ STREAMS = [*recorded(DATA, "sse"), *sorted((DATA / "anthropic_sdk").glob("*.*"))
 KIND = {path: kind_of_stream(path.read_bytes()[:65536]) for path in STREAMS}
 ANTHROPIC = [path for path, kind in KIND.items() if kind == "anthropic_sse"]
 OPENAI = [path for path, kind in KIND.items() if kind == "openai_chat_sse"]
+RESPONSES = [path for path, kind in KIND.items() if kind == "openai_responses_sse"]
 HAIKU: dict[str, Any] = {
     "id": "msg_1",
     "model": "claude-haiku",
@@ -99,10 +108,51 @@ def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
             path.name
         )
         assert (report.messages, report.parts) == stored[:2]
+    assert len(RESPONSES) >= 31
+    for path in RESPONSES:
+        report = import_file(store, path)
+        stored = stored_counts(store.session(name) for name in report.sessions)
+        assert stored == responses_counts(path), path.name
+        assert (report.messages, report.parts, report.skipped) == (*stored[:2], [])
     position = store.log.last_position()
-    for path in [*ANTHROPIC, *OPENAI]:
+    for path in [*ANTHROPIC, *OPENAI, *RESPONSES]:
         assert import_file(store, path).events == 0
     assert store.log.last_position() == position
+
+
+def test_records_are_given_back(store: Store) -> None:
+    """Every record of every stream comes back equal, also of one that breaks off, and storing that costs less than the records (§13)."""
+    raw = kept = 0
+    for path in [*ANTHROPIC, *OPENAI, *RESPONSES]:
+        report = import_file(store, path)
+        sessions = [store.session(name) for name in report.sessions]
+        assert {source.line: source.record for source in emit(sessions, store.text)} == stream_records(path), path.name
+        raw += path.stat().st_size
+        kept += sum(
+            len(store.text(event.data)) for event in happened(store, report) if isinstance(event, ev.ForeignKept)
+        )
+    assert kept < raw / 2
+
+
+def test_a_stream_that_grows_gives_its_records_back(store: Store) -> None:
+    """Cut at any record, also among deltas, a stream gives back what was there; it grows in its session, and an older file adds nothing (§13)."""
+    for path in (ANTHROPIC[1], OPENAI[1], RESPONSES[1]):
+        lines = path.read_bytes().splitlines(keepends=True)
+        file = io.BytesIO()
+        file.name = path.name
+        grown: list[str] = []
+        for end in [*range(4, len(lines), 7), len(lines), len(lines) // 2]:
+            file.seek(0)
+            file.truncate()
+            file.write(b"".join(lines[:end]))
+            file.seek(0)
+            report = import_file(store, file, format=KIND[path])
+            grown = report.sessions
+            sessions = [store.session(name) for name in report.sessions]
+            last = len(lines) if end == len(lines) // 2 else end
+            wanted = {number: record for number, record in stream_records(path).items() if number <= last}
+            assert {source.line: source.record for source in emit(sessions, store.text)} == wanted, (path.name, end)
+        assert grown == [info.id for info in store.sessions() if info.title == path.name]
 
 
 def test_texts_are_whole(store: Store) -> None:
@@ -283,22 +333,102 @@ def test_openai_fields(store: Store) -> None:
 def test_times_come_from_the_stream(store: Store) -> None:
     """Times are `created` and a millisecond a record, or count from 1970: never the clock's or the file's (§13)."""
     report, _ = stream(store, chunk({"content": "a"}), chunk({"content": "b"}), chunk({}, "stop"))
-    times = [found.time for found in store.session(report.sessions[0]).events()]
+    recorded_events = store.session(report.sessions[0]).events()
+    times = [found.time for found in recorded_events if not isinstance(found.event, ev.ForeignKept)]
     assert (times[0], times[-1]) == (1_700_000_000_000, 1_700_000_000_002)
     report = import_file(store, ANTHROPIC[0])
     assert all(found.time < 60_000 for found in store.session(report.sessions[0]).events())
 
 
+def test_responses_items(store: Store) -> None:
+    """Reasoning, refusals, calls of every kind, their results, the prompt and the tools of a response have their events (§3)."""
+    base = {
+        "id": "resp_1",
+        "created_at": 1_700_000_000,
+        "model": "gpt-x",
+        "instructions": "Be brief.",
+        "tools": [{"type": "x"}],
+    }
+    usage = {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 3, "total_tokens": 12}
+
+    def of(kind: str, **more: Any) -> dict[str, Any]:
+        return {"type": f"response.{kind}", **more}
+
+    def whole(item: dict[str, Any], *between: dict[str, Any]) -> list[dict[str, Any]]:
+        bare = {
+            key: value
+            for key, value in item.items()
+            if key in {"type", "id", "name", "call_id", "environment", "execution"}
+        }
+        return [of("output_item.added", item=bare), *between, of("output_item.done", item=item)]
+
+    shell = {"type": "shell_call", "id": "sh_1", "call_id": "c9", "environment": {"type": "container_reference"}}
+    report, events = stream(
+        store,
+        of("created", response=base),
+        *whole(
+            {"type": "reasoning", "id": "rs_1", "encrypted_content": "opaque"},
+            of("reasoning_summary_part.added", item_id="rs_1", summary_index=0),
+            of("reasoning_summary_text.delta", item_id="rs_1", summary_index=0, delta="hm"),
+        ),
+        *whole(
+            {"type": "message", "id": "msg_1"},
+            of("refusal.delta", item_id="msg_1", content_index=0, delta="no"),
+        ),
+        *whole(
+            {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
+        ),
+        *whole({"type": "mcp_call", "id": "mcp_1", "name": "roll", "arguments": "{}", "error": "down"}),
+        *whole(shell | {"action": {"commands": ["ls"]}}, of("shell_call_command.delta", delta="ls")),
+        of("shell_call_output_content.delta", item_id="sho_1", delta={"stdout": "a.txt"}),
+        *whole({"type": "shell_call_output", "id": "sho_1", "call_id": "c9", "output": [{"stdout": "a.txt"}]}),
+        *whole({"type": "image_generation_call", "id": "ig_1", "result": "AAAA"}),
+        *whole(
+            {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": '{"x":1}'},
+            of("function_call_arguments.delta", item_id="fc_1", delta='{"x":1}'),
+        ),
+        *whole({"type": "function_call", "id": "fc_2", "call_id": "c2", "name": "g", "arguments": '{"x"'})[:1],
+        of("output_item.added", item={"type": "hologram"}),
+        of("completed", response=base | {"status": "completed", "usage": usage}),
+        of("created", response={"id": "resp_2"}),
+        of("failed", response={"status": "failed", "error": {"code": "server_error", "message": "oops"}}),
+        done=False,
+    )
+    assert [found.reason for found in report.skipped] == ["an item of unknown type 'hologram'"]
+    assert ev.SystemPromptSet("Be brief.") in events
+    assert ev.ToolsSet('[{"type":"x"}]') in events
+    tools = [event.kind for event in events if isinstance(event, ev.PartStarted) and isinstance(event.kind, Tool)]
+    assert [(kind.tool, kind.provider_executed) for kind in tools] == [
+        ("web_search", True),
+        ("roll", True),
+        ("shell", True),
+        ("image_generation", True),
+        ("f", False),
+        ("g", False),
+    ]
+    metadata = [json.loads(event.metadata or "null") for event in events if isinstance(event, ev.PartEnded)]
+    assert metadata == [
+        {"openai": {"itemId": "rs_1", "reasoningEncryptedContent": "opaque"}},
+        {"openai": {"itemId": "msg_1", "refusal": True}},
+    ]
+    inputs = [event.input for event in events if isinstance(event, ev.ToolRunning)]
+    assert inputs == ['{"type":"search","query":"q"}', "{}", '{"commands":["ls"]}', "{}", '{"x":1}']
+    done = [(event.output, len(event.attachments)) for event in events if isinstance(event, ev.ToolCompleted)]
+    assert done == [("", 0), ('[{"stdout":"a.txt"}]', 0), ("", 1)]
+    assert [event.error for event in events if isinstance(event, ev.ToolFailed)] == ["down"]
+    assert [event.text for event in events if isinstance(event, ev.PartDelta)] == ["hm", "no", "ls", "a.txt", '{"x":1}']
+    (spent,) = [event.usage.tokens for event in events if isinstance(event, ev.UsageRecorded)]
+    assert (spent.input, spent.cache_read, spent.output, spent.total) == (5, 4, 3, 12)
+    finished = [event for event in events if isinstance(event, ev.MessageFinished)]
+    assert [(event.message, event.error and event.error.name) for event in finished] == [("resp_2", "server_error")]
+    assert [event.reason for event in events if isinstance(event, ev.StepFinished)] == ["tool-calls", "error"]
+
+
 def test_other_streams_are_refused_by_name() -> None:
     """Streams of formats that cannot be imported are refused with their name, not misread (§13)."""
-    others = [path for path, kind in KIND.items() if kind not in {"anthropic_sse", "openai_chat_sse"}]
-    assert len(others) >= 40
-    assert {KIND[path] for path in others} == {
-        "openai_responses_sse",
-        "gemini_stream",
-        "bedrock_stream",
-        "ollama_stream",
-    }
+    others = [path for path in STREAMS if path not in {*ANTHROPIC, *OPENAI, *RESPONSES}]
+    assert len(others) >= 13
+    assert {KIND[path] for path in others} == {"gemini_stream", "bedrock_stream", "ollama_stream"}
     for path in others:
         with pytest.raises(ImportFormatError, match=KIND[path]):
             detect(path.read_bytes()[:65536], str(path))

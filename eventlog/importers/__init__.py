@@ -12,11 +12,15 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 from eventlog.errors import ImportFormatError
+from eventlog.importers.anthropic_messages import AnthropicMessages
 from eventlog.importers.anthropic_sse import AnthropicStream
 from eventlog.importers.base import Importer, Piece, Report, Skipped
 from eventlog.importers.claude_code import ClaudeCode
+from eventlog.importers.codex import Codex
 from eventlog.importers.event_jsonl import EventJsonl
 from eventlog.importers.event_streams import place
+from eventlog.importers.openai_messages import OpenAIMessages
+from eventlog.importers.openai_responses_sse import OpenAIResponsesStream
 from eventlog.importers.openai_sse import OpenAIChatStream
 from eventlog.importers.opencode import OpenCodeImporter
 from eventlog.importers.reconcile import reconcile
@@ -29,8 +33,12 @@ _IMPORTERS: tuple[Importer, ...] = (
     EventJsonl(),
     OpenCodeImporter(),
     ClaudeCode(),
+    Codex(),
     AnthropicStream(),
     OpenAIChatStream(),
+    OpenAIResponsesStream(),
+    AnthropicMessages(),
+    OpenAIMessages(),
 )
 
 FORMATS: MappingProxyType[str, Importer] = MappingProxyType({importer.name: importer for importer in _IMPORTERS})

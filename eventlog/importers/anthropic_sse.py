@@ -6,21 +6,20 @@
   must run has none: it is left running, and the message is left open for it, with its step finished.
 * A message whose stream breaks off stays open: no finish is invented.  A second `message_start` of the same id
   repeats the first.
-* What has no word here (pings aside) is kept as the record it was, and blocks of unknown types are reported.
+* Blocks, deltas and records of unknown types are reported (and kept, as every record is).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from eventlog import events as ev
 from eventlog.importers import anthropic_blocks as blocks
-from eventlog.importers.base import Piece, Report, bounded_id
+from eventlog.importers.base import Report, bounded_id
 from eventlog.importers.records import DamagedLineError, dump, is_array, is_object, parse
-from eventlog.importers.sse import Record, StreamSession, kind_of_stream, records
+from eventlog.importers.sse import Record, StreamImporter, StreamSession
 from eventlog.state import INTERRUPTED
 from eventlog.values import MessageError, Model, Reasoning, Text, Tool, Usage
 
@@ -42,25 +41,11 @@ class Block(msgspec.Struct, eq=False):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-class AnthropicStream:
+class AnthropicStream(StreamImporter):
     """The importer."""
 
-    name = NAME
-
-    def detect(self, start: bytes, path: str) -> bool:
-        """Whether the first record is one of Anthropic's."""
-        del path
-        return kind_of_stream(start) == NAME
-
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
-        """Yield the stream's events."""
-        reader = _Reader(StreamSession(NAME, path, report), report)
-        for record in records(file, report):
-            reader.take(record)
-            if reader.session.piece.full():
-                yield reader.session.take()
-        if reader.session.piece.items:
-            yield reader.session.take()
+    def __init__(self) -> None:
+        super().__init__(NAME, _Reader)
 
 
 class _Reader:
@@ -103,15 +88,10 @@ class _Reader:
             self._block_stop(record.line, value)
         elif kind == "message_delta":
             self._message_delta(value)
-            self._keep(record.line, value)
         elif kind == "message_stop":
             self._stop(record.line)
         else:
             self.report.skip(record.line, f"a record of unknown type {kind[:40]!r}")
-            self._keep(record.line, value)
-
-    def _keep(self, line: int, value: dict[str, Any]) -> None:
-        self.session.add(ev.ForeignKept(f"line:{line}", self.session.piece.content(dump(value))))
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -130,9 +110,9 @@ class _Reader:
         name = message.get("model")
         self.model = Model(blocks.PROVIDER, name) if isinstance(name, str) and name else None
         self.blocks, self.known, self.reason, self.usage = {}, set(), None, {}
+        self.session.batch.forget()
         self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
         self.session.add(ev.StepStarted(self.message, _own(self.message, "step")))
-        self._keep(line, value)
         self.report.messages += 1
         self._add_usage(message.get("usage"))
         self.reason = blocks.finish_reason(message.get("stop_reason"))
@@ -208,13 +188,6 @@ class _Reader:
             self.report.skip(line, "a content_block_start without its index or block, or of an open block")
             return
         self._open(line, number, str(number), found)
-        if self._is_more(found):
-            self._keep(line, value)
-
-    @staticmethod
-    def _is_more(block: dict[str, Any]) -> bool:
-        """Whether the start of a block says more than its part does."""
-        return not block.keys() <= {"type", "text", "thinking", "signature", "id", "name", "input"}
 
     def _open(self, line: int, number: int, name: str, block: dict[str, Any]) -> None:
         kind, part = blocks.text_or_empty(block.get("type")), self.session.fresh(_own(self.message, name))
@@ -278,10 +251,8 @@ class _Reader:
             )
         elif kind == "citations_delta" and block.kind == "text":
             block.metadata.setdefault("citations", []).append(delta.get("citation"))
-        else:
-            if block.kind:
-                self.report.skip(line, f"a delta of type {kind[:40]!r} for a {block.kind} block")
-            self._keep(line, value)
+        elif block.kind:
+            self.report.skip(line, f"a delta of type {kind[:40]!r} for a {block.kind} block")
 
     def _block_stop(self, line: int, value: dict[str, Any]) -> None:
         block = self.blocks.pop(_index(value), None)

@@ -1,5 +1,7 @@
 """One large JSON document read piece by piece: the members of its top object, and one member's array element by element.
 
+An array at the top is read element by element, too.
+
 For importers of formats that are one document instead of lines.  Reads no more than it needs, so a document of any size
 takes the memory of its largest element.  Damage is an exception of this module, with the line it is on.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 __all__ = ["DamagedDocumentError", "Document"]
@@ -27,17 +29,26 @@ class DamagedDocumentError(ValueError):
 
 
 class Document:
-    """A JSON object in a file; `streamed` names the member whose array is read element by element."""
+    """A JSON object in a file; `streamed` names the member whose array is read element by element.
 
-    def __init__(self, file: BinaryIO, streamed: str) -> None:
+    Bytes that are not UTF-8 end the document, unless `mended` is given: it is told the line and what was done, and U+FFFD
+    stands in their place.
+    """
+
+    def __init__(self, file: BinaryIO, streamed: str, mended: Callable[[int, str], None] | None = None) -> None:
         self._file = file
         self._streamed = streamed
+        self._mended = mended
+        self.met = False
+        """Whether the member that is streamed was there, if only as an empty array."""
         self._decoder = json.JSONDecoder()
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
         self._text = ""
         self._at = 0
         self._ended = False
         self._lines = 1
+        self._broken: int | None = None
+        """The line with bytes that are not UTF-8, after which nothing is read."""
 
     def members(self) -> Iterator[tuple[str, Any]]:
         """Yield (name, value) of the top object; for the streamed member once per element of its array.
@@ -53,12 +64,17 @@ class Document:
             if not isinstance(name, str):
                 raise self._damaged("a member without a name")
             self._expect(":")
+            self.met = self.met or name == self._streamed
             if name == self._streamed and self._peek() == "[":
                 yield from ((name, element) for element in self._elements())
             else:
                 yield name, self._value()
             if self._next_of(",}") == "}":
                 return
+
+    def elements(self) -> Iterator[Any]:
+        """Yield the elements of an array at the top; errors as in `members`."""
+        yield from self._elements()
 
     def _elements(self) -> Iterator[Any]:
         self._expect("[")
@@ -119,15 +135,33 @@ class Document:
         return found
 
     def _read(self, wanted: int) -> None:
-        data = self._file.read(wanted)
-        try:
-            fresh = self._utf8.decode(data, final=not data)
-        except UnicodeDecodeError:
-            raise self._damaged("not UTF-8") from None
+        data = b"" if self._broken is not None else self._file.read(wanted)
         self._ended = not data
+        fresh = self._decoded(data)
         self._lines += self._text.count("\n", 0, self._at)
         self._text = self._text[self._at :] + (fresh.lstrip("\ufeff") if self._lines == 1 and not self._text else fresh)
         self._at = 0
 
+    def _decoded(self, data: bytes) -> str:
+        """The text of the next bytes, with marks in the place of those that are none, or up to the first of these."""
+        text = ""
+        while self._broken is None:
+            try:
+                return text + self._utf8.decode(data, final=self._ended)
+            except UnicodeDecodeError as error:
+                found = error.object  # with what the decoder had kept of the bytes before
+                text += found[: error.start].decode()
+                line = self._lines + self._text.count("\n") + text.count("\n")
+                self._utf8.reset()
+                if self._mended is None:
+                    self._broken = line
+                else:
+                    self._mended(line, "not UTF-8: U+FFFD stands in its place")
+                    text += "\ufffd"
+                    data = found[error.end :]
+        return text
+
     def _damaged(self, reason: str) -> DamagedDocumentError:
+        if self._broken is not None and self._ended:
+            return DamagedDocumentError(self._broken, "not UTF-8")
         return DamagedDocumentError(self._lines + self._text.count("\n", 0, self._at), reason)

@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeGuard
 
 import msgspec
 
@@ -75,9 +75,13 @@ def _map_text(value: Any, change: Callable[[str], str]) -> Any:
         return change(value)
     if is_object(value):
         return {key: _map_text(item, change) for key, item in value.items()}
-    if is_array(value):
+    if is_array(value) or _is_tuple(value):
         return [_map_text(item, change) for item in value]
     return value
+
+
+def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
 
 
 def _escape(text: str) -> str:
@@ -97,14 +101,14 @@ def bodies_of(event: ev.Event) -> Iterator[Body]:
             yield value
         elif isinstance(value, msgspec.Struct):
             layer.extend(getattr(value, name) for name in value.__struct_fields__)
-        elif isinstance(value, tuple):
-            layer.extend(value)  # pyright: ignore[reportUnknownArgumentType]  # of any fields
+        elif _is_tuple(value):
+            layer.extend(value)
 
 
 class EventJsonl:
     """Reads the format above."""
 
-    name = "event-jsonl"
+    name = "event_jsonl"
 
     def detect(self, start: bytes, path: str) -> bool:
         """Whether the file begins with the first line of this format."""

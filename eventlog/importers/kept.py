@@ -1,6 +1,6 @@
 """The rest of a source record: what is left of it when its texts live in events, and how it is made whole again.
 
-For the importers only.  Every record of a line-based format ends with `ForeignKept(of="line:N")`, whose data is the
+For the importers only.  Of the records of streams see `stream_kept.py`.  Every record of another line-based format ends with `ForeignKept(of="line:N")`, whose data is the
 JSON text `[rest, moved]`.  `rest` is the record with null in place of what moved away, and `moved` says where it
 went: `[path, [event, field]]`, the path from an array that holds the record alone, with the event's index among those
 since the record before.  A large text that no event has is an event of its own, `ForeignKept(of="line:N:K")`.  So
@@ -20,6 +20,7 @@ from eventlog.blobs import INLINE
 from eventlog.errors import DamagedError
 from eventlog.importers.base import Piece
 from eventlog.importers.records import dump, is_array, is_object
+from eventlog.importers.stream_kept import Texts, unpack
 from eventlog.session import Session
 from eventlog.values import Content, File, Reasoning, Text
 
@@ -122,8 +123,18 @@ def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Itera
     `DamagedError` when what was kept does not fit the events around it.
     """
     group: list[ev.Event] = []
+    texts = Texts()
+    tail: ev.ForeignKept | None = None
     for event in events:
         if isinstance(event, ev.SessionForked):
+            continue
+        if isinstance(event, ev.ForeignKept) and event.of.startswith("tail:"):
+            tail = event
+            continue
+        tail = None
+        if isinstance(event, ev.ForeignKept) and event.of.startswith("lines:"):
+            yield from _batch(event, group, texts, text)
+            group = []
             continue
         if not isinstance(event, ev.ForeignKept) or not event.of.startswith("line:") or event.of.count(":") > 1:
             group.append(event)
@@ -137,6 +148,18 @@ def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Itera
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise DamagedError(f"what was kept of source record {event.of!r} does not fit its events") from error
         group = []
+    if tail is not None:
+        yield from _batch(tail, group, texts, text)
+
+
+def _batch(
+    kept: ev.ForeignKept, events: list[ev.Event], texts: Texts, text: Callable[[Content], str]
+) -> Iterator[Source]:
+    try:
+        for line, record in unpack(int(kept.of.partition(":")[2]), text(kept.data), events, texts, text):
+            yield Source(line, record)
+    except (ValueError, LookupError, TypeError) as error:
+        raise DamagedError(f"what was kept of source records {kept.of!r} does not fit its events") from error
 
 
 def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterator[Source]:
@@ -169,9 +192,17 @@ def _file_data(event: Any, text: Callable[[Content], str]) -> str:
 _FIELDS: dict[str, Callable[[Any, Callable[[Content], str]], Any]] = {
     "text": _part_text,
     "file": _file_data,
+    "url": lambda event, text: text(event.kind.url),
     "input": lambda event, text: json.loads(text(event.input)),
+    "arguments": lambda event, text: text(event.input),
+    "raw": lambda event, text: json.loads(text(event.input))["input"],
     "metadata": lambda event, _: json.loads(event.metadata),
     "signature": lambda event, _: json.loads(event.metadata)["anthropic"]["signature"],
+    "secret": lambda event, _: json.loads(event.metadata)["openai"]["reasoningEncryptedContent"],
+    "born_secret": lambda event, _: json.loads(event.kind.metadata)["openai"]["reasoningEncryptedContent"],
+    "attachment": lambda event, text: text(event.attachments[0].url).partition(",")[2],
+    "header": lambda event, text: text(event.header),
+    "schemas": lambda event, text: json.loads(text(event.schemas)),
     "output": lambda event, text: text(event.output),
     "error": lambda event, text: text(event.error),
     "data": lambda event, text: text(event.data),

@@ -6,25 +6,23 @@
   are left running, and the message is left open for them, with its step finished.
 * Usage is what the last chunk says.  `input` is the prompt without what came from and went into the cache; `output`
   is the completion as reported.  A price is taken when the provider sends one.
-* The first chunk, the last, and those with fields that have no word here are kept as they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from eventlog import events as ev
-from eventlog.importers.base import Piece, Report, bounded_id
+from eventlog.importers.base import Report, bounded_id
 from eventlog.importers.records import DamagedLineError, dump, is_array, is_object, parse
 from eventlog.importers.spending import added, count, price
-from eventlog.importers.sse import Record, StreamSession, kind_of_stream, records
+from eventlog.importers.sse import Record, StreamImporter, StreamSession
 from eventlog.state import INTERRUPTED
 from eventlog.values import MessageError, Model, Reasoning, Text, Tokens, Tool, Usage
 
-__all__ = ["OpenAIChatStream"]
+__all__ = ["OpenAIChatStream", "chat_usage", "finish_reason"]
 
 NAME = "openai_chat_sse"
 
@@ -52,25 +50,11 @@ class Call(msgspec.Struct, eq=False):
     pieces: list[str] = msgspec.field(default_factory=list[str])
 
 
-class OpenAIChatStream:
+class OpenAIChatStream(StreamImporter):
     """The importer."""
 
-    name = NAME
-
-    def detect(self, start: bytes, path: str) -> bool:
-        """Whether the first record is a chat completion's chunk."""
-        del path
-        return kind_of_stream(start) == NAME
-
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
-        """Yield the stream's events."""
-        reader = _Reader(StreamSession(NAME, path, report), report)
-        for record in records(file, report):
-            reader.take(record)
-            if reader.session.piece.full():
-                yield reader.session.take()
-        if reader.session.piece.items:
-            yield reader.session.take()
+    def __init__(self) -> None:
+        super().__init__(NAME, _Reader)
 
 
 class _Reader:
@@ -108,24 +92,17 @@ class _Reader:
             return
         found = _objects(choices)
         self._add_usage(value)
-        first = not self.message or (self.finished and bool(found) and value.get("id") != self.foreign)
-        if first:
+        if not self.message or (self.finished and bool(found) and value.get("id") != self.foreign):
             self._start(record.line, value)
-        keep = first
         for choice in found:
             number = choice.get("index", 0)
             if number == 0:
-                keep = self._choice(record.line, choice) or keep
+                self._choice(record.line, choice)
             elif isinstance(number, int) and number not in self.choices:
                 self.choices.add(number)
                 self.report.skip(record.line, f"choice {number} and its later chunks: only choice 0 is imported")
         if self.finished:
             self._record_usage(failed=False)
-        if keep:
-            self._keep(record.line, value)
-
-    def _keep(self, line: int, value: dict[str, Any]) -> None:
-        self.session.add(ev.ForeignKept(f"line:{line}", self.session.piece.content(dump(value))))
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -138,12 +115,13 @@ class _Reader:
         self.finished, self.parts, self.open, self.kind = False, 0, "", ""
         self.details, self.calls = [], {}
         self.recorded = Usage(Tokens())
+        self.session.batch.forget()
         self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
         self.session.add(ev.StepStarted(self.message, bounded_id(f"{self.message}:step")))
         self.report.messages += 1
 
-    def _choice(self, line: int, choice: dict[str, Any]) -> bool:
-        """Take in choice 0 of a chunk; whether the chunk must be kept."""
+    def _choice(self, line: int, choice: dict[str, Any]) -> None:
+        """Take in choice 0 of a chunk."""
         found = choice.get("delta")
         delta = found if is_object(found) else {}
         more = sorted(key for key, value in delta.items() if key not in _KNOWN and value)
@@ -154,7 +132,7 @@ class _Reader:
         if self.finished:
             if said or delta.get("tool_calls"):
                 self.report.skip(line, "a delta after the message was finished")
-            return bool(more)
+            return
         for kind, text in said:
             self._part(kind)
             self.session.add(ev.PartDelta(self.open, "text", text))
@@ -170,8 +148,6 @@ class _Reader:
             self._call(line, {"index": 0, "id": "function_call", "function": legacy}, 0)
         if isinstance(reason, str) and reason:
             self._finish(line, _REASONS.get(reason, reason))
-            return True
-        return bool(more)
 
     @staticmethod
     def _said(delta: dict[str, Any]) -> list[tuple[str, str]]:
@@ -288,7 +264,6 @@ class _Reader:
         error = MessageError(name, message if isinstance(message, str) else "", dump(value))
         if self.message and self.finished:
             self.report.skip(line, "an error after the message was finished")
-            self._keep(line, value)
             return
         if not self.message:
             self._start(line, value)
@@ -307,7 +282,7 @@ class _Reader:
         if not found and is_object(groq):
             found = groq.get("usage")
         if is_object(found):
-            self.usage = _usage(found)
+            self.usage = chat_usage(found)
 
     def _record_usage(self, *, failed: bool) -> None:
         """Record the usage once the message is finished, and later what a correction adds."""
@@ -325,7 +300,14 @@ def _objects(value: object) -> list[dict[str, Any]]:
     return [item for item in items if is_object(item)]
 
 
-def _usage(found: dict[str, Any]) -> Usage:
+def finish_reason(reason: object) -> str | None:
+    """Our word for a `finish_reason`; None when there is none, the provider's own when we have no word."""
+    return _REASONS.get(reason, reason) if isinstance(reason, str) and reason else None
+
+
+def chat_usage(found: dict[str, Any]) -> Usage:
+    """The usage of a chat completion."""
+
     def details(name: str) -> dict[str, Any]:
         inner = found.get(name)
         return inner if is_object(inner) else {}

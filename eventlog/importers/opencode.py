@@ -51,9 +51,12 @@ class OpenCodeImporter:
         return bool(_START.match(start)) and b'"id"' in start and (b'"projectID"' in start or b'"directory"' in start)
 
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
-        """Yield the session's events; a document that breaks off gives the messages before the break."""
+        """Yield the session's events; a document that breaks off gives the messages before the break.
+
+        Bytes that are not UTF-8 are reported, and the mark U+FFFD stands in their place.
+        """
         del path
-        document = Document(file, "messages")
+        document = Document(file, "messages", report.skip)
         reader: _Reader | None = None
         rest: dict[str, Any] = {}
         try:
@@ -68,6 +71,9 @@ class OpenCodeImporter:
                     reader = _Reader(value, report)
         except DamagedDocumentError as error:
             report.skip(error.line, error.reason)
+        else:
+            if not document.met:
+                report.skip(1, "the export has no messages")
         if reader is None:
             raise ImportFormatError("not an OpenCode export: it has no info")
         yield from reader.close(rest)

@@ -4,6 +4,8 @@ A file is server-sent events (`data: {…}` between blank lines), or one JSON va
 What a record means is the business of `anthropic_sse.py` and `openai_sse.py`; other providers' streams are named
 here, so that a file of theirs is refused instead of misread.
 
+Every record is kept so that `emit` gives it back (`stream_kept.py`), `[DONE]` too, as a text.
+
 A stream has no identity of its own that is safe to use (recordings of one request are kept under many names), so its
 session is named after the format and the path.  It has no times either: the n-th record is given n milliseconds after
 `created`, if the provider sends that, or after 1970.
@@ -12,16 +14,17 @@ session is named after the format and the path.  It has no times either: the n-t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from eventlog import events as ev
 from eventlog.importers.base import Piece, Report, bounded_id, path_identity
 from eventlog.importers.records import DamagedLineError, Line, is_array, is_object, lines, parse
+from eventlog.importers.stream_kept import Batch
 from eventlog.values import Origin
 
-__all__ = ["DONE", "Record", "StreamSession", "kind_of_stream", "records"]
+__all__ = ["DONE", "Record", "StreamImporter", "StreamSession", "kind_of_stream", "records"]
 
 DONE = "[DONE]"
 
@@ -33,6 +36,7 @@ class Record(NamedTuple):
 
     line: int
     value: dict[str, Any] | None
+    plain: bool = True
 
 
 def records(file: BinaryIO, report: Report) -> Iterator[Record]:
@@ -60,12 +64,12 @@ def _dispatch(data: list[Line], report: Report) -> Iterator[Record]:
     if len(data) > 1:
         whole = b"\n".join(line.data or b"" for line in data)
         try:
-            value, _ = parse(whole)
+            value, plain = parse(whole)
         except DamagedLineError:
             pass
         else:
             if is_object(value):
-                yield Record(data[0].number, value)
+                yield Record(data[0].number, value, plain)
                 return
     for line in data:
         if not line.data:
@@ -74,12 +78,12 @@ def _dispatch(data: list[Line], report: Report) -> Iterator[Record]:
             yield Record(line.number, None)
             continue
         try:
-            value, _ = parse(line.data)
+            value, plain = parse(line.data)
         except DamagedLineError as error:
             report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
             continue
         if is_object(value):
-            yield Record(line.number, value)
+            yield Record(line.number, value, plain)
         else:
             report.skip(line.number, "not an object")
 
@@ -127,6 +131,8 @@ def _kind_of_start(data: bytes) -> str:
     head = data[:400].replace(b" ", b"")
     if head.startswith((b'{"type":"message_start"', b'{"type":"content_block_')):
         return "anthropic_sse"
+    if head.startswith(b'{"type":"response.'):
+        return "openai_responses_sse"
     return "openai_chat_sse" if b'"object":"chat.completion.chunk"' in head else ""
 
 
@@ -140,6 +146,8 @@ class StreamSession:
         self.id = f"{name}-{digest[:26]}"
         self._started = ev.SessionStarted(os.path.basename(path), origin=Origin(name, identity, identity))  # noqa: PTH119  # not always a path
         self.piece = Piece(self.id)
+        self.piece.snapshot = []
+        self.batch = Batch()
         self._begun = False
         self._ids: set[str] = set()
         self._base = 0
@@ -154,15 +162,43 @@ class StreamSession:
 
     def add(self, event: ev.Event) -> None:
         """Append an event at the time of the record that is being read."""
+        self._begin()
+        self.piece.add(self._base + self._time, event)
+        self.batch.event(event)
+
+    def _begin(self) -> None:
         if not self._begun:
             self._begun = True
             self.report.sessions.append(self.id)
             self.piece.add(self._base + self._time, self._started)
-        self.piece.add(self._base + self._time, event)
+            self.batch.event(self._started)
+
+    def keep(self, record: Record) -> None:
+        """End the record: what events do not have of it is kept."""
+        value = DONE if record.value is None else record.value
+        if self.batch.full():
+            self._begin()
+        for number, text in enumerate(self.batch.close(record.line, value, plain=record.plain, begun=self._begun)):
+            self._aside(f"line:{record.line}:{number}", text)
+        if self._begun and (self.batch.due() or record.value is None):
+            self._aside(f"lines:{self.batch.first}", self.batch.data())
+            self.batch.clear()
+
+    def _aside(self, of: str, text: str) -> None:
+        self.piece.add(self._base + self._time, ev.ForeignKept(of, self.piece.content(text)))
 
     def take(self) -> Piece:
         """The piece filled so far; a new one begins."""
         piece, self.piece = self.piece, Piece(self.id)
+        self.piece.snapshot = []
+        return piece
+
+    def last(self) -> Piece:
+        """The last piece, with the records that no batch has yet; it has no events when the file has no conversation."""
+        piece = self.take()
+        if self._begun and self.batch.left():
+            kept = ev.ForeignKept(f"tail:{self.batch.first}", piece.content(self.batch.data()))
+            piece.snapshot = [(self._base + self._time, kept)]
         return piece
 
     def fresh(self, wanted: str) -> str:
@@ -173,3 +209,38 @@ class StreamSession:
             name = bounded_id(f"{wanted}#{number}")
         self._ids.add(name)
         return name
+
+
+class StreamReader(Protocol):
+    """What makes a session of a stream's records, one by one."""
+
+    session: StreamSession
+
+    def take(self, record: Record) -> None:
+        """Take in the next record."""
+        ...
+
+
+class StreamImporter:
+    """The importer of one kind of stream; `reader` makes what takes its records."""
+
+    def __init__(self, name: str, reader: Callable[[StreamSession, Report], StreamReader]) -> None:
+        self.name = name
+        self._reader = reader
+
+    def detect(self, start: bytes, path: str) -> bool:
+        """Whether the first record is one of this kind of stream."""
+        del path
+        return kind_of_stream(start) == self.name
+
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
+        """Yield the stream's events."""
+        reader = self._reader(StreamSession(self.name, path, report), report)
+        for record in records(file, report):
+            reader.take(record)
+            reader.session.keep(record)
+            if reader.session.piece.full():
+                yield reader.session.take()
+        last = reader.session.last()
+        if last.items or last.snapshot:
+            yield last

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import fcntl
 import gc
 import os
@@ -11,6 +13,7 @@ import sys
 import threading
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from eventlog.log.embedded import EmbeddedLog, open_log
 from eventlog.log.environment import LIB_VERSION, Environment, put_last
 from eventlog.log.filesystem import JournalIO, filesystem_type, refuse_network_filesystem
 from eventlog.log.fold import fold
+from eventlog.log.segments import protect
 from tests.log_golden import GOLDEN, write
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,6 +116,64 @@ def test_other_options_for_an_open_path(tmp_path: Path) -> None:
     put(log)
     log.close()
     open_log(tmp_path / "s", fold_bytes=1 << 20).close()
+
+
+def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
+    """Beside a handle that writes, one for reading sees everything and refuses to write, whoever closes first."""
+    path = tmp_path / "s"
+    log = open_log(path, fold_bytes=1 << 20)
+    reader = open_log(path, read_only=True)
+    assert (log.read_only, reader.read_only) == (False, True)
+    put(log)
+    assert [c.payload for c in reader.read("s")] == [b"p"]
+    for write_something in (
+        lambda: reader.submit(Append(session="s", payload=b"", count=1, time=1)),
+        lambda: reader.set_lease("s", LeaseState(1), replaces=LeaseState()),
+        lambda: reader.put_derived([(b"k", b"v")]),
+    ):
+        with pytest.raises(ReadOnlyError):
+            write_something()
+    reader.sync()
+    log.close()
+    assert reader.last_position() == 1
+    again = open_log(path, fold_bytes=1 << 20)
+    reader.close()
+    assert put(again).first == 2
+    again.close()
+
+
+def test_a_writer_beside_a_reader(tmp_path: Path) -> None:
+    """While only readers are open in a process, opening for writing is a `CallError` that says what to do."""
+    path = tmp_path / "s"
+    open_log(path).close()
+    reader = open_log(path, read_only=True)
+    other = open_log(path, read_only=True)
+    with pytest.raises(CallError, match="close that handle first"):
+        open_log(path)
+    reader.close()
+    other.close()
+    open_log(path).close()
+
+
+def test_new_directories_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All directories that were made for a store are synced, up to the one that was there before (promise 1)."""
+    synced: list[Path] = []
+
+    def sync(path: Path) -> None:
+        synced.append(path)
+
+    monkeypatch.setattr("eventlog.log.directory.sync_directory", sync)
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path / "a" / "b" / "c", Path("d") / "e", Path("f")):
+        synced.clear()
+        open_log(path).close()
+        whole = path.absolute()
+        assert synced[-1] == tmp_path
+        assert {entry for entry in (whole, *whole.parents) if entry.is_relative_to(tmp_path)} <= set(synced)
+    (tmp_path / "empty").mkdir()
+    synced.clear()
+    open_log(tmp_path / "empty").close()
+    assert {tmp_path / "empty", tmp_path} <= set(synced)
 
 
 def test_a_forgotten_handle_is_closed(tmp_path: Path) -> None:
@@ -219,6 +281,49 @@ def test_a_child_does_not_keep_the_writers_lock(tmp_path: Path) -> None:
         log.close()
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+BUSY_FORK = (
+    FORK.split("child = os.fork()", maxsplit=1)[0].replace("import os, sys", "import os, signal, sys, threading")
+    + """
+stop = threading.Event()
+def write():
+    while not stop.is_set():
+        log.submit(Append(session="s", payload=b"x" * 500, count=1, time=1))
+        log.put_derived([(b"k", b"v" * 1000)])
+def look():
+    while not stop.is_set():
+        log.follow(0, 10), log.head("s"), list(log.read("s", 0, 5)), log.get_derived(b"k"), log.check
+threads = [threading.Thread(target=work) for work in (write, write, look, look)]
+for thread in threads:
+    thread.start()
+for _ in range(12):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)  # a child that hangs is killed, and seen by its status
+        refused = 0
+        for use in uses:
+            try:
+                use()
+            except ForkedProcessError:
+                refused += 1
+        log.close()
+        os._exit(0 if refused == len(uses) else 1)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+stop.set()
+for thread in threads:
+    thread.join()
+log.sync()
+print(log.check())
+log.close()
+"""
+)
+
+
+def test_a_fork_while_threads_are_at_work(tmp_path: Path) -> None:
+    """Whatever locks other threads hold at a fork, no use hangs in the child: each is `ForkedProcessError`."""
+    assert run(BUSY_FORK, tmp_path / "s") == "[]"
 
 
 # --- what is refused
@@ -405,6 +510,162 @@ def test_folding_that_fails_holds_writers_back_and_loses_nothing(tmp_path: Path)
     io.stuck = False
     put(log, bytes(2000))
     assert len(list(log.read("s"))) > 30
+    assert log.check() == []
+    log.close()
+
+
+class RefusingIO(JournalIO):
+    """Fails what `refused` names: a method, or a point of the fold."""
+
+    def __init__(self) -> None:
+        self.refused = ""
+        self.count = 0
+
+    def _may(self, name: str) -> None:
+        if name == self.refused:
+            self.count += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def rename(self, old: str, new: str) -> None:
+        """Go on, or fail."""
+        self._may("rename")
+        super().rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Go on, or fail."""
+        self._may("unlink")
+        super().unlink(path)
+
+    def reach(self, point: str) -> None:
+        """Go on, or fail."""
+        self._may(point)
+
+
+@pytest.mark.parametrize("refused", ["unlink", "fold: begun", "fold: committed"])
+def test_folding_outlives_what_the_system_refuses(
+    tmp_path: Path, refused: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A refusal of the system while folding is logged, and tried again: appends go on once it is over."""
+    io = RefusingIO()
+    log = open_log(tmp_path / "s", io=io, fold_bytes=4096, journal_bytes=8 << 10, busy_timeout=5.0)
+    put(log)
+    io.refused = refused
+    deadline = time.monotonic() + 30
+    while not io.count and time.monotonic() < deadline:
+        log.submit(Append(session="s", payload=bytes(1000), count=1, time=1)).wait(30)
+    io.refused = ""
+    for _ in range(150):  # more than may wait to be folded
+        log.submit(Append(session="s", payload=bytes(1000), count=1, time=1)).wait(30)
+    assert "folding failed" in caplog.text
+    log._partition.fold()
+    assert log.check() == []
+    assert len(list((tmp_path / "s" / "journal").glob("*.log"))) < 10
+    log.close()
+
+
+@pytest.mark.parametrize("refused", ["fold: begun", "fold: committed"])
+def test_a_last_fold_that_fails_is_told_once(tmp_path: Path, refused: str) -> None:
+    """`close` raises why the last fold failed, once, and releases everything: the store opens again, and is whole."""
+    path = tmp_path / "s"
+    io = RefusingIO()
+    log = open_log(path, io=io)
+    put(log)
+    io.refused = refused
+    with pytest.raises(PoisonedError, match="last fold") as caught:
+        log.close()
+    assert isinstance(caught.value.__cause__, OSError)
+    log.close()
+    log = open_log(path)
+    assert put(log).first == 2
+    assert log.check() == []
+    log.close()
+
+
+def test_a_forgotten_handle_whose_fold_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Where nobody calls `close`, a last fold that fails is logged."""
+    io = RefusingIO()
+    log = open_log(tmp_path / "s", io=io)
+    put(log)
+    io.refused = "fold: begun"
+    del log
+    gc.collect()
+    deadline = time.monotonic() + 30
+    while "last fold" not in caplog.text and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "last fold" in caplog.text
+
+
+def test_one_wake_up_for_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many tasks await the appends of one batch, the event loop is woken once (`ticket.py`)."""
+    log = open_log(tmp_path / "s")
+    put(log)
+    started, release = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        started.set()
+        release.wait(30)
+
+    async def waits(ticket: Any) -> int:
+        committed: Committed = await ticket
+        return committed.first
+
+    async def main() -> tuple[list[int], int]:
+        loop = asyncio.get_running_loop()
+        wake, calls = loop.call_soon_threadsafe, 0
+
+        def counted(*given: Any, **more: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return wake(*given, **more)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+        tickets = [log.submit(Append(session="s", payload=b"", count=1, time=1, check=hold))]
+        started.wait(30)
+        tickets += [log.submit(Append(session="s", payload=b"", count=1, time=1)) for _ in range(200)]
+        tasks = [asyncio.ensure_future(waits(ticket)) for ticket in tickets]
+        await asyncio.sleep(0)
+        release.set()
+        return await asyncio.gather(*tasks), calls
+
+    found, calls = asyncio.run(main())
+    assert found == list(range(2, 203))
+    assert calls == 2, "one for the append that held the writer up, one for the 200 behind it"
+    log.close()
+
+
+class CountingTransaction:
+    """Counts the puts of a transaction."""
+
+    puts = 0
+
+    def __init__(self, txn: Any) -> None:
+        self._txn = txn
+
+    def put(self, *given: Any, **more: Any) -> Any:
+        """Put, and count."""
+        CountingTransaction.puts += 1
+        return self._txn.put(*given, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._txn, name)
+
+
+def test_a_fold_has_few_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folding thousands of commits takes a few large puts, since each one releases the GIL (design, "The log")."""
+    log = open_log(tmp_path / "s")
+    put(log)
+    for number in range(3000):
+        log.submit(Append(session="s", payload=b"%d " % number * 20, count=1, time=1))
+    log.sync()
+    writing = Environment.writing
+
+    def counted(self: Environment, job: Callable[[Any], object]) -> object:
+        return writing(self, lambda txn: job(CountingTransaction(txn)))
+
+    monkeypatch.setattr(Environment, "writing", counted)
+    CountingTransaction.puts = 0
+    log._partition.fold()
+    assert 1 <= CountingTransaction.puts < 20
     assert log.check() == []
     log.close()
 
@@ -717,6 +978,55 @@ def test_damaged_heads_and_bodies_are_not_missing(tmp_path: Path) -> None:
             use()
     assert len(log.check()) >= 2
     log.close()
+
+
+def read_heads(log: EmbeddedLog) -> None:
+    """Read them all."""
+    list(log.heads())
+
+
+def read_one(log: EmbeddedLog) -> None:
+    """Look one head up."""
+    log.head("s")
+
+
+def read_commits(log: EmbeddedLog) -> None:
+    """Read the session."""
+    list(log.read("s"))
+
+
+def read_order(log: EmbeddedLog) -> None:
+    """Read by position."""
+    log.follow(0)
+
+
+def read_folded(log: EmbeddedLog) -> None:
+    """Ask how far the folded part goes."""
+    log._partition._segments.folded()
+
+
+@pytest.mark.parametrize(
+    ("tree", "key", "session", "uses"),
+    [
+        ("sessions", b"s", "s", [read_one, read_heads, read_commits]),
+        ("meta", b"folded", None, [read_folded]),
+        ("positions", (1).to_bytes(8, "big"), None, [read_order]),
+    ],
+)
+def test_rows_of_another_make_are_damage(
+    tmp_path: Path, tree: str, key: bytes, session: str | None, uses: list[Callable[[EmbeddedLog], object]]
+) -> None:
+    """A row whose checksum is right and whose content is not what belongs there is `DamagedError`, with the session."""
+    log = open_log(tmp_path / "s")
+    put(log)
+    log._partition.fold()
+    environment = log._partition._segments.environment
+    environment.writing(lambda txn: txn.put(key, protect(key, b"\xc3"), db=environment.trees[tree]))
+    for use in uses:
+        with pytest.raises(DamagedError) as caught:
+            use(log)
+        assert caught.value.session == session
+    abandon(log)
 
 
 def test_damaged_derived_values_are_absent(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -18,6 +20,7 @@ from eventlog.log.filesystem import JournalIO
 from eventlog.log.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES
 from eventlog.log.journal import Journal
 
+ROOT = Path(__file__).resolve().parents[1]
 FIRST = "journal/0000000001.log"
 
 
@@ -38,6 +41,12 @@ class FaultyIO(JournalIO):
         if isinstance(fault := self._fault("open"), int):
             raise OSError(fault, os.strerror(fault))
         return super().open(path, flags)
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        """Read, or fail."""
+        if isinstance(fault := self._fault("pread"), int):
+            raise OSError(fault, os.strerror(fault))
+        return super().pread(fd, size, offset)
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
         """Write, or fail."""
@@ -354,6 +363,63 @@ def test_a_failed_write_poisons_the_log(tmp_path: Path, fault: tuple[str, int]) 
     assert [c.payload for c in log.read("s")] == [b"one", b"two"]
     assert log.check() == []
     log.close()
+
+
+def write_elsewhere(path: Path, payload: bytes) -> None:
+    """Begin session "s" in another process, which dies without folding."""
+    code = (
+        "import os, sys; from eventlog.log.base import Append; from eventlog.log.embedded import open_log\n"
+        "log = open_log(sys.argv[1])\n"
+        "append = Append(session='s', payload=sys.argv[2].encode(), count=1, time=1, creates_at=0)\n"
+        "log.submit(append).wait(30)\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path), payload.decode()], cwd=ROOT, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("method", ["pread", "open"])
+@pytest.mark.parametrize(("code", "error"), [(errno.EIO, DamagedError), (errno.EMFILE, BusyError)])
+def test_what_cannot_be_read_is_not_missing(tmp_path: Path, method: str, code: int, error: type[Exception]) -> None:
+    """A read that the system refuses is a typed error with path and cause, never an empty session (promise 12)."""
+    path = tmp_path / "s"
+    open_log(path).close()
+    io = FaultyIO()
+    reader = open_log(path, read_only=True, io=io)
+    payload = b"from elsewhere"
+    write_elsewhere(path, payload)
+    for use in (lambda: reader.head("s"), lambda: list(reader.read("s")), lambda: reader.request("s", "r")):
+        if method == "open":
+            reader._partition.journal.close()
+        io.faults = [(method, code)]
+        with pytest.raises(error) as caught:
+            use()
+        assert str(path) in str(caught.value)
+        assert isinstance(caught.value.__cause__, OSError)
+    io.faults = []
+    assert [c.payload for c in reader.read("s")] == [payload]
+    reader.close()
+    io.faults = [(method, code)]
+    with pytest.raises(error):
+        open_log(path, read_only=True, io=io)
+
+
+def test_what_failed_once_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When catching up fails in the middle of a frame, the next read begins again: nothing is missing (promise 12)."""
+    path = tmp_path / "s"
+    open_log(path).close()
+    reader = open_log(path, read_only=True)
+    write_elsewhere(path, b"from elsewhere")
+
+    def fails(_: str) -> Head | None:
+        monkeypatch.undo()
+        raise BusyError("once")
+
+    monkeypatch.setattr(reader._partition._segments, "head", fails)
+    with pytest.raises(BusyError):
+        reader.last_position()
+    assert [c.payload for c in reader.read("s")] == [b"from elsewhere"]
+    assert reader.last_position() == 1
+    reader.close()
 
 
 def test_a_damaged_file_header(tmp_path: Path) -> None:

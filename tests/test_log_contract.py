@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import time
+import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from eventlog.log.base import Log, Ticket
 
 HASH = bytes(range(32))
+
+
+INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected", "seen")
 
 
 def engines() -> list[str]:
@@ -334,6 +338,21 @@ def test_reading_a_range(log: Log, *, reverse: bool) -> None:
             assert versions(log.read("s", after, upto, reverse=reverse)) == (wanted[::-1] if reverse else wanted)
 
 
+def test_reading_a_little_of_much_takes_little(tmp_path: Path) -> None:
+    """A short range at the beginning of a long session costs no copy of what lies behind it (promise 8)."""
+    for log in (MemoryLog(), open_log(tmp_path / "store")):
+        begin(log)
+        for _ in range(20_000):
+            log.submit(Append(session="s", payload=b"", count=1, time=1))
+        log.sync()
+        tracemalloc.start()
+        assert versions(log.read("s", 1, 3)) == [(2, 2), (3, 3)]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 20_000
+        log.close()
+
+
 def test_reading_is_a_snapshot(log: Log) -> None:
     """An iterator shows the session as of the call, however long it is held open."""
     begin(log)
@@ -361,7 +380,7 @@ def test_following_by_position(log: Log) -> None:
     def spans(after: int, limit: int = 1000) -> list[tuple[int, int]]:
         return [(c.position, c.position + c.count - 1) for c in log.follow(after, limit)]
 
-    for after in range(10):
+    for after in range(-2, 10):
         wanted = [span for span in whole if span[1] > after]
         assert spans(after) == wanted
         assert spans(after, 2) == wanted[:2]
@@ -498,6 +517,22 @@ def test_ids_of_every_length(log: Log) -> None:
         {"epoch": -1},
         {"creates_at": -1},
         {"bodies": [(b"short", b"")]},
+        *({name: value} for name in INTEGERS for value in (1.5, True, "1", 2**70, -(2**70))),
+        {"count": None},
+        {"time": None},
+        {"session": None},
+        {"session": b"s"},
+        {"request": 5},
+        {"payload": "text"},
+        {"payload": bytearray(b"changing")},
+        {"digest": "text"},
+        {"card": "text"},
+        {"check": "text"},
+        {"bodies": iter([(HASH, b"")])},
+        {"bodies": [HASH]},
+        {"bodies": [5]},
+        {"bodies": [("x" * 32, b"")]},
+        {"bodies": [(HASH, "text")]},
     ],
 )
 def test_wrong_calls_are_refused_at_once(log: Log, wrong: dict[str, Any]) -> None:
@@ -507,6 +542,57 @@ def test_wrong_calls_are_refused_at_once(log: Log, wrong: dict[str, Any]) -> Non
     with pytest.raises(CallError):
         log.submit(append)
     assert log.last_position() == 0
+
+
+@pytest.mark.parametrize(
+    ("session", "wrong"),
+    [
+        ("", {}),
+        ("x" * 257, {}),
+        ("\ud800", {}),
+        *(("s", {name: value}) for name in ("epoch", "until") for value in (1.5, True, None, 2**70, -(2**70))),
+        ("s", {"epoch": -1}),
+        ("s", {"owner": "text"}),
+        ("s", {"owner": None}),
+    ],
+)
+def test_wrong_leases_are_refused_at_once(log: Log, session: str, wrong: dict[str, Any]) -> None:
+    """A lease that could not be read back raises `CallError`, and the one that is there stays."""
+    begin(log)
+    given: dict[str, Any] = {"epoch": 1, "owner": b"o", "until": 1, **wrong}
+    with pytest.raises(CallError):
+        log.set_lease(session, LeaseState(**given), replaces=LeaseState())
+    head = log.head("s")
+    assert head is not None
+    assert head.lease == LeaseState()
+
+
+def test_the_largest_numbers_are_kept(log: Log) -> None:
+    """Whatever is admitted comes back, at the ends of its range too."""
+    top, base = 2**63 - 1, 2**62
+    begin(log, creates_at=base, count=2**32 - 1, messages=2**32 - 1, time=-top)
+    put(log, time=top, expected=base + 2**32 - 1)
+    assert log.set_lease("s", LeaseState(top, b"o", top), replaces=LeaseState())
+    head = log.head("s")
+    assert head == Head("s", base + 2**32, 2**32, base, -top, top, 2**32 - 1, b"", LeaseState(top, b"o", top))
+    assert [(c.first, c.time) for c in log.read("s")] == [(base + 1, -top), (base + 2**32, top)]
+
+
+@pytest.mark.parametrize("name", ["", "\ud800", "x" * 257, "x" * 600, "é" * 200])
+def test_impossible_ids_are_not_there(log: Log, name: str) -> None:
+    """What cannot be an id is found nowhere, and looking for it disturbs nothing."""
+    begin(log, "w", request="r")
+    begin(log, "\U0001f600")
+    assert log.head(name) is None
+    assert list(log.read(name)) == []
+    assert list(log.read(name, 0, 5, reverse=True)) == []
+    assert log.request(name, "r") is None
+    assert log.request("w", name) is None
+    assert [head.session for head in log.heads(name)] == [s for s in ("w", "\U0001f600") if s > name]
+    assert log.body(name.encode(errors="surrogatepass")) is None
+    assert log.get_derived(name.encode(errors="surrogatepass")) is None
+    assert log.scan_derived(b"k" + name.encode(errors="surrogatepass")) == []
+    assert put(log, "w").first == 2
 
 
 def test_a_ticket_knows_when_it_is_done(log: Log) -> None:

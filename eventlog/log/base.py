@@ -17,7 +17,9 @@ What every engine promises, and `tests/test_log_contract.py` checks:
 * If the write itself fails, every request of the batch gets the error; after a failed sync the log
   is poisoned.  `ENOSPC` before the sync fails that batch only.
 * A full queue blocks the producer (`BusyError` after the configured time); it never drops.
-* Reading never writes, and never returns part of a commit.
+* A call that is wrong in itself (a type, a range, a length) is `CallError` before anything is queued.
+* Reading never writes, and never returns part of a commit.  What cannot be an id is not there; what is there and
+  cannot be read is an error (`DamagedError`, or `BusyError` where waiting helps), and no error is told only once.
 """
 
 from __future__ import annotations
@@ -222,5 +224,8 @@ class Log(Protocol):
         ...
 
     def close(self) -> None:
-        """Commit what is queued, fold, release everything.  Calling it twice is harmless."""
+        """Commit what is queued, fold, release everything.  Calling it twice is harmless.
+
+        Raises, once, why the last fold failed: everything is released, and nothing that was committed is lost.
+        """
         ...

@@ -49,6 +49,8 @@ def prepare(path: Path, options: Options) -> None:
 
 
 def _make(path: Path, options: Options) -> None:
+    path = path.resolve()
+    made = [path, *(parent for parent in path.parents if not parent.exists())]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     strangers = sorted(entry.name for entry in path.iterdir() if entry.name not in _NAMES)
     if strangers:
@@ -78,7 +80,8 @@ def _make(path: Path, options: Options) -> None:
             sync_directory(directory)
         os.rename(path / "format.new", path / "format")  # noqa: PTH104 - the same call as elsewhere in this package
         sync_directory(path)
-        sync_directory(path.parent)
+        for directory in made:  # a name is on disk when the directory that holds it is
+            sync_directory(directory.parent)
     finally:
         os.close(lock)
 

@@ -14,6 +14,7 @@ May be imported by anyone who opens stores.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import weakref
 from contextlib import suppress
@@ -21,14 +22,14 @@ from pathlib import Path
 from threading import RLock, Thread
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec import structs
 
-from eventlog.errors import CallError, ClosedError, ForkedProcessError, ReadOnlyError
+from eventlog.errors import CallError, ClosedError, EventlogError, ForkedProcessError, ReadOnlyError
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState, Ticket
+from eventlog.log.calls import size_of, size_of_lease, validate_derived_keys
 from eventlog.log.directory import prepare
 from eventlog.log.options import Options
 from eventlog.log.partition import Partition
-from eventlog.log.rules import size_of, validate_derived_key
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.writer import LeaseChange
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedLog", "open_log"]
 
 _Key = tuple[int, int]
+logger = logging.getLogger("eventlog")
 
 
 class _Registry:
@@ -56,8 +58,8 @@ class _Registry:
             partition, handles = self.open.get(key, (None, 0))
             if partition is None:
                 partition = Partition(path, options)
-            elif partition.options != options:
-                raise CallError(f"{path} is open in this process with other options")
+            else:
+                _check_joins(path, partition.options, options)
             self.open[key] = partition, handles + 1
             return key, partition
 
@@ -68,15 +70,25 @@ class _Registry:
             if handles > 1:
                 self.open[key] = partition, handles - 1
                 return
-            partition.stop()
-            partition.join()
-            del self.open[key]
+            try:
+                partition.stop()
+                partition.join()
+            finally:
+                del self.open[key]
+        if partition.failure is not None:
+            raise partition.failure
 
     def leave_later(self, key: _Key, pid: int) -> None:
         """The same for a handle that was collected: not in the thread that happened to collect it."""
         if pid == os.getpid():
             with suppress(RuntimeError):  # the interpreter is exiting: `close_all` has done it
-                Thread(target=self.leave, args=(key,), name="eventlog-close", daemon=True).start()
+                Thread(target=self._leave_quietly, args=(key,), name="eventlog-close", daemon=True).start()
+
+    def _leave_quietly(self, key: _Key) -> None:
+        try:
+            self.leave(key)
+        except EventlogError as error:  # nobody called who could be told
+            logger.warning("a log that was forgotten was closed: %s", error)
 
     def before_fork(self) -> None:
         """Bring everything to a point at which a child may inherit it."""
@@ -102,6 +114,20 @@ class _Registry:
         for partition, _ in list(self.open.values()):
             partition.stop()
             partition.join()
+            if partition.failure is not None:
+                logger.warning("a log was closed at exit: %s", partition.failure)
+
+
+def _check_joins(path: Path, present: Options, wanted: Options) -> None:
+    """Whether a new handle may share a partition that is open; one that only reads has no use for the options."""
+    if wanted.read_only:
+        return
+    if present.read_only:
+        raise CallError(
+            f"{path} is open in this process for reading only: close that handle first, or open the one that writes first"
+        )
+    if present != wanted:
+        raise CallError(f"{path} is open in this process with other options")
 
 
 _registry = _Registry()
@@ -118,11 +144,12 @@ class EmbeddedLog:
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
         try:
-            chosen = msgspec.structs.replace(_DEFAULTS, **options)
+            chosen = structs.replace(_DEFAULTS, **options)
         except TypeError as error:
             raise CallError(str(error)) from None
         self._pid = os.getpid()
         self._closed = False
+        self._read_only = chosen.read_only
         key, self._partition = _registry.join(Path(path), chosen)
         self._leave = weakref.finalize(self, _registry.leave_later, key, self._pid)
         self._leave.atexit = False
@@ -144,7 +171,7 @@ class EmbeddedLog:
 
     def _put(self, request: object, size: int) -> QueuedTicket[Any, Any]:
         writer = self._use().writer
-        if writer is None:
+        if writer is None or self._read_only:
             raise ReadOnlyError("the store was opened for reading only")
         ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size)
         writer.put(ticket)
@@ -153,7 +180,7 @@ class EmbeddedLog:
     @property
     def read_only(self) -> bool:
         """Whether writing is refused with `ReadOnlyError`."""
-        return self._partition.options.read_only
+        return self._read_only
 
     def submit(self, append: Append) -> Ticket:
         """Queue an append; see `base.Log`."""
@@ -161,19 +188,20 @@ class EmbeddedLog:
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
         """The commits that hold versions `after + 1 .. upto`, as of now; see `base.Log`."""
-        return self._fresh().read(session, after, upto, reverse=reverse)
+        return self._fresh().lookup.read(session, after, upto, reverse=reverse)
 
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
-        return self._fresh().head_of(session)
+        return self._fresh().lookup.head_of(session)
 
     def heads(self, after: str = "") -> Iterator[Head]:
         """All heads by session id, from the first id greater than `after`."""
-        return self._fresh().heads(after)
+        return self._fresh().lookup.heads(after)
 
     def follow(self, after: int, limit: int = 1000) -> list[Commit]:
         """Commits whose last position is greater than `after`, in position order, at most `limit`."""
-        return self._fresh().follow(after, limit)
+        partition = self._fresh()
+        return partition.lookup.follow(after, limit) if after < partition.position and limit > 0 else []
 
     def last_position(self) -> int:
         """Position of the newest committed event, 0 if there is none."""
@@ -185,20 +213,21 @@ class EmbeddedLog:
 
     def request(self, session: str, request: str) -> Committed | None:
         """What became of a request id."""
-        seen = self._fresh().seen(session, request)
+        seen = self._fresh().lookup.seen(session, request)
         return None if seen is None else seen.repeat(session)
 
     def body(self, digest: bytes) -> bytes | None:
         """The packed bytes of a body, or None."""
-        return self._fresh().body(digest)
+        return self._fresh().lookup.body(digest)
 
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all stored bodies."""
-        return self._fresh().bodies()
+        return self._fresh().lookup.bodies()
 
     def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
         """Write the lease record if it still equals `replaces`; returns when that is durable."""
-        written: bool = self._put(LeaseChange(session, state, replaces), 200 + len(state.owner)).wait()
+        size = size_of_lease(session, state, replaces)
+        written: bool = self._put(LeaseChange(session, state, replaces), size).wait()
         return written
 
     def get_derived(self, key: bytes) -> bytes | None:
@@ -207,10 +236,9 @@ class EmbeddedLog:
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Keep derived values; they are on disk after the next fold, and lost if the process dies before."""
-        for key, _ in items:
-            validate_derived_key(key)
+        validate_derived_keys(items)
         partition = self._use()
-        if partition.options.read_only:
+        if self._read_only:
             raise ReadOnlyError("the store was opened for reading only")
         partition.derived.put(dict(items))
         partition.call_housekeeper_if_full()
@@ -221,7 +249,8 @@ class EmbeddedLog:
 
     def sync(self) -> None:
         """Wait until everything submitted so far has its outcome."""
-        if not self._use().options.read_only:
+        self._use()
+        if not self._read_only:
             self._put(None, 0).wait()
 
     def check(self) -> list[str]:
@@ -229,7 +258,11 @@ class EmbeddedLog:
         return self._fresh().check()
 
     def close(self) -> None:
-        """Give the handle back; the last one of a directory commits, folds and releases everything."""
+        """Give the handle back; the last one of a directory commits, folds and releases everything.
+
+        Raises why the last fold failed, if it did: all that was committed is in the journal, and is folded when the
+        store is opened again.
+        """
         if not self._closed:
             self._closed = True
             if self._leave.detach() is not None and self._pid == os.getpid():

@@ -7,18 +7,19 @@ modules of this package; knows nothing of frames.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eventlog.errors import UnsupportedStorageError
+from eventlog.errors import BusyError, DamagedError, UnsupportedStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["JournalIO", "filesystem_type", "refuse_network_filesystem", "sync_directory"]
+__all__ = ["JournalIO", "filesystem_type", "refuse_network_filesystem", "sync_directory", "unreadable"]
 
 NETWORK_FILESYSTEMS = frozenset(
     {
@@ -28,6 +29,9 @@ NETWORK_FILESYSTEMS = frozenset(
     }
 )  # fmt: skip
 """File systems whose locks, shared maps or flushes do not mean what the journal and LMDB need them to mean."""
+
+
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
 class JournalIO:
@@ -70,6 +74,13 @@ class JournalIO:
 
     def reach(self, point: str) -> None:
         """A step of folding has been reached; here only so that a test can stop the process at it."""
+
+
+def unreadable(path: Path, error: OSError) -> BusyError | DamagedError:
+    """What to raise, from the cause, when something at a path exists and cannot be read: never "not found"."""
+    if error.errno in _EXHAUSTED:
+        return BusyError(f"{path} cannot be read now: {error.strerror}")
+    return DamagedError(f"{path} cannot be read: {error.strerror}")
 
 
 def sync_directory(path: str | Path) -> None:

@@ -1,21 +1,24 @@
 """The thread that folds, and fills journal files ahead, so that the writer does not have to.
 
-It starts when there is something to do for the first time.  What fails is tried again at the next call: the journal
-has everything until it is folded.  Imported by `partition.py` only.
+It starts when there is something to do for the first time, and nothing that fails ends it: the journal has everything
+until it is folded, so a failure is logged, remembered, and tried again after a while.  Imported by `partition.py` only.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
-
-from eventlog.errors import EventlogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Housekeeper"]
+
+RETRY_AFTER = 1.0
+"""Seconds after which what has failed is tried again, if nobody calls before."""
+logger = logging.getLogger("eventlog")
 
 
 class Housekeeper:
@@ -28,7 +31,7 @@ class Housekeeper:
         self._start = Lock()
         self._thread: Thread | None = None
         self._stopping = False
-        self.error: EventlogError | None = None
+        self.error: Exception | None = None
         """Why the last fold failed."""
 
     def call(self) -> None:
@@ -50,14 +53,16 @@ class Housekeeper:
 
     def _run(self) -> None:
         while True:
-            self._work.wait()
+            self._work.wait(None if self.error is None else RETRY_AFTER)
             self._work.clear()
             if self._stopping:
                 return
             try:
                 self._fold_if_due()
                 self.error = None
-            except EventlogError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, later folds must be tried
+                if repr(error) != repr(self.error):  # once, not once a second
+                    logger.warning("folding failed, and will be tried again: %r", error)
                 self.error = error
-            with suppress(OSError):  # no room: a small file is made in its place when it is needed
+            with suppress(Exception):  # no room: a small file is made in its place when it is needed
                 self._prepare()

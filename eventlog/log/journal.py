@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import BusyError, DamagedError, PoisonedError
 from eventlog.log import frames
+from eventlog.log.filesystem import unreadable
 from eventlog.log.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES, OFFSET_MASK, Frame, FrameHeader
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Journal:
                 window, start, at = self._load(offset, until), offset, 0
             header = self._header(window, at)
             if header is not None and at + header.total > len(window):
-                window, start, at = self._io.pread(self._fd, header.total, offset), offset, 0
+                window, start, at = self._pread(self._fd, header.total, offset), offset, 0
             frame = self._step(header, window, at)
             if frame is not None:
                 yield frame
@@ -125,10 +126,10 @@ class Journal:
         flushed = -1
         while self._open_current():
             offset = self.address & OFFSET_MASK
-            header = self._header(self._io.pread(self._fd, FRAME_HEADER_BYTES, offset), 0)
+            header = self._header(self._pread(self._fd, FRAME_HEADER_BYTES, offset), 0)
             if header is None:
                 return
-            whole = self._io.pread(self._fd, header.total, offset)
+            whole = self._pread(self._fd, header.total, offset)
             if not self._valid(header, whole, 0, offset):
                 return
             if self._flags == os.O_RDWR and flushed != frames.sequence_of(self.address):
@@ -142,7 +143,7 @@ class Journal:
         """Whether there may be a frame at the cursor: a cheap look before `adopt`."""
         if not self._open_current():
             return True
-        return self._io.pread(self._fd, 8, self.address & OFFSET_MASK) == self._salt
+        return self._pread(self._fd, 8, self.address & OFFSET_MASK) == self._salt
 
     def verify_end(self) -> None:
         """Raise `DamagedError` if the cursor is not the end of the journal but a hole in it.
@@ -153,12 +154,12 @@ class Journal:
         if not self._open_current():
             raise self._damaged("a journal file is missing")
         offset = self.address & OFFSET_MASK
-        while rest := self._io.pread(self._fd, _PIECE + frames.FRAME_HEADER_BYTES, offset):
+        while rest := self._pread(self._fd, _PIECE + frames.FRAME_HEADER_BYTES, offset):
             at = rest.find(self._salt)
             while 0 <= at < _PIECE:
                 header = self._header(rest, at)
                 if header is not None:
-                    payload = self._io.pread(self._fd, header.length, offset + at + FRAME_HEADER_BYTES)
+                    payload = self._pread(self._fd, header.length, offset + at + FRAME_HEADER_BYTES)
                     if frames.payload_matches(header, payload, self._salt, offset + at):
                         raise self._damaged("a journal frame is damaged: valid ones follow it")
                 at = rest.find(self._salt, at + 1)
@@ -167,12 +168,18 @@ class Journal:
         if self.has_frames(self._directory, following, self._io) or self._path(following + 1).exists():
             raise self._damaged("a journal frame is damaged: a file with valid ones follows it")
 
+    def _pread(self, fd: int, size: int, offset: int) -> bytes:
+        try:
+            return self._io.pread(fd, size, offset)
+        except OSError as error:
+            raise unreadable(self._path(frames.sequence_of(self.address)), error) from error
+
     def _load(self, offset: int, until: int) -> bytes:
         """A window that begins at `offset`: as much as is wanted, within reason."""
         size = _WINDOW
         if frames.sequence_of(until) == frames.sequence_of(self.address):
             size = min(size, (until & OFFSET_MASK) - offset)
-        return self._io.pread(self._fd, max(size, FRAME_HEADER_BYTES), offset)
+        return self._pread(self._fd, max(size, FRAME_HEADER_BYTES), offset)
 
     def _header(self, data: bytes, at: int) -> FrameHeader | None:
         if len(data) - at < FRAME_HEADER_BYTES:
@@ -209,8 +216,10 @@ class Journal:
             fd = self._io.open(str(self._path(sequence)), self._flags)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise unreadable(self._path(sequence), error) from error
         try:
-            self._salt, position = frames.parse_file_header(self._io.pread(fd, FILE_HEADER_BYTES, 0), sequence)
+            self._salt, position = frames.parse_file_header(self._pread(fd, FILE_HEADER_BYTES, 0), sequence)
             self._check_continues(position)
             self._size = os.fstat(fd).st_size
         except BaseException:
@@ -230,6 +239,8 @@ class Journal:
             fd = io.open(str(directory / f"{sequence:010}.log"), os.O_RDONLY)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise unreadable(directory, error) from error
         try:
             salt, _ = frames.parse_file_header(io.pread(fd, FILE_HEADER_BYTES, 0), sequence)
             data = io.pread(fd, FRAME_HEADER_BYTES, FILE_HEADER_BYTES)
@@ -238,6 +249,8 @@ class Journal:
                 return False
             payload = io.pread(fd, header.length, FILE_HEADER_BYTES + FRAME_HEADER_BYTES)
             return frames.payload_matches(header, payload, salt, FILE_HEADER_BYTES)
+        except OSError as error:
+            raise unreadable(directory, error) from error
         finally:
             io_close(fd)
 

@@ -58,6 +58,10 @@ class Mark:
             time.sleep(0)
         return 0
 
+    def forget(self) -> None:
+        """What was got could not be acted upon: the mark counts as changed."""
+        self._last = b""
+
     def set(self, address: int) -> None:
         """Move the mark; only for the holder of the writers' lock, after a flush."""
         self._last = raw = _WORDS.pack(address, address ^ _ONES)

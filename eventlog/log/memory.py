@@ -15,7 +15,8 @@ import msgspec
 
 from eventlog.errors import ClosedError
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState, Ticket
-from eventlog.log.rules import Seen, admit, head_after, may_replace_lease, size_of, validate_derived_key
+from eventlog.log.calls import size_of, size_of_lease, validate_derived_keys
+from eventlog.log.rules import Seen, admit, head_after, may_replace_lease
 from eventlog.log.ticket import QueuedTicket
 
 if TYPE_CHECKING:
@@ -76,17 +77,21 @@ class MemoryLog:
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
         """The commits that hold versions `after + 1 .. upto`, as of now."""
-        found = self.commits_after(session, after)
-        if upto is not None:
-            found = [commit for commit in found if after < upto and commit.first <= upto]
+        found = self._range(session, after, upto)
         return reversed(found) if reverse else iter(found)
 
     def commits_after(self, session: str, version: int) -> list[Commit]:
         """See `rules.Past`."""
+        return self._range(session, version, None)
+
+    def _range(self, session: str, after: int, upto: int | None) -> list[Commit]:
         with self._changed:
             self._usable()
             commits = self._sessions.get(session, [])
-            return commits[bisect_right(commits, version, key=lambda commit: commit.last) :]
+            start = bisect_right(commits, after, key=lambda commit: commit.last)
+            if upto is None:
+                return commits[start:]
+            return commits[start : bisect_right(commits, upto, key=lambda commit: commit.first)] if after < upto else []
 
     def seen(self, session: str, request: str) -> Seen | None:
         """See `rules.Past`."""
@@ -154,6 +159,7 @@ class MemoryLog:
 
     def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
         """Write the lease record if it still equals `replaces`."""
+        size_of_lease(session, state, replaces)
         with self._changed:
             self._usable()
             head = may_replace_lease(self, session, replaces)
@@ -170,8 +176,7 @@ class MemoryLog:
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Write derived values; None deletes."""
-        for key, _ in items:
-            validate_derived_key(key)
+        validate_derived_keys(items)
         with self._changed:
             self._usable()
             for key, value in items:

@@ -1,8 +1,7 @@
 """One store directory in this process: journal, tail and folded part, and what is read from them together.
 
 At any moment the log is: what is folded (LMDB), then what the journal holds beyond that, which is also in memory
-(`tail.py`).  What others append is seen by comparing the mark (`mark.py`).  A reader takes its snapshot of the tail
-first and looks into LMDB second: folding moves data from the one to the other, and never the other way.
+(`tail.py`).  What others append is seen by comparing the mark (`mark.py`); `lookup.py` finds things in both parts.
 
 Two locks inside the process: `_guard` around tail and cursor, held briefly; `_folding` around a fold.  The writers'
 lock between processes is held by the writer thread only.  Used through the handles in `embedded.py`.
@@ -12,11 +11,11 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import BusyError, ClosedError, DamagedError, EventlogError
+from eventlog.errors import BusyError, ClosedError, DamagedError, EventlogError, PoisonedError
 from eventlog.log import frames
 from eventlog.log.check import check_segments
 from eventlog.log.derived import DerivedBuffer
@@ -24,19 +23,18 @@ from eventlog.log.fold import fold, write_derived
 from eventlog.log.housekeeper import Housekeeper
 from eventlog.log.journal import Journal
 from eventlog.log.locks import WriterLock, try_shared
+from eventlog.log.lookup import Lookup
 from eventlog.log.mark import Mark
 from eventlog.log.segments import Segments
 from eventlog.log.tail import Generation, Tail
 from eventlog.log.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
-    from eventlog.log.base import Commit, Head
     from eventlog.log.frames import Frame
     from eventlog.log.options import Options
-    from eventlog.log.rules import Seen
     from eventlog.log.segments import Folded
 
 __all__ = ["Partition"]
@@ -56,10 +54,13 @@ class Partition:
         self.path = path
         self.options = options
         self.closed = False
+        self.failure: EventlogError | None = None
+        """Why the last fold, at closing, failed.  Nothing committed is lost by that."""
         self._guard = Lock()
         self._folding = Lock()
         self._watchers: list[Any] = []
         self._txnid = -1
+        self._interrupted = False
         self._spare_for = 0
         self._housekeeper = Housekeeper(self._fold_if_due, self._prepare)
         self._tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
@@ -70,6 +71,7 @@ class Partition:
         self._lock: WriterLock | None = None
         read_only = options.read_only
         self._segments = Segments(path / "lmdb", read_only=read_only, map_bytes=options.map_bytes)
+        self.lookup = Lookup(self._guard, self._tail, self._segments, lambda: self.closed)
         self.derived = DerivedBuffer(self._segments)
         self.journal = Journal(path / "journal", options.io, writable=not read_only, file_bytes=options.journal_bytes)
         try:
@@ -138,13 +140,19 @@ class Partition:
 
     def shut(self) -> None:
         """Fold and release everything."""
-        self._housekeeper.stop()
-        if self.writer is not None and self.writer.poison is None:
-            with suppress(EventlogError):  # the journal has it all; it is folded when the store is opened again
+        try:
+            self._housekeeper.stop()
+            if self.writer is not None and self.writer.poison is None:
                 self.fold()
-        self.closed = True
-        self._wake_watchers()
-        self._release()
+        except EventlogError as error:  # the journal has it all; it is folded when the store is opened again
+            self.failure = error
+        except Exception as error:  # noqa: BLE001 - this thread has no caller; `close` tells it to one
+            self.failure = PoisonedError(f"the last fold of {self.path} failed: {error!r}")
+            self.failure.__cause__ = error
+        finally:
+            self.closed = True
+            self._wake_watchers()
+            self._release()
 
     def _release(self) -> None:
         with self._guard:
@@ -194,7 +202,8 @@ class Partition:
                 if self.closed:
                     raise ClosedError("the log is closed")
                 before = self.position
-                self._catch_up(self._mark.get())
+                with self._or_again():
+                    self._catch_up(self._mark.get())
                 moved = self.position != before
             if moved:
                 self._wake_watchers()
@@ -205,11 +214,13 @@ class Partition:
         with self._guard:  # also for a look: another thread may be in the middle of catching up
             if not self._mark.changed() and not self.journal.continues():
                 return
-            if self._mark.changed():
-                self._catch_up(self._mark.get())
             before = self.journal.address
-            for frame in self.journal.adopt():
-                self._apply(frame)
+            with self._or_again():
+                if self._mark.changed():
+                    self._catch_up(self._mark.get())
+                    before = self.journal.address
+                for frame in self.journal.adopt():
+                    self._apply(frame)
             if self.journal.address != before:
                 self._mark.set(self.journal.address)
 
@@ -230,9 +241,27 @@ class Partition:
                 self._spare_for = sequence
                 self._housekeeper.call()
 
+    @contextmanager
+    def _or_again(self) -> Generator[None, None, None]:
+        """What fails while catching up is done again, from where LMDB ends, by whoever comes next.
+
+        Else one error would be reported once, and from then on what it hid would look as if it had never been there.
+        """
+        try:
+            yield
+        except BaseException:
+            self._interrupted = True
+            if self._mark is not None:
+                self._mark.forget()
+            raise
+
     def _catch_up(self, until: int) -> None:
         txnid = self._segments.environment.last_txnid()
-        if txnid != self._txnid:
+        if self._interrupted:
+            self._resync(self._segments.folded())
+            self._txnid = txnid
+            self._interrupted = False
+        elif txnid != self._txnid:
             folded = self._segments.folded()
             if folded.address > self.journal.address:
                 self._resync(folded)
@@ -272,106 +301,7 @@ class Partition:
         self._tail.extend(generation)
         self.position = frame.position
 
-    # --- looking up, without refreshing: the writer has caught up, readers call `refresh` first
-
-    def head_of(self, session: str) -> Head | None:
-        """The session's head, or None if there is no such session."""
-        head = self._tail.head(session)
-        return head if head is not None else self._segments.head(session)
-
-    def seen(self, session: str, request: str) -> Seen | None:
-        """What became of a request id."""
-        seen = self._tail.seen(session, request)
-        return seen if seen is not None else self._segments.seen(session, request)
-
-    def commits_after(self, session: str, version: int) -> list[Commit]:
-        """The commits that hold versions greater than `version`, oldest first."""
-        return list(self.read(session, version, None, reverse=False))
-
-    def has_body(self, digest: bytes) -> bool:
-        """Whether a body is stored."""
-        return self._tail.body(digest) is not None or self._segments.has_body(digest)
-
-    def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body, or None."""
-        packed = self._tail.body(digest)
-        return packed if packed is not None else self._segments.body(digest)
-
-    def bodies(self) -> Iterator[bytes]:
-        """The hashes of all bodies, each once."""
-        with self._guard:
-            recent = set(self._tail.bodies())
-        yield from sorted(recent)
-        for digest in self._segments.bodies():
-            if digest not in recent:
-                yield digest
-
-    def heads(self, after: str) -> Iterator[Head]:
-        """All heads by session id, from the first id greater than `after`."""
-        with self._guard:
-            recent = self._tail.heads()
-        waiting = sorted((session for session in recent if session > after), reverse=True)
-        for head in self._segments.heads(after):
-            while waiting and waiting[-1] < head.session:
-                yield recent[waiting.pop()]
-            if waiting and waiting[-1] == head.session:
-                yield recent[waiting.pop()]
-            else:
-                yield head
-        while waiting:
-            yield recent[waiting.pop()]
-
-    def read(self, session: str, after: int, upto: int | None, *, reverse: bool) -> Iterator[Commit]:
-        """The commits that hold versions `after + 1 .. upto`, as of now."""
-        with self._guard:
-            head = self._tail.head(session)
-            tail = self._tail.commits(session, after) if head is not None else []
-        if head is None and (head := self._segments.head(session)) is None:
-            return iter(())
-        first = max(after, head.base) + 1
-        last = head.version if upto is None else min(upto, head.version)
-        return (self._backward if reverse else self._forward)(session, first, last, tail)
-
-    def _forward(self, session: str, first: int, last: int, tail: list[Commit]) -> Iterator[Commit]:
-        while first <= last:
-            in_tail = tail and tail[0].first <= first <= tail[-1].last
-            commits = tail if in_tail else self._chunk(session, first)
-            for commit in commits:
-                if commit.last >= first:
-                    yield commit
-                    first = commit.last + 1
-                    if first > last:
-                        return
-
-    def _backward(self, session: str, first: int, last: int, tail: list[Commit]) -> Iterator[Commit]:
-        while first <= last:
-            in_tail = tail and tail[0].first <= last <= tail[-1].last
-            commits = tail if in_tail else self._chunk(session, last)
-            for commit in reversed(commits):
-                if commit.first <= last:
-                    yield commit
-                    last = commit.first - 1
-                    if first > last:
-                        return
-
-    def _chunk(self, session: str, version: int) -> list[Commit]:
-        if self.closed:
-            raise ClosedError("the log is closed")
-        return self._segments.chunk(session, version)
-
-    def follow(self, after: int, limit: int) -> list[Commit]:
-        """Commits whose last position is greater than `after`, in position order, at most `limit`."""
-        with self._guard:
-            if after >= self.position or limit < 1:
-                return []
-            start = self._tail.first_position()
-            recent = self._tail.order(after, limit)
-        if start is not None and after + 1 >= start:
-            return recent
-        found = self._segments.follow(after, limit)
-        last = found[-1].position if found else 0
-        found += [commit for commit in recent if commit.position > last]
-        return found[:limit]
+    # --- waiting
 
     def wait_beyond(self, position: int, timeout: float) -> bool:
         """Block until an event beyond `position` is committed, here or in another process."""
@@ -409,18 +339,20 @@ class Partition:
             with self._guard:
                 generations = list(self._tail.freeze())
             derived = self.derived.take()
+            folded = None
             try:
                 if generations:
                     folded = fold(self._segments, generations, derived, self.options.io)
-                    with self._guard:
-                        self._tail.drop(folded.address)
-                    self.journal.recycle(folded.address)
                 elif derived:
                     write_derived(self._segments, derived)
             except BaseException:
                 self.derived.kept()
                 raise
             self.derived.written()
+            if folded is not None:
+                with self._guard:
+                    self._tail.drop(folded.address)
+                self.journal.recycle(folded.address)
 
     def call_housekeeper_if_full(self) -> None:
         """Have derived values written when there are many."""

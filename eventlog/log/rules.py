@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from eventlog.errors import (
     AlreadyExistsError,
-    CallError,
     ConflictError,
     FencedError,
-    LimitError,
     NotFoundError,
     RequestReusedError,
 )
@@ -22,25 +20,7 @@ from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "MAX_ID_BYTES",
-    "MAX_REQUEST_BYTES",
-    "Past",
-    "Seen",
-    "admit",
-    "head_after",
-    "may_replace_lease",
-    "size_of",
-    "validate_derived_key",
-]
-
-MAX_ID_BYTES = 256
-"""Longest session id and longest request id, in UTF-8 (spec §3)."""
-MAX_REQUEST_BYTES = 512 << 20
-"""Most that one append may carry, bodies and card included."""
-MAX_DERIVED_KEY_BYTES = 200
-HASH_BYTES = 32
-_OVERHEAD = 200
+__all__ = ["Past", "Seen", "admit", "head_after", "may_replace_lease"]
 
 
 class Seen(NamedTuple):
@@ -70,49 +50,6 @@ class Past(Protocol):
     def commits_after(self, session: str, version: int) -> Sequence[Commit]:
         """The commits that hold versions greater than `version`, oldest first."""
         ...
-
-
-def size_of(append: Append) -> int:
-    """Bytes an append takes in a queue; raises if the call itself is wrong, whatever the session's state."""
-    size = _OVERHEAD + len(append.payload)
-    _check_id("session id", append.session)
-    if append.request is not None:
-        _check_id("request id", append.request)
-    if append.count < 1:
-        raise CallError(f"an append holds at least one event, not {append.count}")
-    if append.messages < 0 or append.epoch < 0 or (append.creates_at is not None and append.creates_at < 0):
-        raise CallError("messages, epoch and creates_at are not negative")
-    if append.card is not None:
-        size += len(append.card)
-    for digest, packed in append.bodies:
-        if len(digest) != HASH_BYTES:
-            raise CallError(f"a body's hash has {HASH_BYTES} bytes, not {len(digest)}")
-        size += len(packed) + HASH_BYTES
-    if size > MAX_REQUEST_BYTES:
-        raise LimitError("bytes of one append", size, MAX_REQUEST_BYTES)
-    return size
-
-
-def _check_id(what: str, value: str) -> None:
-    if value.isascii():
-        size = len(value)
-    else:
-        try:
-            size = len(value.encode())
-        except UnicodeEncodeError:
-            raise CallError(f"a {what} is text that UTF-8 can encode") from None
-    if not 0 < size <= MAX_ID_BYTES:
-        if size:
-            raise LimitError(f"{what}, bytes", size, MAX_ID_BYTES)
-        raise CallError(f"a {what} is not empty")
-
-
-def validate_derived_key(key: bytes) -> None:
-    """Refuse a derived key that is empty or too long."""
-    if not key:
-        raise CallError("a derived key is not empty")
-    if len(key) > MAX_DERIVED_KEY_BYTES:
-        raise LimitError("derived key, bytes", len(key), MAX_DERIVED_KEY_BYTES)
 
 
 def admit(past: Past, append: Append) -> Committed | Head | None:

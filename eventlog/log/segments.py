@@ -38,6 +38,7 @@ import zstandard
 
 from eventlog.errors import DamagedError
 from eventlog.log.base import Commit, Head, LeaseState
+from eventlog.log.calls import MAX_ID_BYTES, is_id
 from eventlog.log.environment import Environment
 from eventlog.log.rules import Seen
 
@@ -67,6 +68,8 @@ FOLDED_KEY = b"folded"
 RAW = 0
 ZSTD = 1
 _HEADS_A_READ = 256
+MAX_KEY_BYTES = 511
+"""LMDB's limit."""
 _LAST = (1 << 64) - 1
 
 NUMBER = struct.Struct(">Q")
@@ -155,6 +158,11 @@ def session_key(session: str) -> bytes:
     return session.encode()
 
 
+def key_before(session: str) -> bytes:
+    """A key that lies among the session keys where the text, any text, lies among the ids."""
+    return session.encode(errors="surrogatepass")[: MAX_ID_BYTES + 1]
+
+
 def request_key(session: str, request: str) -> bytes:
     """Key of a request id in `requests`."""
     name = session.encode()
@@ -202,12 +210,17 @@ class Segments:
         value = self._get(txn, "meta", FOLDED_KEY)
         if value is None:
             raise DamagedError("the folded part does not say how far it goes")
-        return _decode_folded(value)
+        try:
+            return _decode_folded(value)
+        except msgspec.DecodeError as error:
+            raise DamagedError("how far the folded part goes cannot be decoded") from error
 
     def row_in(self, txn: lmdb.Transaction[Any], session: str) -> HeadRow | None:
-        """A session's row inside a transaction."""
+        """A session's row inside a transaction; None also for what cannot be an id."""
+        if not is_id(session):
+            return None
         value = self._get(txn, "sessions", session_key(session), session=session)
-        return None if value is None else _decode_head(value)
+        return None if value is None else _decode_row(value, session)
 
     def head(self, session: str) -> Head | None:
         """The session's head as of the last fold."""
@@ -217,7 +230,7 @@ class Segments:
 
     def heads(self, after: str) -> Iterator[Head]:
         """Heads by session id, in batches of one transaction each."""
-        key = session_key(after)
+        key = key_before(after)
         while True:
             batch: list[Head] = []
             with self.environment.reading() as txn, txn.cursor(self._trees["sessions"]) as cursor:
@@ -226,9 +239,9 @@ class Segments:
                     found = cursor.next()
                 while found and len(batch) < _HEADS_A_READ:
                     key = bytes(cursor.key())
-                    session = key.decode()
-                    row = _decode_head(self._open(key, cursor.value(), f"the head of session {session}", session))
-                    batch.append(row.head(session))
+                    name = key.decode(errors="replace")
+                    row = _decode_row(self._open(key, cursor.value(), "a row of sessions", name), name)
+                    batch.append(row.head(key.decode()))
                     found = cursor.next()
             yield from batch
             if not found:
@@ -236,6 +249,8 @@ class Segments:
 
     def seen(self, session: str, request: str) -> Seen | None:
         """What became of a request id, as of the last fold."""
+        if not (is_id(session) and is_id(request)):
+            return None
         with self.environment.reading() as txn:
             value = self._get(txn, "requests", request_key(session, request), session=session)
             if value is None:
@@ -284,15 +299,14 @@ class Segments:
         found: list[Commit] = []
         chunks: dict[bytes, dict[int, Commit]] = {}
         with self.environment.reading() as txn, txn.cursor(self._trees["positions"]) as runs:
-            key = NUMBER.pack(after + 1)
+            key = NUMBER.pack(max(after, 0) + 1)
             more = runs.set_range(key)
             if not more:
                 more = runs.last()
             elif bytes(runs.key()) != key and not runs.prev():
                 more = runs.first()
             while more and len(found) < limit:
-                value = self._open(bytes(runs.key()), runs.value(), "the order of commits")
-                rows = _decode_positions(value)
+                rows = _decode_order(self._open(bytes(runs.key()), runs.value(), "the order of commits"))
                 for position, number, first in rows[max(bisect_right(rows, (after, _LAST, _LAST)) - 1, 0) :]:
                     row_key = PAIR.pack(number, first)
                     commits = chunks.get(row_key)
@@ -320,6 +334,8 @@ class Segments:
     def scan_derived(self, prefix: bytes) -> dict[bytes, bytes]:
         """Derived values whose key begins with `prefix`."""
         found: dict[bytes, bytes] = {}
+        if len(prefix) > MAX_KEY_BYTES:
+            return found
         with self.environment.reading() as txn, txn.cursor(self._trees["derived"]) as cursor:
             more = cursor.set_range(prefix) if prefix else cursor.first()
             while more and bytes(cursor.key()).startswith(prefix):
@@ -401,6 +417,8 @@ class Segments:
     def _get(
         self, txn: lmdb.Transaction[Any], tree: str, key: bytes, *, session: str | None = None
     ) -> memoryview | None:
+        if not 0 < len(key) <= MAX_KEY_BYTES:
+            return None
         value = txn.get(key, db=self._trees[tree])
         return None if value is None else self._open(key, value, f"a row of {tree}", session)
 
@@ -416,6 +434,20 @@ class Segments:
         if len(view) < _CRC.size or _CRC.unpack_from(view)[0] != crc32(view[_CRC.size :], crc32(key)):
             raise DamagedError(f"{what} is damaged", session=session, version=version)
         return view[_CRC.size :]
+
+
+def _decode_order(value: memoryview) -> list[tuple[int, int, int]]:
+    try:
+        return _decode_positions(value)
+    except msgspec.DecodeError as error:
+        raise DamagedError("the order of commits cannot be decoded") from error
+
+
+def _decode_row(value: memoryview, session: str) -> HeadRow:
+    try:
+        return _decode_head(value)
+    except msgspec.DecodeError as error:
+        raise DamagedError("a head cannot be decoded", session=session) from error
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:

@@ -20,7 +20,7 @@ from eventlog.log.frames import CommitRecord, Record
 from eventlog.log.rules import Seen, head_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["Generation", "Tail"]
 
@@ -169,13 +169,27 @@ class Tail:
         """The hashes of the bodies in the tail."""
         return [digest for generation in self._generations for digest in generation.bodies]
 
-    def commits(self, session: str, after: int) -> list[Commit]:
-        """The tail's commits of a session that hold versions greater than `after`, oldest first."""
-        return _later(self._generations, lambda generation: generation.commits.get(session), after, _last_version)
+    def commits(self, session: str, after: int, upto: int | None = None) -> list[Commit]:
+        """The tail's commits of a session that hold versions `after + 1 .. upto`, oldest first."""
+        found: list[Commit] = []
+        for commits in _pieces(
+            self._generations, lambda generation: generation.commits.get(session), after, _last_version
+        ):
+            stop = len(commits) if upto is None else bisect_right(commits, upto, key=_first_version)
+            found += commits[_start(commits, after, _last_version) : stop]
+            if stop < len(commits):
+                break
+        return found
 
     def order(self, after: int, limit: int) -> list[Commit]:
         """The tail's commits whose last position is greater than `after`, in position order, at most `limit`."""
-        return _later(self._generations, lambda generation: generation.order, after, _last_position, limit)
+        found: list[Commit] = []
+        for commits in _pieces(self._generations, lambda generation: generation.order, after, _last_position):
+            start = _start(commits, after, _last_position)
+            found += commits[start : start + limit - len(found)]
+            if len(found) >= limit:
+                break
+        return found
 
     def first_position(self) -> int | None:
         """The first position that the tail holds, None if it holds no event."""
@@ -208,6 +222,10 @@ class Tail:
         return generation
 
 
+def _first_version(commit: Commit) -> int:
+    return commit.first
+
+
 def _last_version(commit: Commit) -> int:
     return commit.first + commit.count - 1
 
@@ -216,14 +234,13 @@ def _last_position(commit: Commit) -> int:
     return commit.position + commit.count - 1
 
 
-def _later(
+def _pieces(
     generations: list[Generation],
     select: Callable[[Generation], list[Commit] | None],
     after: int,
     last: Callable[[Commit], int],
-    limit: int | None = None,
-) -> list[Commit]:
-    """What is later than `after`, looking only into as many generations as hold any of it."""
+) -> Iterator[list[Commit]]:
+    """The lists that hold what is later than `after`, oldest first, looking only into as many generations as do."""
     pieces: list[list[Commit]] = []
     for generation in reversed(generations):
         commits = select(generation)
@@ -231,11 +248,8 @@ def _later(
             pieces.append(commits)
             if last(commits[0]) <= after:
                 break
-    found: list[Commit] = []
-    for commits in reversed(pieces):
-        start = bisect_right(commits, after, key=last) if last(commits[0]) <= after else 0
-        stop = len(commits) if limit is None else start + limit - len(found)
-        found += commits[start:stop]
-        if limit is not None and len(found) >= limit:
-            break
-    return found
+    return reversed(pieces)
+
+
+def _start(commits: list[Commit], after: int, last: Callable[[Commit], int]) -> int:
+    return bisect_right(commits, after, key=last) if last(commits[0]) <= after else 0

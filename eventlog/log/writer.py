@@ -157,7 +157,7 @@ class _Batch:
         first = (head.version if head is not None else base or 0) + 1
         pending = self.pending
         position = pending.position + 1
-        known = self._partition.has_body
+        known = self._partition.lookup.has_body
         bodies = [pair for pair in append.bodies if pair[0] not in pending.bodies and not known(pair[0])]
         commit = Commit(
             session, first, append.count, position, append.epoch, append.time, append.payload, append.request
@@ -186,14 +186,14 @@ class _Batch:
     def head_of(self, session: str) -> Head | None:
         """See `rules.Past`."""
         head = self.pending.heads.get(session)
-        return head if head is not None else self._partition.head_of(session)
+        return head if head is not None else self._partition.lookup.head_of(session)
 
     def seen(self, session: str, request: str) -> Seen | None:
         """See `rules.Past`."""
         seen = self.pending.requests.get((session, request))
-        return seen if seen is not None else self._partition.seen(session, request)
+        return seen if seen is not None else self._partition.lookup.seen(session, request)
 
     def commits_after(self, session: str, version: int) -> Sequence[Commit]:
         """See `rules.Past`."""
-        found = list(self._partition.commits_after(session, version))
+        found = list(self._partition.lookup.commits_after(session, version))
         return found + [commit for commit in self.pending.commits.get(session, ()) if commit.last > version]

@@ -102,6 +102,9 @@ class Appender:
         self.lock = RLock()
         self._accepted: list[Accepted] = []
         self._weight = 0
+        """Characters of the long deltas in the buffer."""
+        self._carried = 0
+        """Bytes of the bodies of what is accepted."""
         self._flights: deque[Flight] = deque()
         self._closed = False
         self._forked = False
@@ -174,8 +177,8 @@ class Appender:
                 needs_no_lease([event for _, event in items], self.session)
             accepted = Accepted(decide(self.state, items), bodies, self.epoch, owned=owned)
             self._accepted.append(accepted)
-            size = sum(len(body) for group in self._accepted for body in group.bodies.values())
-            if len(self._accepted) >= MAX_ACCEPTED or size > MAX_ACCEPTED_BYTES:
+            self._carried += sum(map(len, bodies.values())) if bodies else 0
+            if len(self._accepted) >= MAX_ACCEPTED or self._carried > MAX_ACCEPTED_BYTES:
                 self._submit([], [])
         if not self.awake:
             self.wake()
@@ -321,6 +324,7 @@ class Appender:
     ) -> Flight:
         """Encode and submit what was accepted and then `decided`, all of which the state has taken in."""
         accepted, self._accepted = self._accepted, []
+        self._carried = 0
         entries = [item for group in accepted for item in group.items] + decided
         if not entries:
             raise RefusedError("an append of no events", expected="at least one event")

@@ -45,6 +45,8 @@ class Flusher:
         self._dirty: dict[str, Appender] = {}
         self._leased: dict[str, Handle] = {}
         self._signal = Signal()
+        self._armed = False
+        """Whether a tick is on its way already: the thread need not be woken for each turn of a busy session."""
         self._thread: Thread | None = None
 
     def wake(self, appender: Appender) -> None:
@@ -55,7 +57,9 @@ class Flusher:
             if store is not None and not self.stopped:
                 _UNFLUSHED.add(store)
             self._start()
-        self._signal.set()
+            armed, self._armed = self._armed, True
+        if not armed:
+            self._signal.set()
 
     def keep(self, session: Handle) -> None:
         """Renew this session's lease from now on."""
@@ -87,6 +91,7 @@ class Flusher:
         """Commit accepted deltas, renew leases; returns the seconds until it is needed again (None: until woken)."""
         with self._lock:
             dirty, self._dirty = self._dirty, {}
+            self._armed = False
             leased = list(self._leased.values())
         self._metrics.flushes += bool(dirty)
         for appender in dirty.values():

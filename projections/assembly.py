@@ -1,6 +1,6 @@
 """The neutral messages of a conversation as one sequence, kept up to date at O(1) per event.
 
-Not which messages there are (`selection.py`) nor the form of each (`rendering.py`), but what depends on neighbours: order, alternation,
+Not which messages there are (`selection.py`) nor the form of each (`drafts.py`), but what depends on neighbours: order, alternation,
 reminders.  What is settled lies in one list that views share; a view is that list up to a length, and a short tail of its own.
 An event that changes a settled message (a late result, a prune mark, an edit) begins a new list, which shares every
 rendered message before the change.
@@ -8,19 +8,20 @@ rendered message before the change.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 import msgspec
 
-from projections.constraints import constrained, join
+from projections.constraints import join
 from projections.conversation import Conversation
+from projections.drafts import Draft
 from projections.neutral import NeutralMessage, Text
 from projections.parts import CompactionPart, Message
 from projections.render_options import RenderOptions
-from projections.rendering import Resolver, render
-from projections.selection import hidden, ordered
+from projections.rendering import Resolver
+from projections.selection import hidden, ordered, shows_question
 
 __all__ = ["Assembly", "Messages"]
 
@@ -100,12 +101,17 @@ class Assembly:
         self._index: dict[str, int] = {}
         self._waiting: list[str] = []
         self._known: dict[str, tuple[NeutralMessage, ...]] = {}
+        self._drafts: dict[str, Draft] = {}
+        """Of the assistant messages that are open and wait."""
+        self._last: Message | None = None
+        """The last finished step, if its turn goes on and reminders are asked for."""
         state.reshaped = True
 
     def follow(self, state: Conversation) -> None:
         """Go on with another state of the same conversation; what is equal in it is rendered again."""
         self._state = state
         self._known.clear()
+        self._drafts.clear()
         state.reshaped = True
 
     def view(self, excluding: str | None = None) -> Messages:
@@ -115,7 +121,7 @@ class Assembly:
             self._unsettle(self._index[excluding])
         tail: list[NeutralMessage] = []
         length = len(self._shared)
-        last = self._last_finished() if self._options.reminder else None
+        last = self._last
         for name in self._waiting:
             if name == excluding:
                 continue
@@ -162,11 +168,15 @@ class Assembly:
             if cut is not None:
                 self._unsettle(cut)
             self._waiting.extend(state.born)
-        for name in state.touched:
+        for name, parts in state.touched.items():
             self._known.pop(name, None)
+            draft = self._drafts.get(name)
+            if draft is not None:
+                draft.touch(parts)
         state.touched.clear()
         state.born.clear()
         state.reshaped = False
+        self._last = self._last_finished() if self._options.reminder else None
         self._settle()
 
     def _unsettle(self, index: int) -> None:
@@ -188,35 +198,39 @@ class Assembly:
         count = 0
         while count < len(self._waiting) - 1:
             after = len(self._waiting) - count
-            if after <= PATIENCE and not self._is_settled(self._state.messages[self._waiting[count]]):
+            message = self._state.messages[self._waiting[count]]
+            # One of the user's waits for as long as it is to be wrapped: what is settled stays as it is.
+            if not self._is_settled(message) and (message.user or after <= PATIENCE):
                 break
             name = self._waiting[count]
             count += 1
             place = len(self._shared)
-            for index, found in enumerate(self._rendered(self._state.messages[name])):
+            for index, found in enumerate(self._rendered(message)):
                 tail: list[NeutralMessage] = []
                 length = self._append(tail, len(self._shared), found)
                 if length < len(self._shared):
                     self._shared = self._shared[:length]
-                    place = length if index == 0 else place
-                    self._reach_back(length)
+                    place = self._reach_back(length) if index == 0 else place
                 self._shared.extend(tail)
             self._index[name] = len(self._settled)
             self._settled.append(name)
             self._places.append(place)
+            self._drafts.pop(name, None)
         del self._waiting[:count]
 
-    def _reach_back(self, place: int) -> None:
-        """What stands at `place` was joined with what follows: messages in between that showed nothing belong to it too."""
-        for index in range(len(self._places) - 1, -1, -1):
-            if self._places[index] <= place:
-                return
-            self._places[index] = place
+    def _reach_back(self, place: int) -> int:
+        """Where the message begins whose words at `place` are joined with what follows.
+
+        It may begin earlier, with what was put between it and a result; messages in between that showed nothing belong to it too.
+        """
+        owner = bisect_right(self._places, place) - 1
+        begin = self._places[owner]
+        self._places[owner:] = [begin] * (len(self._places) - owner)
+        return begin
 
     def _is_settled(self, message: Message) -> bool:
         if message.user:
-            last = self._last_finished() if self._options.reminder else None
-            return last is None or message.version < last.version
+            return self._last is None or message.version < self._last.version
         return message.finished is not None
 
     def _last_finished(self) -> Message | None:
@@ -229,23 +243,20 @@ class Assembly:
     def _rendered(self, message: Message) -> tuple[NeutralMessage, ...]:
         known = self._known.get(message.id)
         if known is None:
-            found: list[NeutralMessage] = []
+            known = ()
             if not hidden(self._state, message, self._options):
-                if message.finished is None:
-                    self._state.join(message)  # or each view of a long stream would join all its pieces again
-                question = self._shows_question(message)
-                found = render(message, self._options, self._resolve, shows_question=question)
-            known = self._known[message.id] = tuple(constrained(found, self._options.constraints))
+                known = tuple(self._draft(message).messages())
+            self._known[message.id] = known
         return known
 
-    def _shows_question(self, message: Message) -> bool:
-        for part in message.parts:
-            if isinstance(part, CompactionPart):
-                if part.id == self._state.in_force:
-                    return True
-                compaction = self._state.compactions.get(part.id)
-                return self._options.show_all_compactions and compaction is not None and compaction.status != "undone"
-        return False
+    def _draft(self, message: Message) -> Draft:
+        draft = self._drafts.pop(message.id, None)
+        if draft is None:
+            question = message.user and shows_question(self._state, message, self._options)
+            draft = Draft(message, self._options, self._resolve, shows_question=question)
+        if not message.user and message.finished is None:
+            self._drafts[message.id] = draft
+        return draft
 
 
 def _reminded(found: NeutralMessage, message: Message) -> NeutralMessage:

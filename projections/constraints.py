@@ -19,19 +19,11 @@ __all__ = ["constrained", "join"]
 _REFUSED = {"word": re.compile("[^A-Za-z0-9_-]"), "alphanumeric": re.compile("[^A-Za-z0-9]")}
 
 
-def constrained(messages: Iterable[NeutralMessage], constraints: Constraints) -> Iterator[NeutralMessage]:
-    """The messages that stand for one message of the conversation, as far as they can be judged alone."""
-    if constraints == _NONE:
-        yield from messages
-        return
-    for message in messages:
-        parts = tuple(part for part in message.parts if not (constraints.drop_empty and _is_empty(part)))
-        if parts:
-            parts = tuple(_renamed(part, constraints) for part in parts)
-            yield msgspec.structs.replace(message, parts=parts)
-
-
-_NONE = Constraints()
+def constrained(parts: Iterable[NeutralPart], constraints: Constraints) -> Iterator[NeutralPart]:
+    """The parts as far as they can be judged alone: without empty ones, with call ids that the provider takes."""
+    for part in parts:
+        if not (constraints.drop_empty and _is_empty(part)):
+            yield _renamed(part, constraints)
 
 
 def join(before: NeutralMessage | None, message: NeutralMessage, constraints: Constraints) -> list[NeutralMessage]:

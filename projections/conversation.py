@@ -15,7 +15,7 @@ from eventlog.values import Content, Json, Limits, Model
 from projections.parts import Compaction, Message, Part, ReasoningPart, TextPart, ToolPart
 from projections.plain import pack, unpack
 
-__all__ = ["Conversation", "ReachesBack"]
+__all__ = ["Conversation", "ReachesBack", "join_part"]
 
 
 class ReachesBack(Exception):  # noqa: N818  # not an error: control flow between the fold and the replay loop
@@ -78,7 +78,8 @@ class Conversation:
         self.limits: Limits | None = None
         self.policy: Json | None = None
         self.where: dict[str, tuple[Message, Part]] = {}
-        self.touched: set[str] = set()
+        self.touched: dict[str, set[str]] = {}
+        """The messages that changed, and which of their parts."""
         self.born: list[str] = []
         self.reshaped = True
 
@@ -133,7 +134,11 @@ class Conversation:
             grown.pieces.append(text)
         elif isinstance(grown, ToolPart) and self.whole:
             (grown.pieces if field == "input" else grown.live).append(text)
-        self.touched.add(message.id)
+        self.touch(message.id, part)
+
+    def touch(self, message: str, *parts: str) -> None:
+        """A message changed, and these of its parts."""
+        self.touched.setdefault(message, set()).update(parts)
 
     def add_message(self, message: Message) -> None:
         """A message begins."""
@@ -146,12 +151,12 @@ class Conversation:
         if found is not None:
             found.parts.append(part)
             self.where[part.id] = (found, part)
-            self.touched.add(message)
+            self.touch(message, part.id)
 
     def join(self, message: Message) -> None:
         """Make each text of the message one piece again."""
         for part in message.parts:
-            _join(part)
+            join_part(part)
 
     def let_go(self, compaction: Compaction) -> None:
         """Forget, or mark, every message that a completed compaction covers."""
@@ -167,9 +172,11 @@ class Conversation:
                     message.covered = compaction.part
                 continue
             del self.messages[message.id]
+            self.touched.pop(message.id, None)
             for part in message.parts:
                 del self.where[part.id]
         if not self.whole:
+            self.born.clear()  # who follows this state looks at all messages again
             self.compactions = {
                 part: other for part, other in self.compactions.items() if other.message in self.messages
             }
@@ -205,7 +212,7 @@ class Conversation:
         self.reshaped = True
 
 
-def _join(part: Part) -> None:
+def join_part(part: Part) -> None:
     """Bring the growing texts of a part into their canonical form: no two strings side by side."""
     if isinstance(part, (TextPart, ReasoningPart)):
         part.pieces[:] = joined(part.pieces)

@@ -10,25 +10,24 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from eventlog.session import Session
-from projections.checkpoints import Checkpoints
 from projections.conversation import Conversation
+from projections.drafts import Draft
+from projections.neutral import Text
 from projections.parts import (
     CompactionPart,
     FilePart,
     Message,
-    NotePart,
     Part,
     ReasoningPart,
-    StepPart,
     SubtaskPart,
     TextPart,
     ToolPart,
 )
 from projections.projection import Projection
 from projections.render_options import RenderOptions
-from projections.rendering import NOT_SENT, left_out
-from projections.replay import replay
-from projections.selection import compaction_of, hidden
+from projections.rendering import Rendered, Resolver
+from projections.replay import state_at
+from projections.selection import compaction_of, hidden, shows_question
 
 __all__ = ["Explanation", "Reason", "explain"]
 
@@ -77,7 +76,7 @@ _SENTENCES: dict[Reason, str] = {
     "message-unfinished": "Its message is unfinished and has nothing yet that the model should see.",
     "compaction-not-in-force": "It belongs to a compaction that is not in force.",
     "ignored": "It is marked as shown to people only.",
-    "empty": "It has no text.",
+    "empty": "It has no text that is sent.",
     "file-as-text": "A file of this kind was turned into text before; the text is in the view.",
     "never-sent": "Parts of this kind are never sent.",
 }
@@ -87,8 +86,7 @@ def explain(
     session: Session, projection: Projection[Conversation], version: int, options: RenderOptions, name: str
 ) -> Explanation:
     """The reason for one part or message at a version; `NotFoundError` if the session has none of this id."""
-    state, _ = replay(projection, session, version, Checkpoints(session.store.log))
-    reason = reason_in(state, options, name)
+    reason = reason_in(state_at(session, projection, version).state, options, session.store.text, name)
     if reason is None:
         added = session.find(name)
         if added > version:
@@ -100,19 +98,19 @@ def explain(
     return Explanation(name, reason in _SHOWING, reason, _SENTENCES[reason])
 
 
-def reason_in(state: Conversation, options: RenderOptions, name: str) -> Reason | None:
+def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, name: str) -> Reason | None:
     """The reason as far as the state knows; None for an id that it does not know."""
-    found = state.where.get(name)
-    if found is not None:
-        return _message_reason(state, options, found[0]) or _part_reason(options, *found)
-    message = state.messages.get(name)
+    message, part = state.where.get(name, (state.messages.get(name), None))
     if message is None:
         return None
-    whole = _message_reason(state, options, message)
+    draft = Draft(message, options, resolve, shows_question=shows_question(state, message, options))
+    whole = _message_reason(state, options, message, draft)
     if whole is not None:
         return whole
-    for part in message.parts:
-        reason = _part_reason(options, message, part)
+    if part is not None:
+        return _part_reason(message, part, draft.rendered(part))
+    for found in message.parts:
+        reason = _part_reason(message, found, draft.rendered(found))
         if reason in _SHOWING:
             return reason
     return "empty"
@@ -121,44 +119,51 @@ def reason_in(state: Conversation, options: RenderOptions, name: str) -> Reason 
 _SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
 
 
-def _message_reason(state: Conversation, options: RenderOptions, message: Message) -> Reason | None:
+def _message_reason(state: Conversation, options: RenderOptions, message: Message, draft: Draft) -> Reason | None:
     if message.removed:
         return "message-removed"
     if message.covered is not None:
         return "covered"
     if hidden(state, message, options):
         return "compaction-not-in-force" if compaction_of(state, message) is not None else "message-removed"
-    if not message.user and left_out(message, options):
+    if draft.is_left_out():
         return "message-failed" if message.error is not None else "message-unfinished"
     return None
 
 
-def _part_reason(options: RenderOptions, message: Message, part: Part) -> Reason:
+def _part_reason(message: Message, part: Part, rendered: Rendered) -> Reason:
+    """The reason of a part whose message is shown, by what it says there."""
     if part.removed:
         return "removed"
-    if part.redacted:
-        return "redacted" if not isinstance(part, (NotePart, StepPart)) else "never-sent"
+    if not rendered.shown:
+        return _absent(message, part)
     match part:
-        case TextPart():
-            if part.ignored and message.user:
-                return "ignored"
-            if any(part.pieces) or (options.keep_empty_text and not message.user):
-                return "shown"
-            return "empty"
-        case ReasoningPart():
-            same = options.model is None or message.model is None or options.model == message.model
-            if not any(part.pieces):
-                return "empty"
-            return "shown" if same else "shown-as-text"
-        case ToolPart():
-            if part.pruned:
-                return "cleared"
-            return "interrupted" if part.status in {"pending", "running"} else "shown"
-        case FilePart():
-            return "file-as-text" if part.file.mime in NOT_SENT else "shown"
-        case SubtaskPart():
-            return "shown-as-text" if message.user else "never-sent"
         case CompactionPart():
             return "shown-as-text"
+        case _ if part.redacted:
+            return "redacted"
+        case ToolPart(pruned=True):
+            return "cleared"
+        case ToolPart(status="pending" | "running"):
+            return "interrupted"
+        case SubtaskPart():
+            return "shown-as-text"
+        case FilePart() | ReasoningPart() if isinstance(rendered.said[0], Text):
+            return "shown-as-text"
+        case _:
+            return "shown"
+
+
+def _absent(message: Message, part: Part) -> Reason:
+    """Why a part says nothing."""
+    match part:
+        case TextPart():
+            return "ignored" if part.ignored and message.user else "empty"
+        case ReasoningPart():
+            return "empty"
+        case FilePart():
+            return "file-as-text"
+        case CompactionPart():
+            return "compaction-not-in-force"
         case _:
             return "never-sent"

@@ -110,7 +110,7 @@ def _finished(state: Conversation, event: ev.MessageFinished, version: int, time
     if message is not None:
         state.join(message)
         message.finished, message.reason, message.error = time, event.reason, event.error
-        state.touched.add(message.id)
+        state.touch(message.id)
 
 
 def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int, time: int) -> None:
@@ -180,7 +180,7 @@ def _ended(state: Conversation, event: ev.PartEnded, version: int, time: int) ->
         part = found[1]
         part.ended = True
         part.metadata = event.metadata if event.metadata is not None else part.metadata
-        state.touched.add(found[0].id)
+        state.touch(found[0].id, event.part)
 
 
 def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) -> None:
@@ -193,7 +193,7 @@ def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) 
         part.pieces = [event.text] if event.text else []
     elif isinstance(part, ToolPart):
         part.output, part.full = event.text, None
-    state.touched.add(message.id)
+    state.touch(message.id, event.part)
 
 
 def _part_removed(state: Conversation, event: ev.PartRemoved, version: int, time: int) -> None:
@@ -203,7 +203,7 @@ def _part_removed(state: Conversation, event: ev.PartRemoved, version: int, time
         if isinstance(found[1], CompactionPart):
             state.take_back(event.part)
         found[1].removed = True
-        state.touched.add(found[0].id)
+        state.touch(found[0].id, event.part)
 
 
 def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: int) -> None:
@@ -211,7 +211,7 @@ def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: i
     found = state.where.get(event.part)
     if found is not None:
         found[1].redacted = True
-        state.touched.add(found[0].id)
+        state.touch(found[0].id, event.part)
 
 
 def _step_started(state: Conversation, event: ev.StepStarted, version: int, time: int) -> None:
@@ -232,7 +232,7 @@ def _tool(state: Conversation, part: str) -> ToolPart | None:
     found = state.where.get(part)
     if found is None or not isinstance(found[1], ToolPart):
         return None
-    state.touched.add(found[0].id)
+    state.touch(found[0].id, part)
     return found[1]
 
 

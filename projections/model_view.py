@@ -9,9 +9,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventlog.events import PartRedacted
 from eventlog.session import Session
-from projections import folding
 from projections.assembly import Assembly, Messages
 from projections.checkpoints import Checkpoints
 from projections.conversation_projection import ConversationProjection
@@ -19,13 +17,14 @@ from projections.explain import Explanation, explain
 from projections.plain import pack
 from projections.presets import preset as preset_named
 from projections.render_options import RenderOptions
-from projections.replay import Follower, replay
+from projections.replay import Follower, replay, state_at
 from projections.system_prompt import SystemHook, system_segments
 
 if TYPE_CHECKING:
+    from eventlog.values import Model
     from projections.view_tokens import ViewCounter
 
-__all__ = ["RENDERER", "LiveView", "ModelView", "ModelViewProjection", "Prefix", "common_prefix"]
+__all__ = ["RENDERER", "LiveView", "ModelView", "ModelViewProjection", "Prefix", "common_prefix", "models_of"]
 
 RENDERER = "neutral/1"
 """Name and version of the neutral form, part of every digest."""
@@ -98,10 +97,7 @@ class ModelView:
         prompt.  Raises `NotFoundError` for an unknown version or preset.
         """
         chosen = preset_named(preset) if options is None else options
-        state, version = replay(PROJECTION, session, at, Checkpoints(session.store.log))
-        for span in session.spans(version):
-            if isinstance(span.item, PartRedacted):
-                folding.apply(state, span.item, span.first, span.time)
+        state, version = state_at(session, PROJECTION, at)
         resolve = session.store.text
         return cls(
             session,
@@ -201,6 +197,13 @@ class LiveView:
     def save(self) -> None:
         """Keep a checkpoint; for whoever may write."""
         self._follower.save()
+
+
+def models_of(session: Session) -> list[Model]:
+    """The models that the messages of the view, or the settings, name; in the order of their names."""
+    state, _ = replay(PROJECTION, session, None, Checkpoints(session.store.log))
+    named = {state.model, *(message.model for message in state.messages.values())}
+    return sorted((model for model in named if model is not None), key=str)
 
 
 def _counter(session: Session, options: RenderOptions) -> ViewCounter:

@@ -19,6 +19,7 @@ OPENCODE_1_18 = RenderOptions(
     reasoning_separator="",
     show_all_compactions=True,
     interrupted_output=True,
+    strip_attachments=True,
 )
 
 PRESETS = {"default": DEFAULT, "opencode-1.18": OPENCODE_1_18}

@@ -42,7 +42,7 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     capabilities: tuple[Capability, ...] = ALL_CAPABILITIES
     """What the model takes; a file that it does not take becomes an error text."""
     strip_media: bool = False
-    """Images and PDFs become `[Attached mime: name]`."""
+    """Images and PDFs become `[Attached mime: name]`, in a tool's result behind its output."""
     tool_output_limit: int | None = None
     """Longest tool output in characters; what is over is cut and said so."""
     media_in_results: bool = True
@@ -62,3 +62,5 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Requested, failed and older compactions show their own messages (spec §4.1 hides them)."""
     interrupted_output: bool = False
     """An interrupted tool that had printed something shows that as its result, instead of the error."""
+    strip_attachments: bool = False
+    """With `strip_media`, all files of tool results are left out without a word."""

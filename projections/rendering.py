@@ -1,40 +1,42 @@
-"""One message of a conversation, as the neutral messages that stand for it in the view (spec §4.2-4.5).
+"""One part of a conversation, as what it says in the view (spec §4.2-4.5).
 
-Not which messages are in the view (`selection.py`), nor what depends on their neighbours (`arranging.py`), nor any provider's form
-(`formats/`).  Pure: the same message, options and bodies give the same result.
+Not which messages are in the view (`selection.py`), nor what depends on neighbours: parts (`drafts.py`), messages (`assembly.py`); nor any
+provider's form (`formats/`).  Pure: the same part, options and bodies give the same result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from eventlog.state import INTERRUPTED
 from eventlog.values import Attachment, Content, Json
-from projections.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
+from projections.constraints import constrained
+from projections.neutral import Call, File, NeutralPart, Reasoning, Result, Text
 from projections.parts import (
     CompactionPart,
     FilePart,
     Message,
     Part,
     ReasoningPart,
-    StepPart,
     SubtaskPart,
     TextPart,
     ToolPart,
 )
-from projections.render_options import Capability, RenderOptions
+from projections.render_options import Capability, Constraints, RenderOptions
 
 __all__ = [
     "CLEARED",
     "MEDIA_HEADING",
+    "NOTHING",
     "QUESTION",
     "REDACTED",
     "SUBTASK",
+    "Foreign",
+    "Rendered",
     "Resolver",
     "is_media",
-    "left_out",
-    "render",
+    "rendered_part",
     "text_of",
 ]
 
@@ -46,8 +48,6 @@ QUESTION = "What did we do so far?"
 SUBTASK = "The following tool was executed by the user"
 MEDIA_HEADING = "Attached media from tool result:"
 REDACTED = "[Redacted]"
-ABORTED = "aborted"
-"""Name of the error of a message that somebody stopped."""
 NOT_SENT = ("text/plain", "application/x-directory")
 """Kinds of files that were turned into text before."""
 
@@ -64,59 +64,65 @@ def is_media(mime: str) -> bool:
     return mime.startswith("image/") or mime == "application/pdf"
 
 
-def left_out(message: Message, options: RenderOptions) -> bool:
-    """Whether an assistant message that failed or is unfinished has nothing that the model should see (spec §4.3)."""
-    parts = [part for part in message.parts if not part.removed]
-    if options.drop_failed:
-        if message.error is None:
-            return False
-        return message.error.name != ABORTED or all(
-            isinstance(part, ReasoningPart) or (isinstance(part, StepPart) and part.begins) for part in parts
-        )
-    if message.finished is not None and message.error is None:
-        return False
-    return not any(
-        isinstance(part, (ToolPart, FilePart)) or (isinstance(part, TextPart) and (part.redacted or any(part.pieces)))
-        for part in parts
-    )
+class Rendered(NamedTuple):
+    """What one part says: in its message's own words, as the result that answers it, and as media that follow the results."""
+
+    said: tuple[NeutralPart, ...] = ()
+    results: tuple[Result, ...] = ()
+    media: tuple[Text | File, ...] = ()
+
+    @property
+    def shown(self) -> bool:
+        """Whether the part is in the view at all."""
+        return bool(self.said or self.results)
 
 
-def render(
-    message: Message, options: RenderOptions, resolve: Resolver, *, shows_question: bool
-) -> list[NeutralMessage]:
-    """The neutral messages of one message; `shows_question`: its compaction part is to be seen."""
-    parts = [part for part in message.parts if not part.removed]
+NOTHING = Rendered()
+
+
+def rendered_part(
+    message: Message, part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
+) -> Rendered:
+    """What one part of a message says, judged alone; `shows_question`: its compaction part is to be seen."""
+    if part.removed:
+        return NOTHING
     if message.user:
-        content = [
-            rendered for part in parts for rendered in _user_part(part, options, resolve, shows_question=shows_question)
-        ]
-        return [NeutralMessage("user", tuple(content), message.id)] if content else []
-    if left_out(message, options):
-        return []
-    return _assistant(message, parts, options, resolve)
+        found = Rendered(_user_part(part, options, resolve, shows_question=shows_question))
+    else:
+        found = _assistant_part(message, part, options, resolve)
+    if options.constraints == _NONE or found is NOTHING:
+        return found
+    said, results = (tuple(constrained(parts, options.constraints)) for parts in (found.said, found.results))
+    return Rendered(said, tuple(part for part in results if isinstance(part, Result)), found.media)
+
+
+_NONE = Constraints()
 
 
 # -- user --------------------------------------------------------------------------------------
 
 
-def _user_part(part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool) -> list[NeutralPart]:
-    if part.redacted:
-        return [Text(REDACTED)]
+def _user_part(
+    part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool
+) -> tuple[NeutralPart, ...]:
     match part:
-        case TextPart():
-            text = "" if part.ignored else text_of(part.pieces, resolve)
-            return [Text(text)] if text else []
-        case FilePart():
-            file = part.file
-            if file.mime in NOT_SENT:
-                return []
-            return [_file(file.mime, file.url, file.filename, options, resolve)]
+        case TextPart(ignored=False):
+            text = REDACTED if part.redacted else text_of(part.pieces, resolve)
+            return (Text(text),) if text else ()
+        case FilePart() if part.file.mime not in NOT_SENT:
+            return (_file_part(part, options, resolve),)
         case CompactionPart():
-            return [Text(QUESTION)] if shows_question else []
+            return (Text(QUESTION),) if shows_question else ()
         case SubtaskPart():
-            return [Text(SUBTASK)]
+            return (Text(REDACTED if part.redacted else SUBTASK),)
         case _:
-            return []
+            return ()
+
+
+def _file_part(part: FilePart, options: RenderOptions, resolve: Resolver) -> Text | File:
+    if part.redacted:
+        return Text(REDACTED)
+    return _file(part.file.mime, part.file.url, part.file.filename, options, resolve)
 
 
 def _file(mime: str, url: Content, filename: str | None, options: RenderOptions, resolve: Resolver) -> Text | File:
@@ -145,105 +151,63 @@ def _capability(mime: str) -> Capability | None:
 # -- assistant ---------------------------------------------------------------------------------
 
 
-class _Block:
-    """What one model call said: the parts of one wire message and the results that follow it."""
-
-    def __init__(self) -> None:
-        self.said: list[NeutralPart] = []
-        self.results: list[NeutralPart] = []
+class Foreign(Text, frozen=True, gc=False):
+    """Another model's reasoning, to be told as text; never in a view as such."""
 
 
-def _assistant(message: Message, parts: list[Part], options: RenderOptions, resolve: Resolver) -> list[NeutralMessage]:
+def _assistant_part(message: Message, part: Part, options: RenderOptions, resolve: Resolver) -> Rendered:
     same = options.model is None or message.model is None or options.model == message.model
-    blocks = [_Block()]
-    media: list[Attachment] = []
-    for part in parts:
-        block = blocks[-1]
-        match part:
-            case StepPart() if part.begins:
-                blocks.append(_Block())
-            case TextPart():
-                text = REDACTED if part.redacted else text_of(part.pieces, resolve)
-                if text or options.keep_empty_text:
-                    block.said.append(Text(text, part.metadata if same else None))
-            case ReasoningPart():
-                _reason(block, part, options, resolve, same=same)
-            case ToolPart():
-                _tool(block, part, options, resolve, media, same=same)
-            case FilePart() if part.redacted:
-                block.said.append(Text(REDACTED))
-            case FilePart() if part.file.mime not in NOT_SENT:
-                file = part.file
-                block.said.append(_file(file.mime, file.url, file.filename, options, resolve))
-            case _:
-                pass
-    rendered: list[NeutralMessage] = []
-    for block in blocks:
-        if block.said:
-            rendered.append(NeutralMessage("assistant", _unseparated(block.said, options), message.id))
-        if block.results:
-            rendered.append(NeutralMessage("tool", tuple(block.results), message.id))
-    if media:
-        files = (_file(found.mime, found.url, found.filename, options, resolve) for found in media)
-        rendered.append(NeutralMessage("user", (Text(MEDIA_HEADING), *files), message.id))
-    return rendered
+    match part:
+        case TextPart():
+            text = REDACTED if part.redacted else text_of(part.pieces, resolve)
+            kept = text or options.keep_empty_text
+            return Rendered((Text(text, part.metadata if same else None),)) if kept else NOTHING
+        case ReasoningPart():
+            return _reason(part, options, resolve, same=same)
+        case ToolPart():
+            return _tool(part, options, resolve, same=same)
+        case FilePart() if part.file.mime not in NOT_SENT:
+            return Rendered((_file_part(part, options, resolve),))
+        case _:
+            return NOTHING
 
 
-class _Foreign(Text, frozen=True, gc=False):
-    """Another model's reasoning, told as text."""
-
-
-def _reason(block: _Block, part: ReasoningPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> None:
+def _reason(part: ReasoningPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> Rendered:
     if part.redacted:
-        block.said.append(Text(REDACTED))
-        return
+        return Rendered((Text(REDACTED),))
     text = text_of(part.pieces, resolve)
     if not same:
-        if text.strip():
-            block.said.append(_Foreign(text))
-    elif text or part.metadata is not None or options.keep_empty_text:
-        block.said.append(Reasoning(text, part.metadata))
+        return Rendered((Foreign(text),)) if text.strip() else NOTHING
+    if text or part.metadata is not None or options.keep_empty_text:
+        return Rendered((Reasoning(text, part.metadata),))
+    return NOTHING
 
 
-def _unseparated(said: list[NeutralPart], options: RenderOptions) -> tuple[NeutralPart, ...]:
-    """Turn another model's reasoning into plain texts, kept apart from the text that follows."""
-    result: list[NeutralPart] = []
-    for index, part in enumerate(said):
-        if isinstance(part, _Foreign):
-            followed = index + 1 < len(said) and isinstance(said[index + 1], Text)
-            result.append(Text(part.text + options.reasoning_separator if followed else part.text))
-        else:
-            result.append(part)
-    return tuple(result)
-
-
-def _tool(
-    block: _Block,
-    part: ToolPart,
-    options: RenderOptions,
-    resolve: Resolver,
-    media: list[Attachment],
-    *,
-    same: bool,
-) -> None:
+def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> Rendered:
     input_text: Json = "{}" if part.redacted else (resolve(part.input) or "{}")
-    block.said.append(Call(part.call, part.tool, input_text, part.provider_executed, part.metadata if same else None))
+    call = Call(part.call, part.tool, input_text, part.provider_executed, part.metadata if same else None)
     output, error = _output(part, options, resolve)
-    files: list[Attachment] = []
-    if part.status == "completed" and not part.pruned and not part.redacted and not options.strip_media:
-        files = list(part.attachments)
-        if not options.media_in_results:
-            media.extend(found for found in files if is_media(found.mime))
-            files = [found for found in files if not is_media(found.mime)]
-    kept: list[File] = []
-    for found in files:
+    files: list[File] = []
+    media: list[Text | File] = []
+    for found in _attached(part, options):
         shown = _file(found.mime, found.url, found.filename, options, resolve)
-        if isinstance(shown, File):
-            kept.append(shown)
+        if not options.media_in_results and not options.strip_media and is_media(found.mime):
+            media.append(shown)
+        elif isinstance(shown, File):
+            files.append(shown)
         else:
             output = f"{output}\n{shown.text}" if output else shown.text
-    result = Result(part.call, part.tool, output, error, tuple(kept))
-    (block.said if part.provider_executed else block.results).append(result)
+    result = Result(part.call, part.tool, output, error, tuple(files))
+    if part.provider_executed:
+        return Rendered((call, result), (), tuple(media))
+    return Rendered((call,), (result,), tuple(media))
+
+
+def _attached(part: ToolPart, options: RenderOptions) -> tuple[Attachment, ...]:
+    """The files of a tool's result that are sent with it, or named."""
+    if part.status != "completed" or part.pruned or part.redacted:
+        return ()
+    return () if options.strip_media and options.strip_attachments else part.attachments
 
 
 def _output(part: ToolPart, options: RenderOptions, resolve: Resolver) -> tuple[str, bool]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Generic, NamedTuple, TypeVar
 
 from eventlog.codec import Span
-from eventlog.events import CompactionCompleted, CompactionFailed, RolledBack
+from eventlog.events import CompactionCompleted, CompactionFailed, PartRedacted, RolledBack
+from eventlog.session import Session
 from projections.checkpoints import Checkpoints
 from projections.conversation import ReachesBack
 from projections.projection import Projection, Source, fold
 
-__all__ = ["Follower", "Replayed", "replay"]
+__all__ = ["Follower", "Replayed", "replay", "state_at"]
 
 S = TypeVar("S")
 
@@ -48,6 +49,15 @@ def replay(
             undone.add(back.part)
             continue
         return Replayed(folded, version)
+
+
+def state_at(session: Session, projection: Projection[S], at: int | None = None) -> Replayed[S]:
+    """The state right after a version, as it is to be shown: what was redacted later is redacted in it, too."""
+    state, version = replay(projection, session, at, Checkpoints(session.store.log))
+    for span in session.spans(version):
+        if isinstance(span.item, PartRedacted):
+            state = fold(projection, state, span)
+    return Replayed(state, version)
 
 
 def _as_undone(span: Span, undone: set[str]) -> Span:

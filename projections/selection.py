@@ -9,7 +9,7 @@ from projections.conversation import Conversation
 from projections.parts import CompactionPart, Message
 from projections.render_options import RenderOptions
 
-__all__ = ["compaction_of", "hidden", "ordered"]
+__all__ = ["compaction_of", "hidden", "ordered", "shows_question"]
 
 
 def compaction_of(state: Conversation, message: Message) -> str | None:
@@ -37,6 +37,17 @@ def hidden(state: Conversation, message: Message, options: RenderOptions) -> boo
     if options.show_all_compactions and state.compactions[compaction].status != "undone":
         return False
     return not message.user or all(isinstance(part, CompactionPart) or part.removed for part in message.parts)
+
+
+def shows_question(state: Conversation, message: Message, options: RenderOptions) -> bool:
+    """Whether the compaction part of a user message is to be seen."""
+    for part in message.parts:
+        if isinstance(part, CompactionPart):
+            if part.id == state.in_force:
+                return True
+            compaction = state.compactions.get(part.id)
+            return options.show_all_compactions and compaction is not None and compaction.status != "undone"
+    return False
 
 
 def ordered(state: Conversation, options: RenderOptions) -> list[Message]:

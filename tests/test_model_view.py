@@ -37,9 +37,11 @@ from projections import folding
 from projections.assembly import Assembly, Messages
 from projections.checkpoints import Checkpoints
 from projections.conversation import Conversation
+from projections.explain import reason_in
 from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
 from projections.model_view import LiveView, ModelView, ModelViewProjection, common_prefix
 from projections.neutral import Call, NeutralMessage, Result
+from projections.parts import NotePart, StepPart
 from projections.presets import DEFAULT, OPENCODE_1_18, PRESETS, preset
 from projections.projection import fold
 from projections.render_options import Constraints, RenderOptions
@@ -254,6 +256,46 @@ def test_next_view_shares_what_did_not_change() -> None:
     assert len(after) == len(before) + 1 == 601
     assert resolved == ["new"]
     assert all(one is two for one, two in zip(before, after, strict=False))
+
+
+def test_a_delta_renders_its_own_part_only() -> None:
+    """Spec §4.10: in an open message with many finished calls one more delta renders the part that grows, nothing else."""
+    counts: list[list[int]] = []
+    for calls in (2, 60):
+        begun: list[ev.Event] = [*asked("u", "q"), ev.AssistantMessageStarted("a", model=ONE), ev.StepStarted("a", "s")]
+        for number in range(calls):
+            begun += [*called(f"p{number}", call=f"c{number}"), ev.ToolCompleted(f"p{number}", f"out {number}")]
+        begun.append(ev.PartStarted("a", "t", Text()))
+        recording = Recording([(1, ev.SessionStarted()), *((2, event) for event in begun)])
+        follower = Follower(PROJECTION, recording)
+        resolved: list[str | Body] = []
+
+        def resolve(content: str | Body, seen: list[str | Body] = resolved, own: Recording = recording) -> str:
+            seen.append(content)
+            return own.text(content)
+
+        assembly = Assembly(follower.state, DEFAULT, resolve)
+        found: list[int] = []
+        later: list[ev.Event] = [
+            ev.PartDelta("t", "text", "one"),
+            ev.PartDelta("t", "text", " two"),
+            ev.PartEnded("t"),
+            *called("last", call="last"),
+            ev.ToolCompleted("last", "out"),
+            ev.Pruned(("p0",)),
+            ev.PartStarted("a", "r", Reasoning("hm")),
+        ]
+        assembly.view()
+        for event in later:
+            recording.add([(3, event)])
+            follower.advance()
+            resolved.clear()
+            now = assembly.view()
+            found.append(len(resolved))
+            assert list(now) == list(view_of(recording))
+        counts.append(found)
+    assert counts[0] == counts[1]
+    assert max(counts[0]) <= 2
 
 
 # -- invariants ------------------------------------------------------------------------------
@@ -529,7 +571,12 @@ def test_media_options() -> None:
     heading = {"type": "text", "text": "Attached media from tool result:"}
     for options in (DEFAULT, OPENCODE_1_18):
         assert texts(said(*events, options=options)) == [[picture], "", "read", [heading, picture]]
-    assert texts(said(*events, options=RenderOptions(strip_media=True))) == ["[Attached image/png: a.png]", "", "read"]
+    stripped = ["[Attached image/png: a.png]", "", "read\n[Attached image/png: file]"]
+    for in_results in (True, False):
+        options = RenderOptions(strip_media=True, media_in_results=in_results)
+        assert texts(said(*events, options=options)) == stripped
+    options = msgspec.structs.replace(OPENCODE_1_18, strip_media=True)
+    assert texts(said(*events, options=options)) == ["[Attached image/png: a.png]", "", "read"]
     blind = msgspec.structs.replace(OPENCODE_1_18, capabilities=("text",))
     refused = 'ERROR: Cannot read "a.png" (this model does not support image input). Inform the user.'
     unnamed = "ERROR: Cannot read image (this model does not support image input). Inform the user."
@@ -572,6 +619,22 @@ def test_constraints() -> None:
     assert messages[2]["tool_call_id"] == name
 
 
+def test_what_was_joined_is_joined_again_after_a_change() -> None:
+    """Messages joined behind an inserted answer stay whole when one of them changes later, live as afresh."""
+    options = RenderOptions(constraints=Constraints(alternate=True, after_tool="Done."))
+    begun = [*asked("u", "q"), ev.AssistantMessageStarted("a"), *called("p"), ev.ToolCompleted("p", "out")]
+    begun += [ev.MessageFinished("a", "stop"), *asked("q1", "one"), *asked("q2", "two"), *answered("b", "yes")]
+    recording = Recording([(1, ev.SessionStarted()), *((2, event) for event in [*begun, *asked("q3", "three")])])
+    follower = Follower(PROJECTION, recording)
+    assembly = Assembly(follower.state, options, recording.text)
+    assembly.view()
+    recording.add([(3, ev.PartRedacted("q2.0"))])
+    follower.advance()
+    joined = [{"type": "text", "text": "one"}, {"type": "text", "text": "[Redacted]"}]
+    assert texts(chat_messages(assembly.view()))[3:5] == ["Done.", joined]
+    assert list(assembly.view()) == list(view_of(recording, options))
+
+
 @QUICK
 @given(histories(max_size=50), st.integers(1, 3))
 def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
@@ -605,6 +668,25 @@ def test_reminder_and_max_steps() -> None:
         "role": "assistant",
         "content": "Stop now.",
     }
+
+
+def test_every_queued_message_is_wrapped() -> None:
+    """Spec §4.6: however many messages were sent while a turn runs, each is wrapped, and none is when the turn is over."""
+    options = RenderOptions(reminder=True)
+    recording = Recording([(1, ev.SessionStarted())])
+    follower = Follower(PROJECTION, recording)
+    assembly = Assembly(follower.state, options, recording.text)
+
+    def then(*events: ev.Event) -> list[bool]:
+        recording.add([(2, event) for event in events])
+        follower.advance()
+        assert list(assembly.view()) == list(view_of(recording, options))
+        return [str(text).startswith("<system-reminder>") for text in texts(chat_messages(assembly.view()))]
+
+    assert then(*asked("u", "start"), *answered("a1", "working", reason="tool-calls")) == [False, False]
+    for number in range(1, 21):
+        assert then(*asked(f"q{number}", "also")) == [False, False, *[True] * number]
+    assert then(*answered("a2", "done")) == [False] * 23
 
 
 def test_presets_by_name() -> None:
@@ -655,6 +737,61 @@ def test_view_of_a_session() -> None:
             ModelView.of(session, at=session.version + 1)
 
 
+def test_the_header_is_stable() -> None:
+    """Spec §4.8: the first segment keeps its bytes from turn to turn whatever the rest does, and a hook may change both, live too."""
+
+    def hook(segments: tuple[str, ...]) -> list[str]:
+        return [segments[0].upper(), *segments[1:], "hooked"]
+
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.set_system_prompt("You are terse é.", "Day 1.")
+        live, hooked = LiveView(session), LiveView(session, hook=hook)
+        seen: list[tuple[str, ...]] = []
+        for turn in range(4):
+            session.user(f"question {turn}", system=f"Only turn {turn}." if turn % 2 else None)
+            if turn == 2:
+                session.set_system_prompt("You are terse é.", "Day 2.")
+            seen.append(live.advance().system)
+            assert hooked.advance().system == ("YOU ARE TERSE É.", f"{seen[-1][1]}\nhooked")
+            assert ModelView.of(session, hook=hook).system == hooked.view.system
+            with session.assistant(model="p/one") as reply:
+                reply.say("answer")
+                reply.finish("stop")
+    assert [segments[0].encode() for segments in seen] == ["You are terse é.".encode()] * 4
+    assert [segments[1] for segments in seen] == ["Day 1.", "Day 1.\nOnly turn 1.", "Day 2.", "Day 2.\nOnly turn 3."]
+
+
+def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
+    """Spec §4.11: `view(v)` at each version of a stream has the text up to it; a step's own view leaves out the message it fills."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.user("q", id="u")
+        before = session.version
+        with session.assistant(model="p/one", id="a") as reply:
+            text = reply.text()
+            for piece in ("one", " two", " three"):
+                text.append(piece)
+            text.end()
+            reply.finish("stop")
+        so_far = [
+            "".join(map(str, texts(chat_messages(ModelView.of(session, at).messages))[1:]))
+            for at in range(before, session.version + 1)
+        ]
+        assert so_far[0] == ""
+        assert so_far[-1] == "one two three"
+        assert [found for index, found in enumerate(so_far) if found != so_far[index - 1]] == [
+            "",
+            "one",
+            "one two",
+            "one two three",
+        ]
+        for at in range(before, session.version + 1):
+            own = ModelView.of(session, at, excluding="a")
+            assert list(own.messages) == list(ModelView.of(session, before).messages)
+            assert own.digest == ModelView.of(session, before).digest
+
+
 def test_checkpoint_of_a_session_is_used() -> None:
     """Promise 8: opening the view of a long session reads the events after the checkpoint only; reading writes nothing."""
     with eventlog.open("memory:") as store:
@@ -688,6 +825,76 @@ def test_redaction_counts_at_every_version() -> None:
         session.append([(1, ev.PartRedacted(part))])
         for at in (None, version):
             assert texts(chat_messages(ModelView.of(session, at).messages)) == ["[Redacted]"]
+
+
+PARTLY = [
+    DEFAULT,
+    OPENCODE_1_18,
+    RenderOptions(model=ONE),
+    RenderOptions(model=Model("p", "two"), keep_empty_text=True),
+    msgspec.structs.replace(OPENCODE_1_18, model=ONE),
+    RenderOptions(model=ONE, constraints=Constraints(drop_empty=True, call_id_pattern="alphanumeric")),
+    RenderOptions(strip_media=True, capabilities=("text",)),
+    RenderOptions(capabilities=("text",), media_in_results=False),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories(max_size=50), st.sampled_from(PARTLY))
+def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], options: RenderOptions) -> None:
+    """Spec §4.12: a part is said to be shown exactly if the view without it is another one."""
+    recording = Recording(items)
+    state, _ = replay(PROJECTION, recording)
+    whole = list(view_of(recording, options))
+    for name, (_, part) in list(state.where.items()):
+        if part.removed or isinstance(part, (NotePart, StepPart)):
+            continue  # of those that are never sent a step's beginning parts its message, all the same
+        reason = reason_in(state, options, recording.text, name)
+        part.removed = True
+        without = list(Assembly(state, options, recording.text).view())
+        part.removed = False
+        assert (reason in SHOWING) == (without != whole), (name, reason)
+
+
+SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
+
+
+def test_explanations_follow_the_rendering() -> None:
+    """Spec §4.12: what is sent only as a text, or not at all, or redacted later, is explained so."""
+    two = RenderOptions(model=Model("p", "two"))
+    events: list[ev.Event] = [
+        *asked("u", "one", " ", "secret"),
+        ev.PartStarted("u", "f", File("image/png", PICTURE, "a.png")),
+        ev.AssistantMessageStarted("a", model=ONE),
+        ev.PartStarted("a", "signed", Reasoning()),
+        ev.PartEnded("signed", '{"p":{"signature":"s"}}'),
+        ev.PartStarted("a", "blank", Reasoning(" ")),
+        ev.PartEnded("blank"),
+        ev.PartStarted("a", "none", Reasoning()),
+        ev.PartEnded("none"),
+        ev.PartStarted("a", "t", Text("yes")),
+        ev.PartEnded("t"),
+        ev.MessageFinished("a", "stop"),
+    ]
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.append([(2, event) for event in events])
+        for options, name, reason in [
+            (DEFAULT, "signed", "shown"),
+            (DEFAULT, "none", "empty"),
+            (OPENCODE_1_18, "none", "shown"),
+            (DEFAULT, "blank", "shown"),
+            (two, "blank", "empty"),
+            (DEFAULT, "u.1", "shown"),
+            (RenderOptions(constraints=Constraints(drop_empty=True)), "u.1", "empty"),
+            (DEFAULT, "f", "shown"),
+            (RenderOptions(strip_media=True), "f", "shown-as-text"),
+            (RenderOptions(capabilities=("text",)), "f", "shown-as-text"),
+        ]:
+            assert ModelView.of(session, options=options).explain(name).reason == reason, (options, name)
+        before = session.version
+        session.append([(3, ev.PartRedacted("u.2"))])
+        assert ModelView.of(session, before).explain("u.2").reason == "redacted"
 
 
 def test_explain() -> None:

@@ -461,3 +461,55 @@ def test_damaged_documents_are_typed_errors(text: str) -> None:
     with pytest.raises(DamagedDocumentError) as caught:
         list(Document(io.BytesIO(b"\n" + text.encode()), "a").members())
     assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("sign", [b"Q1", b"T2"])
+def test_bytes_that_are_not_utf8_are_reported_and_the_rest_is_imported(sign: bytes) -> None:
+    """Spec §13: one bad byte anywhere is reported with its line; all other messages are whole."""
+    data = export(
+        user("msg_1", 1, {"type": "text", "text": "Q1 é"}),
+        *(user(f"msg_{number}", number, {"type": "text", "text": f"text {number} " * 500}) for number in range(2, 40)),
+        title="T2",
+    )
+    document = json.dumps(data, ensure_ascii=False, indent=1).encode()
+    line = document[: document.index(sign)].count(b"\n") + 1
+    with eventlog.open("memory:") as store:
+        file = io.BytesIO(document.replace(sign, b"\xff" + sign, 1))
+        file.name = "bad.json"
+        report = import_file(store, file, format="opencode")
+        assert [found.line for found in report.skipped] == [line]
+        assert "UTF-8" in report.skipped[0].reason
+        assert report.messages == 39
+        messages = ModelView.of(store.session(report.sessions[0])).messages
+    marked = "\ufffdQ1 é" if sign == b"Q1" else "Q1 é"
+    assert [getattr(message.parts[0], "text", "") for message in messages] == [
+        marked,
+        *(f"text {number} " * 500 for number in range(2, 40)),
+    ]
+
+
+def test_what_is_before_bytes_that_are_not_utf8_is_read() -> None:
+    """Who does not ask for marks gets every element before the bad byte, and its line."""
+    document = Document(io.BytesIO(b'[1,\n"two",\n"thr\xffee",\n4]'), "")
+    found: list[Any] = []
+    with pytest.raises(DamagedDocumentError) as caught:
+        _read_into(document, found)
+    assert found == [1, "two"]
+    assert (caught.value.line, caught.value.reason) == (3, "not UTF-8")
+
+
+def _read_into(document: Document, found: list[Any]) -> None:
+    for element in document.elements():
+        found.append(element)  # noqa: PERF402  # what was read before an error counts
+
+
+def test_an_export_without_messages_is_reported() -> None:
+    """Spec §13: an export that lacks its messages is not a success without a word; one of an empty session is."""
+    whole = export()
+    for data, reasons in ((whole, []), ({"info": whole["info"]}, ["the export has no messages"])):
+        with eventlog.open("memory:") as store:
+            file = io.BytesIO(json.dumps(data).encode())
+            file.name = "empty.json"
+            report = import_file(store, file, format="opencode")
+            assert [found.reason for found in report.skipped] == reasons
+            assert report.sessions == [whole["info"]["id"]]

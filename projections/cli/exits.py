@@ -2,7 +2,7 @@
 
     0  done
     1  done, and something is wrong: `verify` found a fault
-    2  the call is wrong: an unknown option, a file of no known format, a command the session does not allow
+    2  the call is wrong: an unknown option, a directory or a file of no known format, a command the session does not allow
     3  not found: a store, a session, a version, a file
     4  stored data is damaged, or written by a newer program
     5  somebody else was first or is at work: try again
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eventlog.errors import EventlogError
 
-__all__ = ["Exit", "OutputGone", "UsageFault", "classify"]
+__all__ = ["Exit", "FileFault", "OutputGone", "UsageFault", "classify"]
 
 
 class Exit(IntEnum):
@@ -50,6 +50,15 @@ class UsageFault(Exception):  # noqa: N818  # the caller's fault, not an error o
     """The command line itself is wrong; the text says what would be right."""
 
 
+class FileFault(Exception):  # noqa: N818  # says where an error came up, and is none of its own
+    """An error that came up with this file."""
+
+    def __init__(self, path: str, error: Exception) -> None:
+        super().__init__(path)
+        self.path = path
+        self.error = error
+
+
 _MISSING = {
     "store": "import something first (`eventlog import FILE`), or name another place with --store",
     "session": "`eventlog sessions` lists those there are",
@@ -67,6 +76,9 @@ def classify(error: BaseException) -> tuple[Exit, str]:
     match error:
         case UsageFault():
             return Exit.USAGE, str(error)
+        case FileFault():
+            code, text = classify(error.error)
+            return code, text if error.path in text or not text else f"{error.path}: {text}"
         case errors.NotFoundError():
             return Exit.MISSING, _advised(error, _MISSING.get(error.kind, ""))
         case errors.TooNewError() | errors.UnknownEventError():
@@ -87,6 +99,8 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.STORAGE, _advised(error, "check the disk, then run the command again")
         case FileNotFoundError():
             return Exit.MISSING, f"{_file(error)}: there is no such file"
+        case IsADirectoryError():
+            return Exit.USAGE, f"{error.filename2 or _file(error)}: it is a directory; {_remedy(error)}"
         case OutputGone() | BrokenPipeError():
             return Exit.PIPE, ""
         case OSError(errno=errno.ESPIPE) | io.UnsupportedOperation():

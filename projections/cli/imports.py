@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from projections.cli import output
-from projections.cli.exits import Exit, classify
+from projections.cli.exits import Exit, FileFault, classify
 from projections.cli.options import JSON
 from projections.cli.place import writing
 
@@ -36,7 +36,8 @@ def _import(
         typer.Option(
             "--format",
             metavar="F",
-            help="event-jsonl, opencode, claude_code, anthropic_sse or openai_chat_sse [default: told from each file].",
+            help="event_jsonl, opencode, claude_code, codex, anthropic_sse, openai_chat_sse, openai_responses_sse, "
+            "anthropic_messages or openai_messages [default: told from each file].",
         ),
     ] = None,
     json: JSON = False,
@@ -77,7 +78,10 @@ def _one(store: Store, path: Path, format: str | None) -> Report:
     from eventlog.importers import import_file
 
     with output.progress(path.name, unit="bytes") as told:
-        return import_file(store, path, format=format, progress=told)
+        try:
+            return import_file(store, path, format=format, progress=told)
+        except Exception as error:
+            raise FileFault(str(path), error) from error
 
 
 def _imported(report: Report) -> dict[str, Any]:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 __all__ = [
     "document",
@@ -37,6 +41,10 @@ _HIDDEN_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\u
 """The same beyond ASCII: JSON has escaped the others already."""
 DAY = 86_400_000
 """Milliseconds."""
+NARROW = 12
+"""Characters that a column which may break is given at least, if it has them."""
+ENDLESS = 100_000
+"""More columns than any table has: to measure one as if the terminal had no edge."""
 
 
 def _shown(found: re.Match[str]) -> str:
@@ -75,7 +83,14 @@ def moment(milliseconds: int) -> str:
 
 
 def prepare() -> None:
-    """Let no character that the terminal's encoding lacks stop a command."""
+    """Let no character that the terminal's encoding lacks, and no standard stream that is closed, stop a command.
+
+    A closed stream is replaced by one that goes nowhere, before the store's files could take its number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(nothing, mode, encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -123,27 +138,39 @@ def table(
     out; elsewhere it has every column, so that scripts can count on them.
     """
     cells = [["" if cell is None else safe(str(cell), one_line=True) for cell in row] for row in rows]
+    names = [safe(name, one_line=True) for name in columns]
     if not terminal():
-        for row in [columns, *cells]:
+        for row in [names, *cells]:
             sys.stdout.write("\t".join(row) + "\n")
         return
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False)
+    shown = [number for number in range(len(columns)) if any(row[number] for row in cells)]
+    kept = [[row[number] for number in shown] for row in ([*names], *cells)]
+    right = [columns[number] in numbers for number in shown]
+    breaks = [columns[number] in folded for number in shown]
+    # A terminal that is too narrow breaks the lines: better than a number that lacks its end.
+    narrow = [[cell[:NARROW] if fold else cell for cell, fold in zip(row, breaks, strict=True)] for row in kept]
+    endless = console.options.update(max_width=ENDLESS)
+    least = console.measure(_drawn(narrow, right, [False] * len(shown)), options=endless).maximum
+    console.width = max(console.width, least)
+    console.print(_drawn(kept, right, breaks))
+
+
+def _drawn(rows: Sequence[Sequence[str]], right: Sequence[bool], breaks: Sequence[bool]) -> RichTable:
+    """The rows, the first of which are the headers, as Rich draws them; nothing in a cell is read as markup."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(file=sys.stdout, highlight=False)
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    shown = [number for number in range(len(columns)) if any(row[number] for row in cells)]
-    for number in shown:
-        name = columns[number]
-        drawn.add_column(
-            name, justify="right" if name in numbers else "left", overflow="fold", no_wrap=name not in folded
-        )
-    for row in cells:
-        drawn.add_row(*(Text(row[number]) for number in shown))
-    console.width = max(console.width, console.measure(drawn).minimum)
-    console.print(drawn)
+    for name, to_right, may_break in zip(rows[0], right, breaks, strict=True):
+        justify: Literal["left", "right"] = "right" if to_right else "left"
+        drawn.add_column(Text(name), justify=justify, overflow="fold", no_wrap=not may_break)
+    for row in rows[1:]:
+        drawn.add_row(*map(Text, row))
+    return drawn
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from projections.cli import output
+from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
 from projections.cli.place import reading, session_of
 
@@ -94,10 +95,16 @@ def _events(
 
     With --json one object a line, so that a history of any length streams.
     """
+    from eventlog.errors import NotFoundError
     from projections.cli.record import kind_of, record, summary
 
+    if last is not None and last < first:
+        raise UsageFault(f"--to {last} is before --from {first}: no version is in between")
     with reading(context) as store:
-        for recorded in session_of(store, session).events(after=first - 1, upto=last):
+        handle = session_of(store, session)
+        if first > handle.version:
+            raise NotFoundError("version", str(first), session=handle.id)
+        for recorded in handle.events(after=first - 1, upto=last):
             if json:
                 output.document(record(recorded))
             else:

@@ -12,6 +12,8 @@ from projections.cli.options import JSON, SESSION
 from projections.cli.place import reading, session_of
 
 if TYPE_CHECKING:
+    from eventlog import Session
+    from eventlog.values import Model
     from projections.model_view import ModelView
     from projections.neutral import NeutralPart
     from projections.render_options import Capability, RenderOptions
@@ -45,7 +47,10 @@ def _view(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", metavar="ID", help="The model to be sent to, as provider/name: reasoning of another is text."
+            "--model",
+            metavar="ID",
+            help="The model to be sent to: reasoning of another is text.  As provider/name; the name alone will do for a "
+            "model that the session has.",
         ),
     ] = None,
     capabilities: Annotated[
@@ -62,14 +67,19 @@ def _view(
 
     The providers' forms have the system prompt where the provider has it; the neutral form has the conversation only.
     """
+    import msgspec
+
     from projections.model_view import ModelView
 
-    options = _options(preset, model, capabilities)
+    options = _options(preset, capabilities)
     with reading(context) as store:
-        view = ModelView.of(session_of(store, session), at, options)
+        handle = session_of(store, session)
+        if model is not None:
+            options = msgspec.structs.replace(options, model=_model(handle, model))
+        view = ModelView.of(handle, at, options)
         request = _request(view, format)
         if json:
-            name = session_of(store, session).id
+            name = handle.id
             members = request if isinstance(request, dict) else {"messages": request}
             output.document({"session": name, "version": view.version, "tokens": view.tokens, **members})
         elif format == "neutral":
@@ -78,17 +88,33 @@ def _view(
             output.document(request, indent=2)
 
 
-def _options(preset: str, model: str | None, capabilities: str | None) -> RenderOptions:
+def _model(session: Session, name: str) -> Model:
+    """The model of this name; without a provider, the one of the session that is called so.
+
+    One that nobody had would turn all reasoning into text, which is hardly meant by whoever left the provider out.
+    """
+    from eventlog.values import Model
+    from projections.model_view import models_of
+
+    provider, slash, rest = name.partition("/")
+    if slash:
+        return Model(provider, rest)
+    known = models_of(session)
+    found = [model for model in known if model.name == name]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(map(str, found or known)) or "none"
+    said = f"more than one model is called {name}" if found else f"the session has no model {name}"
+    raise UsageFault(f"{said} (it has {there}); give --model as provider/name")
+
+
+def _options(preset: str, capabilities: str | None) -> RenderOptions:
     from msgspec.structs import replace
 
-    from eventlog.values import Model
     from projections.presets import preset as preset_named
     from projections.render_options import ALL_CAPABILITIES
 
     options = preset_named(preset)
-    if model is not None:
-        provider, slash, name = model.partition("/")
-        options = replace(options, model=Model(provider, name) if slash else Model("", model))
     if capabilities is not None:
         named = [word.strip() for word in capabilities.split(",") if word.strip()]
         unknown = [word for word in named if word not in ALL_CAPABILITIES]

@@ -69,11 +69,11 @@ def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=60, **options)
 
 
-def on_terminal(*arguments: object) -> tuple[int, str]:
-    """Run the command line on a pseudo-terminal; its output and errors together."""
+def on_terminal(*arguments: object, columns: int = 120) -> tuple[int, str]:
+    """Run the command line on a pseudo-terminal of so many columns; its output and errors together."""
     parent, child = pty.openpty()
     command = [sys.executable, "-m", "projections", *map(str, arguments)]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
     with subprocess.Popen(command, cwd=ROOT, stdin=child, stdout=child, stderr=child, env=environment) as process:
         os.close(child)
         pieces: list[bytes] = []

@@ -32,7 +32,14 @@ from tests.cli.runner import ROOT, Cli
         (["fork", "ses_a1", "--at", "9999"], Exit.MISSING, "version"),
         (["show", "unknown"], Exit.MISSING, "eventlog sessions"),
         (["import", "/nonexistent"], Exit.MISSING, "no such file"),
-        (["import", "/"], Exit.STORAGE, "name a file"),
+        (["import", "/"], Exit.USAGE, "/: it is a directory; name a file"),
+        (["events", "ses_a1", "--from", "5", "--to", "3"], Exit.USAGE, "--to 3 is before --from 5"),
+        (["events", "ses_a1", "--from", "99999"], Exit.MISSING, "no version '99999' in session ses_a1"),
+        (
+            ["view", "ses_a1", "--model", "two"],
+            Exit.USAGE,
+            "no model two (it has acme/one); give --model as provider/name",
+        ),
         (["--store", "/dev/null", "sessions"], Exit.USAGE, "not a directory"),
     ],
 )
@@ -124,6 +131,20 @@ def test_interrupted_from_the_keyboard(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (Exit.INTERRUPTED, "", "eventlog: interrupted\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_quiet(store: Path, closed: str) -> None:
+    """A command whose standard streams are closed does its work and says nothing."""
+    command = [sys.executable, "-m", "projections", "--store", str(store), "rollback", "ses_a1", "--to", "2"]
+    answer = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", *command], cwd=ROOT, capture_output=True, check=False, timeout=60
+    )
+    assert (answer.returncode, answer.stderr) == (Exit.OK, b"")
+    assert (answer.stdout == b"") == (">&-" in closed.split())
+    with eventlog.open(store, read_only=True) as opened:
+        assert opened.session("ses_a1").version > 2
+        assert isinstance([*opened.session("ses_a1").events()][-1].event, eventlog.events.RolledBack)
 
 
 def test_broken_pipe_is_quiet(tmp_path: Path) -> None:

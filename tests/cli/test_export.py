@@ -79,7 +79,7 @@ def test_export_says_what_is_wrong(cli: Cli, store: Path, tmp_path: Path) -> Non
     assert cli("export", "ses_a1").code == Exit.USAGE
     assert cli("export", "nobody", "--format", "jsonl").code == Exit.MISSING
     assert cli("export", "ses_a1", "--format", "jsonl", "-o", tmp_path / "no" / "file").code == Exit.MISSING
-    assert cli("export", "ses_a1", "--format", "markdown", "-o", tmp_path).code == Exit.STORAGE
+    assert cli("export", "ses_a1", "--format", "markdown", "-o", tmp_path).code == Exit.USAGE
     assert not any(path.name.endswith(".part") for path in tmp_path.parent.iterdir())
 
 

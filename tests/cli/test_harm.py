@@ -14,6 +14,8 @@ from tests.cli.runner import Cli, on_terminal
 
 EVIL = "red \x1b[31m\x9b2J\u202egnp.exe \x07 end"
 """A text that tries to steer the terminal."""
+NAME = "a\x1b]0;PWN\x07[red]b[/x]\tc"
+"""An id that does the same, and looks like markup."""
 
 
 @pytest.fixture
@@ -53,3 +55,18 @@ def test_control_characters_do_no_harm_on_a_terminal(evil: Path) -> None:
         own = re.sub(r"\x1b\[[0-9;]*m|\r\n", "", drawn)
         assert not HARM.search(own), command
         assert "\x1b[31m" not in drawn, command
+
+
+def test_an_id_does_no_harm(cli: Cli, evil: Path) -> None:
+    """An id with control characters and markup is shown as it is, in cells and in headers, piped and drawn."""
+    with eventlog.open(evil) as opened:
+        opened.create_session(id=NAME).user("hello")
+    for command in (["sessions"], ["show", NAME], ["stats", NAME], ["verify", NAME], ["fork", NAME]):
+        answer = cli(*command)
+        assert answer.code == Exit.OK
+        assert not HARM.search(answer.out), command
+        code, drawn = on_terminal("--store", evil, *command)
+        assert code == Exit.OK, drawn
+        own = r"\x1b\[[?0-9;]*[A-Za-z]|\r"
+        assert not HARM.search(re.sub(own, "", drawn)), command
+    assert "[red]b[/x]" in on_terminal("--store", evil, "stats", NAME)[1]

@@ -82,3 +82,18 @@ def test_import_shows_progress_on_a_terminal_only(stream: Path, tmp_path: Path) 
     piped = program("--store", tmp_path / "two", "import", stream)
     assert (piped.returncode, piped.stderr) == (Exit.OK, "")
     assert "\x1b" not in piped.stdout
+
+
+def test_import_errors_name_the_file(cli: Cli, tmp_path: Path) -> None:
+    """Whatever stops an import, its line begins with the file, with one file and with several."""
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"info": []}')
+    other = tmp_path / "other.json"
+    other.write_text('{"messages": []}')
+    for files in ([bad], [bad, other]):
+        answer = cli("import", "--format", "opencode", *files)
+        assert answer.code == Exit.USAGE
+        lines = answer.err.splitlines()
+        assert len(lines) == len(files)
+        for line, file in zip(lines, files, strict=True):
+            assert line.startswith(f"eventlog: {file}: ")

@@ -6,13 +6,16 @@ import hashlib
 import json
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+
+import pytest
 
 import eventlog
 from eventlog.events import PartDelta
 from projections.cli.exits import Exit
 from projections.cli.record import kinds
-from tests.cli.runner import COMMANDS, SCHEMAS, Cli, check_schema, valid
+from tests.cli.runner import COMMANDS, SCHEMAS, Cli, check_schema, on_terminal, valid
 
 
 def test_commands_are_those_of_the_contract(cli: Cli) -> None:
@@ -67,7 +70,8 @@ def test_sessions_filtered_and_by_page(cli: Cli, store: Path) -> None:
     moment = datetime.fromtimestamp(updated // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     assert "ses_c3" in listed("--since", moment)
     assert listed("--since", "2999-01-01") == []
-    found, after = [], ""
+    found: list[str] = []
+    after = ""
     while True:
         page = cli("sessions", "--json", "--limit", "1", "--after", after).json
         found += [entry["id"] for entry in page["sessions"]]
@@ -168,6 +172,10 @@ def test_view_options(cli: Cli, store: Path) -> None:
     assert "file" not in kinds_of
     other = cli("view", "ses_a1", "--json", "--model", "acme/two").json
     assert "reasoning" not in [part["type"] for part in other["messages"][1]["parts"]]
+    assert (
+        cli("view", "ses_a1", "--json", "--model", "one").json
+        == cli("view", "ses_a1", "--json", "--model", "acme/one").json
+    )
     same = cli("view", "ses_a1", "--json", "--model", "acme/one").json
     assert "reasoning" in [part["type"] for part in same["messages"][1]["parts"]]
     assert cli("view", "ses_a1", "--json", "--preset", "opencode-1.18").code == Exit.OK
@@ -254,3 +262,23 @@ def test_fork(cli: Cli, store: Path) -> None:
     assert cli("fork", "ses_a1").out.strip() in {entry["id"] for entry in cli("sessions", "--json").json["sessions"]}
     inherited = [json.loads(line)["version"] for line in cli("events", made["session"], "--json").out.splitlines()]
     assert inherited == list(range(1, before + 2))
+
+
+@pytest.mark.parametrize("columns", [20, 80])
+def test_a_narrow_terminal_cuts_nothing(tmp_path: Path, columns: int) -> None:
+    """Numbers and ids are whole whatever the terminal's width; long titles are folded, with every character there."""
+    title = "A title that is long enough to need three lines or more of a narrow terminal, with averyveryverylongword"
+    with eventlog.open(tmp_path / "store") as opened:
+        for number in range(2):
+            session = opened.create_session(id=f"ses_{'abcdefghij' * 4}{number}", title=title, scope="alice-the-great")
+            with session.assistant(model="acme/one") as reply:
+                reply.say("hello")
+                reply.finish(usage=eventlog.Usage(eventlog.Tokens(123_456_789, 20), Decimal("1234.56789")))
+    code, drawn = on_terminal("--store", tmp_path / "store", "sessions", columns=columns)
+    assert code == Exit.OK
+    shown = re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn)
+    for value in (f"ses_{'abcdefghij' * 4}0", "123456809", "1234.56789", "messages", "tokens", "cost"):
+        assert value in shown
+    assert "…" not in shown
+    assert all(word in shown for word in title.split()[:-1])
+    assert len(max(shown.splitlines(), key=len)) < 180, "only what may not break makes a line longer than the terminal"

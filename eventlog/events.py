@@ -26,7 +26,7 @@ from eventlog.values import (
     Usage,
 )
 
-SCHEMA = 2
+SCHEMA = 3
 """Schema version written by this program; older ones are upcast on read (`upcast.py`)."""
 
 
@@ -145,6 +145,15 @@ class UserMessageAdded(Base, frozen=True, array_like=True, tag="mu"):
     """The output format asked for."""
     synthetic: bool = False
     delivery: Literal["steer", "queue"] = "steer"
+    """"queue": it waits, unseen by the model, until it is promoted."""
+    cause: str | None = None
+    """The compaction (its part) that added this message, and whose undoing takes it away if nobody answered it."""
+
+
+class MessagePromoted(Base, frozen=True, array_like=True, tag="mp"):
+    """A queued user message takes its place in the conversation, here."""
+
+    message: str
 
 
 class AssistantMessageStarted(Base, frozen=True, array_like=True, tag="ma"):
@@ -275,6 +284,10 @@ class StepStarted(Base, frozen=True, array_like=True, tag="bs"):
     view_digest: bytes | None = None
     render: Json | None = None
     snapshot: str | None = None
+    counted: int | None = None
+    """Tokens of the request as they were counted then, uncalibrated; calibration learns from them."""
+    patch: Content | None = None
+    """What hooks changed of the view before it was sent, as JSON (`projections/window/hooks.py`)."""
 
 
 class StepFinished(Base, frozen=True, array_like=True, tag="bf"):
@@ -330,7 +343,7 @@ class CompactionStarted(Base, frozen=True, array_like=True, tag="cs"):
     """The set to be covered is fixed: every message up to `through`, in order; the tail begins at `tail`.
 
     Both are message ids.  `through` None: everything before the tail is covered, and without a tail everything before the
-    compaction's own message.
+    compaction's own message.  The messages `kept` are not covered, wherever they stand.
     """
 
     part: str
@@ -339,6 +352,7 @@ class CompactionStarted(Base, frozen=True, array_like=True, tag="cs"):
     tokens_before: int | None = None
     model: Model | None = None
     prompt_digest: bytes | None = None
+    kept: tuple[str, ...] = ()
 
 
 class CompactionCompleted(Base, frozen=True, array_like=True, tag="cc"):
@@ -432,6 +446,7 @@ Event: TypeAlias = (
     | Pinned
     | Unpinned
     | UserMessageAdded
+    | MessagePromoted
     | AssistantMessageStarted
     | MessageFinished
     | MessageRemoved
@@ -494,6 +509,7 @@ __all__ = [
     "ForeignKept",
     "InterruptRequested",
     "MessageFinished",
+    "MessagePromoted",
     "MessageRemoved",
     "MetadataSet",
     "PartDelta",

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.blobs import from_file, to_content
-from eventlog.errors import LimitError, RefusedError
+from eventlog.errors import LimitError, NotFoundError, RefusedError
 from eventlog.state import INTERRUPTED
 from eventlog.storing import as_json, stored_attachment, stored_kind
 from eventlog.values import (
@@ -236,15 +236,20 @@ class Reply:
         if self._started.reply_to is not None:
             return self._started
         with self._session.deciding() as state:
-            last = next(
-                (
-                    name
-                    for name, facts in reversed(state.messages.items())
-                    if facts.user and state.history.holds(facts.added) and state.now(facts.changes) != "removed"
-                ),
-                None,
-            )
-        return replace(self._started, reply_to=last)
+            return replace(self._started, reply_to=state.last_user())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the message was neither finished nor aborted through this handle."""
+        return not self._finished
+
+    @property
+    def interrupt_requested(self) -> bool:
+        """Whether somebody, in whatever process, asked for a stop since what this message answers was said."""
+        state = self._session.state()
+        asked = self._started.reply_to
+        since = 0 if asked is None else state.message(asked).added
+        return state.interrupt_pending() and state.interrupts[-1][0] > since
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -294,6 +299,13 @@ class Reply:
         self._calls.append(call)
         return call
 
+    def call(self, part: str) -> Call:
+        """The handle of a call of this message; `NotFoundError` for another part."""
+        for call in self._calls:
+            if call.id == part:
+                return call
+        raise NotFoundError("call", part, session=self._session.id)
+
     def _stream(self, kind: Text | Reasoning, part: str | None) -> Stream:
         name = part or self._session.store.new_id("prt_")
         self._session.command([ev.PartStarted(self.id, name, kind)], wait=False)
@@ -311,12 +323,18 @@ class Reply:
         view_digest: bytes | None = None,
         render: Json | None = None,
         snapshot: str | None = None,
+        counted: int | None = None,
+        patch: str | None = None,
     ) -> str:
-        """Record that a model call begins, and what it was sent; returns the step-start part's id."""
+        """Record that a model call begins, and what it was sent; returns the step-start part's id.
+
+        `counted` are the request's tokens before calibration, `patch` what hooks changed of the view.
+        """
+        bodies: dict[bytes, bytes] = {}
         part = self._session.store.new_id("prt_")
-        self._session.command(
-            [ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot)], wait=False
-        )
+        changed = None if patch is None else to_content(patch, bodies)
+        started = ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot, counted, changed)
+        self._session.command([started], bodies, wait=False)
         self._step = purpose
         return part
 

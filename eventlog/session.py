@@ -3,7 +3,7 @@
 A command decides against the session's state, appends its events, and returns when they are durable; inside
 `with session.pipeline()` it returns at once and the wait comes at the end.  Streamed text is accepted without waiting
 (`reply.py`).  User messages, renames, pins and interrupts need no lease; every other command takes the session's lease
-if this handle does not hold it, for as long as the command lasts.
+if this handle does not hold it, for as long as the command lasts.  What the model sees is commanded in `context.py`.
 
 Handles come from a `Store`, one per session, and are safe across threads.  For asyncio see `aio.py`; for reading, appending
 and the lease see `handle.py`.
@@ -12,15 +12,18 @@ and the lease see `handle.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from eventlog import events as ev
 from eventlog.blobs import to_content
+from eventlog.context import ContextCommands
 from eventlog.errors import CallError, NotFoundError, RefusedError
-from eventlog.handle import Handle
 from eventlog.reply import Reply
 from eventlog.storing import model_of, stored_kind
 from eventlog.values import File, Json, Limits, Model, PartKind, Patch, Text, Todo, Usage
+
+if TYPE_CHECKING:
+    from eventlog.redaction import Redacted
 
 __all__ = ["RollbackResult", "Session"]
 
@@ -35,7 +38,7 @@ class RollbackResult(NamedTuple):
     patches: tuple[Patch, ...]
 
 
-class Session(Handle):
+class Session(ContextCommands):
     """One conversation.  Made by `Store.session` and `Store.create_session`."""
 
     # -- messages ------------------------------------------------------------------------------
@@ -54,9 +57,13 @@ class Session(Handle):
         format: Json | None = None,
         synthetic: bool = False,
         delivery: Literal["steer", "queue"] = "steer",
+        cause: str | None = None,
         request_id: str | None = None,
     ) -> str:
-        """Add a user message of a text and files, or of the parts given; returns its id.  Needs no lease."""
+        """Add a user message of a text and files, or of the parts given; returns its id.  Needs no lease.
+
+        One with `delivery="queue"` waits, unseen by the model, until `promote`.  `cause` is the compaction that adds it.
+        """
         bodies: dict[bytes, bytes] = {}
         message = id or self._id("msg_", request_id)
         kinds: list[PartKind] = [Text(text, synthetic=synthetic)] if isinstance(text, str) and text else []
@@ -74,6 +81,7 @@ class Session(Handle):
                 format,
                 synthetic,
                 delivery,
+                cause,
             )
         ]
         for number, kind in enumerate(kinds):
@@ -128,6 +136,15 @@ class Session(Handle):
     def remove_part(self, part: str) -> None:
         """Take an ended part out of its message; its events stay."""
         self.run([ev.PartRemoved(part)])
+
+    def redact(self, part: str, reason: str = "", *, search: bool = True) -> Redacted:
+        """Hide a part's content in every view of every version, here and in all forks; needs no lease.
+
+        Returns where else the same text stands, if that is to be searched for.  The bytes go with `Store.scrub`.
+        """
+        from eventlog.redaction import redact
+
+        return redact(self, part, reason, search=search)
 
     # -- the session ---------------------------------------------------------------------------
 
@@ -206,15 +223,7 @@ class Session(Handle):
         """Take a pin away.  Needs no lease."""
         self.command([ev.Unpinned(pin)])
 
-    # -- context -------------------------------------------------------------------------------
-
-    def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0) -> None:
-        """Clear the results of these tool parts from the view; `freed` in tokens."""
-        self.run([ev.Pruned(tuple(parts), policy, freed)])
-
-    def restore(self, parts: Sequence[str]) -> None:
-        """Bring pruned results back into the view."""
-        self.run([ev.Restored(tuple(parts))])
+    # -- history -------------------------------------------------------------------------------
 
     def rollback(self, to: int | None = None, *, before: str | None = None) -> RollbackResult:
         """Make the effective history what it was right after version `to`, or right before a message was added.

@@ -5,7 +5,8 @@ version N + 1.  It must keep one event one event: versions are part of history.
 
 Schema versions:
     1  the first prototype: `SessionStarted` had `format` and `foreign_id` as two fields instead of `origin`
-    2  this program
+    2  queued messages were seen at once; steps, compactions and user messages had fewer fields
+    3  this program
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ def _from_1(event: Plain) -> Plain:
     return event
 
 
-UPCASTERS: dict[int, Callable[[Plain], Plain]] = {1: _from_1}
+def _from_2(event: Plain) -> Plain:
+    """Fields that are not there have their defaults, but what was queued was seen at once: it was a steering message."""
+    if event[0] == "mu" and len(event) >= 10 and event[9] == "queue":
+        return [*event[:9], "steer", *event[10:]]
+    return event
+
+
+UPCASTERS: dict[int, Callable[[Plain], Plain]] = {1: _from_1, 2: _from_2}
 
 
 def upcast(event: Plain, schema: int, current: int) -> Plain:

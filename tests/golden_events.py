@@ -10,6 +10,8 @@ from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from eventlog import events as ev
 from eventlog.codec import Item, encode
 from eventlog.deltas import DeltaRun
@@ -36,7 +38,7 @@ from eventlog.values import (
     Usage,
 )
 
-__all__ = ["DIGESTS", "EVENTS", "GOLDEN", "RUN", "TIME", "batches"]
+__all__ = ["DIGESTS", "EVENTS", "EVENTS_OF_2", "GOLDEN", "RUN", "TIME", "batches"]
 
 GOLDEN = Path(__file__).parent / "golden"
 TIME = 1_700_000_000_000
@@ -61,7 +63,10 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.TodosSet((Todo("do", "pending", "high", "1"), Todo("done"))),
     ev.Pinned("pin", "fact", None),
     ev.Unpinned("pin"),
-    ev.UserMessageAdded("m1", "build", MODEL, "high", "system", '{"bash":true}', '{"type":"json"}', True, "queue"),
+    ev.UserMessageAdded(
+        "m1", "build", MODEL, "high", "system", '{"bash":true}', '{"type":"json"}', True, "queue", "p13"
+    ),
+    ev.MessagePromoted("m1"),
     ev.AssistantMessageStarted("m2", "m1", "build", "plan", MODEL, "high", "/cwd", "/root", True),
     ev.MessageFinished("m2", "stop", ERROR),
     ev.MessageRemoved("m2"),
@@ -89,13 +94,13 @@ EVENTS: tuple[ev.Event, ...] = (
         (Attachment("image/png", BODY, "a.png", "att", SOURCE),),
     ),
     ev.ToolFailed("p3", "error", True, "output", "{}"),
-    ev.StepStarted("m2", "p10", "summary", 12, b"\xff" * 32, '{"renderer":"neutral"}', "snap"),
+    ev.StepStarted("m2", "p10", "summary", 12, b"\xff" * 32, '{"renderer":"neutral"}', "snap", 1_234, '{"system":[]}'),
     ev.StepFinished("m2", "p11", "stop", "snap"),
     ev.UsageRecorded(USAGE, "m2", "p11", MODEL, "title", True),
     ev.Pruned(("p3", "p12"), "opencode-1.18", 20_000),
     ev.Restored(("p3",)),
     ev.CompactionRequested("m1", "p13", True, True),
-    ev.CompactionStarted("p13", "m1", "m2", 150_000, MODEL, b"\x00" * 32),
+    ev.CompactionStarted("p13", "m1", "m2", 150_000, MODEL, b"\x00" * 32, ("m0",)),
     ev.CompactionCompleted("p13", "m3", 9_000),
     ev.CompactionFailed("p13", "interrupted", "m3"),
     ev.CompactionUndone("p13"),
@@ -108,6 +113,22 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.Custom("app.example", '{"y":2}'),
 )
 """One of every kind, and every kind of part."""
+
+
+def _as_of_2(event: ev.Event) -> ev.Event:
+    match event:
+        case ev.UserMessageAdded():
+            return replace(event, delivery="steer", cause=None)
+        case ev.StepStarted():
+            return replace(event, counted=None, patch=None)
+        case ev.CompactionStarted():
+            return replace(event, kept=())
+        case _:
+            return event
+
+
+EVENTS_OF_2 = tuple(_as_of_2(event) for event in EVENTS if not isinstance(event, ev.MessagePromoted))
+"""What the events of the files of schema version 2 are read as."""
 
 RUN = (
     (TIME + 3, ev.PartDelta("p2", "text", "Hel")),
@@ -131,6 +152,9 @@ def batches() -> dict[str, bytes]:
 
 
 DIGESTS: dict[str, str] = {
+    "schema-3-events.msgpack": "33b459f6cb181d2bf11a1cb4a5e3130fc077104207d409632ae069044e5b5c42",
+    "schema-3-run.msgpack": "fa531d585a76326601a79447bd297aa72adfd582da3231318caa30b8e4e591eb",
+    "schema-3-escaped.msgpack": "b10a5fad5fb61695b13a090e5e9ee9c34b567f1c3c05fb5c6584a3b791506e77",
     "schema-2-events.msgpack": "befa272b2fcf0c39d11182f304cdca012d7bce3c5671297655e2576149961d38",
     "schema-2-run.msgpack": "52f7ee2cc7706c3a84ba78113ff34e7439f89795445b868b122d1849bb483fc2",
     "schema-2-escaped.msgpack": "0b7dca26490029768f0ebad5b6296cde7384c69754c01d96bc40ff0861aa0929",

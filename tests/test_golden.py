@@ -11,7 +11,7 @@ from eventlog.codec import Recorded, events_of
 from eventlog.log.base import Commit
 from eventlog.values import Model, Origin, Text
 from tests.event_strategies import KINDS
-from tests.golden_events import DIGESTS, EVENTS, GOLDEN, RUN, TIME, batches
+from tests.golden_events import DIGESTS, EVENTS, EVENTS_OF_2, GOLDEN, RUN, TIME, batches
 
 
 def read(name: str, count: int) -> list[Recorded]:
@@ -31,23 +31,26 @@ def test_the_encoding_of_the_current_schema_is_its_golden_file(name: str) -> Non
     assert batches()[name] == (GOLDEN / name).read_bytes()
 
 
-def test_one_of_every_kind_is_in_the_golden_file_and_comes_back() -> None:
-    """Spec §3: every event of schema version 2 is read back from the bytes it had."""
+@pytest.mark.parametrize(("schema", "events"), [(2, EVENTS_OF_2), (3, EVENTS)])
+def test_one_of_every_kind_is_in_the_golden_file_and_comes_back(schema: int, events: tuple[ev.Event, ...]) -> None:
+    """Spec §3: every event of schema versions 2 and 3 is read back from the bytes it had."""
     assert {type(event) for event in EVENTS} == set(KINDS)
-    found = read("schema-2-events.msgpack", len(EVENTS))
+    found = read(f"schema-{schema}-events.msgpack", len(events))
     assert [(recorded.time, recorded.event) for recorded in found] == [
-        (TIME + number, event) for number, event in enumerate(EVENTS)
+        (TIME + number, event) for number, event in enumerate(events)
     ]
 
 
-def test_the_golden_run_of_deltas_comes_back() -> None:
-    """Spec §3: a run of schema version 2 gives back every delta with its time."""
-    assert [(recorded.time, recorded.event) for recorded in read("schema-2-run.msgpack", 4)] == list(RUN)
+@pytest.mark.parametrize("schema", [2, 3])
+def test_the_golden_run_of_deltas_comes_back(schema: int) -> None:
+    """Spec §3: a run of every schema version gives back every delta with its time."""
+    assert [(recorded.time, recorded.event) for recorded in read(f"schema-{schema}-run.msgpack", 4)] == list(RUN)
 
 
-def test_the_golden_escaped_batch_comes_back() -> None:
-    """Spec §3: lone surrogates and U+10FFFF of schema version 2 are read back from their escapes."""
-    (recorded,) = read("schema-2-escaped.msgpack", 1)
+@pytest.mark.parametrize("schema", [2, 3])
+def test_the_golden_escaped_batch_comes_back(schema: int) -> None:
+    """Spec §3: lone surrogates and U+10FFFF are read back from their escapes."""
+    (recorded,) = read(f"schema-{schema}-escaped.msgpack", 1)
     assert recorded.event == ev.SessionRenamed("\ud800\U0010ffff0041")
 
 

@@ -260,7 +260,7 @@ def test_a_refused_command_writes_nothing(store: Store) -> None:
     session = store.create_session()
     exchange(session)
     before = session.version
-    part = session.state().messages[session.state().last_message].parts[0]
+    (part, *_) = session.state().messages[session.state().last_message].parts
     for command in (
         lambda: session.append([(1, ev.SessionRenamed("half")), (1, ev.PartEnded(part))]),
         lambda: session.unpin("none"),

@@ -10,8 +10,9 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, NotFoundError, RefusedError
+from eventlog.facts import MessageFacts, PartFacts
 from eventlog.ids import check_id
-from eventlog.state import MessageFacts, PartFacts, State
+from eventlog.state import State
 from eventlog.values import Reasoning, Tool
 
 __all__ = ["LEASE_FREE", "admit", "new_ids"]
@@ -28,6 +29,7 @@ LEASE_FREE: tuple[type[ev.Base], ...] = (
     ev.Unpinned,
     ev.UsageRecorded,
     ev.InterruptRequested,
+    ev.PartRedacted,
     ev.ForeignKept,
     ev.Custom,
 )
@@ -41,15 +43,16 @@ def admit(state: State, event: ev.Event) -> None:
     """Raise a `CallError` that says what was expected unless the event may follow now."""
     if state.erased:
         raise RefusedError("the session was erased", expected="another session")
-    begins = isinstance(event, (ev.SessionStarted, ev.SessionForked))
-    if begins == bool(state.started):
-        raise RefusedError(
-            f"{type(event).__name__} cannot come here",
-            expected="any other event" if begins else "the session's first event",
-        )
     rule = _RULES.get(type(event))
+    if not state.started and rule is not _begins:
+        raise RefusedError(f"{type(event).__name__} cannot come here", expected="the session's first event")
     if rule is not None:
         rule(state, event)
+
+
+def _begins(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
+    if state.started:
+        raise RefusedError(f"{type(event).__name__} cannot come here", expected="any other event")
 
 
 def _open_message(state: State, message: str) -> MessageFacts:
@@ -72,20 +75,19 @@ def _in_state(state: State, part: str, kinds: tuple[str, ...], states: tuple[str
 
 
 def _new_message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
-    if check_id("message", event.message) in state.messages:
+    if state.has_message(check_id("message", event.message)):
         raise AlreadyExistsError("message", event.message)
 
 
 def _new_part(state: State, part: str) -> None:
-    if check_id("part", part) in state.parts:
+    if state.has_part(check_id("part", part)):
         raise AlreadyExistsError("part", part)
 
 
 def _finished(state: State, event: ev.MessageFinished) -> None:
     facts = _open_message(state, event.message)
-    for part in facts.parts:
-        known = state.parts[part]
-        if state.history.holds(known.added) and state.status(known) in {"open", "pending", "running"}:
+    for part, known in facts.parts.items():
+        if state.status(known) in {"open", "pending", "running"} and state.history.holds(known.added):
             raise RefusedError(f"part {part!r} is {state.status(known)}", expected="parts that are ended")
 
 
@@ -93,6 +95,12 @@ def _message_removed(state: State, event: ev.MessageRemoved) -> None:
     state.message(event.message)
     if event.message in state.open_messages():
         raise RefusedError(f"message {event.message!r} is open", expected="a finished message")
+
+
+def _promoted(state: State, event: ev.MessagePromoted) -> None:
+    facts = state.message(event.message)
+    if state.now(facts.changes) != "waiting":
+        raise RefusedError(f"message {event.message!r} does not wait", expected="a queued message that waits")
 
 
 def _part(state: State, event: ev.PartStarted) -> None:
@@ -108,8 +116,7 @@ def _part(state: State, event: ev.PartStarted) -> None:
         return
     _open_message(state, event.message)
     if isinstance(event.kind, Tool):
-        for part in facts.parts:
-            known = state.parts[part]
+        for known in facts.parts.values():
             if known.kind == "tool" and known.call == event.kind.call and state.history.holds(known.added):
                 raise AlreadyExistsError("call", event.kind.call)
 
@@ -152,7 +159,7 @@ def _step_finished(state: State, event: ev.StepFinished) -> None:
 
 
 def _usage(state: State, event: ev.UsageRecorded) -> None:
-    if event.message is not None and event.message not in state.messages:
+    if event.message is not None and not state.has_message(event.message):
         raise NotFoundError("message", event.message)
 
 
@@ -182,6 +189,8 @@ def _compaction_started(state: State, event: ev.CompactionStarted) -> None:
     running = state.running_compaction()
     if running is not None:
         raise RefusedError(f"compaction {running!r} is running", expected="one compaction at a time")
+    for message in event.kept:
+        state.message(message)
     if event.through is not None:
         bound = state.message(event.through).added
         for message in state.open_messages():
@@ -201,15 +210,9 @@ def _compaction_failed(state: State, event: ev.CompactionFailed) -> None:
 
 def _undone(state: State, event: ev.CompactionUndone) -> None:
     _in_state(state, event.part, ("compaction",), ("completed",))
-    for version, part, status in reversed(state.compactions):
-        if status == "completed" and state.history.holds(version) and _still_completed(state, part):
-            if part != event.part:
-                raise RefusedError(f"compaction {part!r} came later", expected="the latest compaction first")
-            return
-
-
-def _still_completed(state: State, part: str) -> bool:
-    return state.status(state.parts[part]) == "completed"
+    latest = state.compaction_in_force()
+    if latest is not None and latest[0] != event.part:
+        raise RefusedError(f"compaction {latest[0]!r} came later", expected="the latest compaction first")
 
 
 def _rollback(state: State, event: ev.RolledBack) -> None:
@@ -227,20 +230,24 @@ def _pinned(state: State, event: ev.Pinned) -> None:
 
 
 def _unpinned(state: State, event: ev.Unpinned) -> None:
-    if state.now(state.pins.get(event.pin, [])) != "pinned":
+    pin = state.pins.get(event.pin)
+    if pin is None or not state.history.holds(pin.added) or state.now(pin.changes) == "unpinned":
         raise NotFoundError("pin", event.pin)
 
 
 def _redacted(state: State, event: ev.PartRedacted) -> None:
-    if event.part not in state.parts:
+    if not state.has_part(event.part):
         raise NotFoundError("part", event.part)
 
 
 _RULES: dict[type, Callable[[State, Any], object]] = {
+    ev.SessionStarted: _begins,
+    ev.SessionForked: _begins,
     ev.UserMessageAdded: _new_message,
     ev.AssistantMessageStarted: _new_message,
     ev.MessageFinished: _finished,
     ev.MessageRemoved: _message_removed,
+    ev.MessagePromoted: _promoted,
     ev.PartStarted: _part,
     ev.PartDelta: _delta,
     ev.PartEnded: lambda state, event: _in_state(state, event.part, ("text", "reasoning"), ("open",)),

@@ -111,6 +111,7 @@ def unpack(body: Body, packed: bytes) -> str:
     method, data = packed[:1], packed[1:]
     if method == bytes((_ZSTANDARD,)):
         try:
+            _refuse_bomb(body, data)
             data = _zstandard()[1].decompress(data, max_output_size=body.size)
         except Exception as error:
             raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
@@ -119,3 +120,12 @@ def unpack(body: Body, packed: bytes) -> str:
     if len(data) != body.size or sha256(data).digest() != body.digest:
         raise DamagedError(f"body {body.digest.hex()} is not what was stored")
     return data.decode("utf-8", "surrogatepass")
+
+
+def _refuse_bomb(body: Body, data: bytes) -> None:
+    """Raise if a frame says that it unpacks to another size: zstandard makes room for what a frame says, whatever the limit."""
+    import zstandard
+
+    said: int = zstandard.frame_content_size(data)
+    if body.size > MAX_BODY_BYTES or said not in {-1, body.size}:
+        raise ValueError(f"{said} bytes are not the {body.size} that were stored")

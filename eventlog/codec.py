@@ -152,7 +152,9 @@ def validate(events: Sequence[Event]) -> None:
         try:
             same = _EVENTS.decode(_ENCODER.encode(events))
         except UnicodeEncodeError:
-            same = msgspec.convert(msgspec.to_builtins(events, builtin_types=(bytes,)), list[Event])
+            plain = msgspec.to_builtins(events, builtin_types=(bytes,))
+            _ENCODER.encode(_map_text(plain, _escape))  # also refuses what only the encoder does: numbers over 64 bits
+            same = msgspec.convert(plain, list[Event])
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise CallError(f"an event with a field that is not of its type: {error}") from None
     for event, read in zip(events, same, strict=True):
@@ -173,7 +175,9 @@ def decode(payload: bytes) -> Batch:
 
 
 def spans_of(commit: Commit, after: int = 0, upto: int | None = None) -> Iterator[Span]:
-    """The spans of a commit that hold versions `after + 1 .. upto`, with runs of deltas whole."""
+    """The spans of a commit that hold versions `after + 1 .. upto`, with runs of deltas whole; none if it was erased."""
+    if commit.emptied and not commit.payload:
+        return
     try:
         batch = decode(commit.payload)
     except DataError as error:

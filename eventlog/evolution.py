@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from sys import intern
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.state import MessageFacts, PartFacts, State
+from eventlog.facts import MessageFacts, PartFacts, PinFacts
+from eventlog.lineage import History
+from eventlog.state import State
 from eventlog.values import File, Reasoning, Text, Tool
 
 __all__ = ["evolve"]
@@ -29,17 +30,21 @@ def _began(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
             state.add(state.interrupts, "answered")
 
 
-def _message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
-    user = isinstance(event, ev.UserMessageAdded)
-    summary = isinstance(event, ev.AssistantMessageStarted) and event.summary
-    state.insert(state.messages, intern(event.message), MessageFacts(state.version, user, summary, []))
-    state.set("last_message", event.message)
-    if not user:
-        state.add(state.opens, (*state.open_messages(), event.message))
+def _user(state: State, event: ev.UserMessageAdded) -> None:
+    facts = MessageFacts(state.version, user=True, summary=False, parts={})
+    state.insert_message(event.message, facts)
+    if event.delivery == "queue":
+        state.change(facts, "changes", "waiting")
+    state.add(state.users.recent, (event.message,))
+
+
+def _assistant(state: State, event: ev.AssistantMessageStarted) -> None:
+    state.insert_message(event.message, MessageFacts(state.version, user=False, summary=event.summary, parts={}))
+    state.add(state.opens.recent, (*state.open_messages(), event.message))
 
 
 def _close_message(state: State, message: str) -> None:
-    state.add(state.opens, tuple(other for other in state.open_messages() if other != message))
+    state.add(state.opens.recent, tuple(other for other in state.open_messages() if other != message))
 
 
 def _finished(state: State, event: ev.MessageFinished) -> None:
@@ -53,29 +58,29 @@ def _message_removed(state: State, event: ev.MessageRemoved) -> None:
     state.change(state.messages[event.message], "changes", "removed")
 
 
-def _insert_part(state: State, part: str, facts: PartFacts) -> None:
-    state.insert(state.parts, part, facts)
-    parts = state.messages[facts.message].parts
-    parts.append(part)
-    state.undo.append((state.version, parts.pop))
+def _promoted(state: State, event: ev.MessagePromoted) -> None:
+    state.change(state.messages[event.message], "changes", "promoted")
 
 
 def _part(state: State, event: ev.PartStarted) -> None:
-    user = state.messages[event.message].user
     kind, first, call = "other", "ended", ""
     if isinstance(event.kind, Text):
-        kind, first = "text", "ended" if user else "open"
+        kind, first = "text", "ended" if state.messages[event.message].user else "open"
     elif isinstance(event.kind, Reasoning):
         kind, first = "reasoning", "open"
     elif isinstance(event.kind, Tool):
         kind, first, call = "tool", "pending", event.kind.call
     elif isinstance(event.kind, File):
         kind = "file"
-    _insert_part(state, event.part, PartFacts(state.version, intern(event.message), kind, call, first))
+    state.insert_part(event.part, PartFacts(state.version, event.message, kind, call, first))
 
 
 def _ended(state: State, event: ev.PartEnded) -> None:
     state.change(state.parts[event.part], "changes", "ended")
+
+
+def _edited(state: State, event: ev.PartEdited | ev.PartRedacted) -> None:
+    state.change(state.parts[event.part], "edits", "edited" if isinstance(event, ev.PartEdited) else "redacted")
 
 
 def _part_removed(state: State, event: ev.PartRemoved) -> None:
@@ -95,12 +100,12 @@ def _failed(state: State, event: ev.ToolFailed) -> None:
 
 
 def _step(state: State, event: ev.StepStarted) -> None:
-    _insert_part(state, event.part, PartFacts(state.version, intern(event.message), "step", "", "ended"))
+    state.insert_part(event.part, PartFacts(state.version, event.message, "step", "", "ended"))
     state.change(state.messages[event.message], "steps", "started")
 
 
 def _step_finished(state: State, event: ev.StepFinished) -> None:
-    _insert_part(state, event.part, PartFacts(state.version, intern(event.message), "step", "", "ended"))
+    state.insert_part(event.part, PartFacts(state.version, event.message, "step", "", "ended"))
     state.change(state.messages[event.message], "steps", "finished")
 
 
@@ -115,7 +120,7 @@ def _restored(state: State, event: ev.Restored) -> None:
 
 
 def _requested(state: State, event: ev.CompactionRequested) -> None:
-    _insert_part(state, event.part, PartFacts(state.version, intern(event.message), "compaction", "", "requested"))
+    state.insert_part(event.part, PartFacts(state.version, event.message, "compaction", "", "requested"))
     state.add(state.compactions, event.part, "requested")
 
 
@@ -142,15 +147,15 @@ def _undone(state: State, event: ev.CompactionUndone) -> None:
 
 def _rolled_back(state: State, event: ev.RolledBack) -> None:
     state.history.roll_back(state.version, event.to)
-    state.undo.append((state.version, state.history.undo_last))
+    state.undo.append((state.version, History.undo_last, state.history))
 
 
 def _pinned(state: State, event: ev.Pinned) -> None:
-    state.insert(state.pins, event.pin, [(state.version, "pinned")])
+    state.insert(state.pins, event.pin, PinFacts(state.version))
 
 
 def _unpinned(state: State, event: ev.Unpinned) -> None:
-    state.add(state.pins[event.pin], "unpinned")
+    state.change(state.pins[event.pin], "changes", "unpinned")
 
 
 def _archived(state: State, event: ev.SessionArchived | ev.SessionUnarchived) -> None:
@@ -178,12 +183,15 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     ev.SessionForked: _began,
     ev.SessionArchived: _archived,
     ev.SessionUnarchived: _archived,
-    ev.UserMessageAdded: _message,
-    ev.AssistantMessageStarted: _message,
+    ev.UserMessageAdded: _user,
+    ev.AssistantMessageStarted: _assistant,
     ev.MessageFinished: _finished,
     ev.MessageRemoved: _message_removed,
+    ev.MessagePromoted: _promoted,
     ev.PartStarted: _part,
     ev.PartEnded: _ended,
+    ev.PartEdited: _edited,
+    ev.PartRedacted: _edited,
     ev.PartRemoved: _part_removed,
     ev.ToolRunning: _running,
     ev.ToolCompleted: _completed,

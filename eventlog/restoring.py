@@ -21,9 +21,8 @@ from eventlog.state import State
 
 __all__ = ["fold_spans", "restore", "save_state"]
 
-STATE = "state 2"
-"""Kind of the checkpoints of command state; the number is the format of `State`."""
-_STATE = msgspec.msgpack.Decoder(State)
+STATE = "state 3"
+"""Kind of the checkpoints of command state; the number is the format of what `State.encode` gives."""
 KEPT = 2
 """Checkpoints kept of a session's state: the newest, and one to fall back to."""
 UNDO_KEPT = 4096
@@ -45,9 +44,9 @@ def restore(log: Log, streams: list[Stream], upto: int) -> tuple[State, int]:
 def save_state(log: Log, session: str, state: State) -> None:
     """Keep a checkpoint of the state, all of which must be committed."""
     state.settle(state.version)
-    checkpoints.save(
-        log, STATE, session, state.version, msgspec.msgpack.encode(state), surplus=checkpoints.newest(KEPT)
-    )
+    # Ids with lone surrogates cannot stand in a checkpoint: such a session is replayed.
+    with suppress(UnicodeEncodeError):
+        checkpoints.save(log, STATE, session, state.version, state.encode(), surplus=checkpoints.newest(KEPT))
 
 
 def fold_spans(log: Log, streams: list[Stream], state: State, upto: int) -> None:
@@ -80,4 +79,4 @@ def _usable(log: Log, stream: Stream, upto: int) -> Iterator[tuple[int, State]]:
     for version, data in checkpoints.valid(log, STATE, stream.session, min(stream.last, upto)):
         if version >= stream.first:
             with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                yield version, _STATE.decode(data)
+                yield version, State.decode(data)

@@ -4,6 +4,9 @@ Facts are stamped with the version that made them and hold while that version is
 no fact, only `history`, and a redo brings everything back by itself.  Because facts are only ever added, the newest
 ones can be taken back (`retract`): that is how a handle may decide ahead of its commits.
 
+A long session has millions of facts that hardly anything asks for.  So only the newest messages are objects; those that
+are over lie packed (`packed.py`) and come back when an event or a reader speaks of them.  Nobody sees the difference.
+
 Which event may follow is `admission.py`, how an event changes the facts is `evolution.py`; what the model sees is the business of
 `projections`.
 """
@@ -11,14 +14,18 @@ Which event may follow is `admission.py`, how an event changes the facts is `evo
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import RLock
+from typing import Any, TypeVar
 
 import msgspec
 
 from eventlog import events as ev
 from eventlog.errors import NotFoundError
+from eventlog.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
 from eventlog.lineage import History
+from eventlog.packed import Packed, Stored
+from eventlog.timeline import Timeline
 from eventlog.values import MessageError
 
 __all__ = ["INTERRUPTED", "MessageFacts", "PartFacts", "State"]
@@ -26,81 +33,164 @@ __all__ = ["INTERRUPTED", "MessageFacts", "PartFacts", "State"]
 INTERRUPTED = "[Tool execution was interrupted]"
 """The result of a call whose tool never came to an end (spec §4.4)."""
 
-Changes: TypeAlias = tuple[tuple[int, str], ...]
-"""(version, what it became), in order.  A tuple, because most facts change once or twice."""
+WARM = 64
+"""Messages that are never packed: the newest."""
+CHUNK = 32
+"""Messages that are packed together, and how many more than `WARM` there are before that happens."""
+
+F = TypeVar("F")
 
 
-class MessageFacts(msgspec.Struct, array_like=True):
-    """What is known of a message.  `changes`: "finished", "removed"."""
+class Facts(Mapping[str, F]):
+    """The facts of all messages, or of all parts, by id, whether they lie packed or not."""
 
-    added: int
-    user: bool
-    summary: bool
-    parts: list[str]
-    steps: Changes = ()
-    changes: Changes = ()
+    __slots__ = ("_all", "_find", "_warm")
+
+    def __init__(
+        self, warm: dict[str, F], find: Callable[[str], F | None], every: Callable[[], Iterator[tuple[str, F]]]
+    ) -> None:
+        self._warm = warm
+        self._find = find
+        self._all = every
+
+    def __getitem__(self, key: str) -> F:
+        found = self._warm.get(key)
+        if found is None:
+            found = self._find(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._warm or (isinstance(key, str) and self._find(key) is not None)
+
+    def __iter__(self) -> Iterator[str]:
+        """Unpacks everything, bit by bit: for tests and tools."""
+        return (key for key, _ in self._all())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._all())
 
 
-class PartFacts(msgspec.Struct, array_like=True):
-    """What is known of a part.  `changes` holds its states after the first, and "removed"."""
-
-    added: int
-    message: str
-    kind: str
-    """"text", "reasoning", "tool", "compaction", "step", or "other" for parts that are complete at birth."""
-    call: str
-    first: str
-    """State at birth: "open", "pending", "requested", "ended"."""
-    changes: Changes = ()
-    prunes: Changes = ()
-
-
-class State(msgspec.Struct, array_like=True):
+class State:
     """What a session holds, as far as commands need to know."""
 
-    version: int = 0
-    started: int = 0
-    """Version of the event that began the session's own stream, 0 before."""
-    archived: bool = False
-    erased: bool = False
-    last_message: str = ""
-    messages: dict[str, MessageFacts] = msgspec.field(default_factory=dict[str, MessageFacts])
-    parts: dict[str, PartFacts] = msgspec.field(default_factory=dict[str, PartFacts])
-    pins: dict[str, list[tuple[int, str]]] = msgspec.field(default_factory=dict[str, list[tuple[int, str]]])
-    opens: list[tuple[int, tuple[str, ...]]] = msgspec.field(default_factory=list[tuple[int, tuple[str, ...]]])
-    """Which assistant messages were open, each time that changed."""
-    compactions: list[tuple[int, str, str]] = msgspec.field(default_factory=list[tuple[int, str, str]])
-    """(version, compaction part, state) in order."""
-    interrupts: list[tuple[int, str]] = msgspec.field(default_factory=list[tuple[int, str]])
-    """Interrupt requests, and what answered them."""
-    history: History = msgspec.field(default_factory=History)
-    undo: list[Any] = msgspec.field(default_factory=list[Any])
-    """(version, callable) that take back the newest facts, oldest first; cut by `settle`, empty when stored."""
+    __slots__ = (
+        "_lock",
+        "_pack_at",
+        "_packed",
+        "_thawed",
+        "_warm_messages",
+        "_warm_parts",
+        "archived",
+        "compactions",
+        "erased",
+        "history",
+        "interrupts",
+        "last_message",
+        "messages",
+        "opens",
+        "parts",
+        "pins",
+        "started",
+        "undo",
+        "users",
+        "version",
+    )
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.started = 0
+        """Version of the event that began the session's own stream, 0 before."""
+        self.archived = False
+        self.erased = False
+        self.last_message = ""
+        self.pins: dict[str, PinFacts] = {}
+        self.opens = Timeline()
+        """Which assistant messages were open, each time that changed."""
+        self.users = Timeline()
+        """The user messages."""
+        self.compactions: list[tuple[int, str, str]] = []
+        """(version, compaction part, state) in order."""
+        self.interrupts: list[tuple[int, str]] = []
+        """Interrupt requests, and what answered them."""
+        self.history = History()
+        self.undo: list[tuple[Any, ...]] = []
+        """(version, function, its arguments) that take back the newest facts, oldest first; cut by `settle`."""
+        self._warm_messages: dict[str, MessageFacts] = {}
+        self._warm_parts: dict[str, PartFacts] = {}
+        """The parts of the warm messages, and no others."""
+        self._packed = Packed()
+        self._lock = RLock()
+        """Held to pack, and to look into what is packed: readers have no other lock."""
+        self._pack_at = WARM + CHUNK
+        self._thawed: dict[str, int] = {}
+
+        self.messages: Facts[MessageFacts] = Facts(self._warm_messages, self._thawed_message, self._all_messages)
+        self.parts: Facts[PartFacts] = Facts(self._warm_parts, self._thawed_part, self._all_parts)
 
     # -- questions ---------------------------------------------------------------------------
 
     def message(self, message: str) -> MessageFacts:
         """The facts of an effective message that was not removed; `NotFoundError` otherwise."""
-        facts = self.messages.get(message)
-        if facts is None or not self.history.holds(facts.added) or self.now(facts.changes) == "removed":
+        facts = self._warm_messages.get(message) or self._thawed_message(message)
+        if (
+            facts is None
+            or not self.history.holds(facts.added)
+            or (facts.changes and self.now(facts.changes) == "removed")
+        ):
             raise NotFoundError("message", message)
         return facts
 
     def part(self, part: str) -> PartFacts:
         """The facts of an effective part that was not removed; `NotFoundError` otherwise."""
-        facts = self.parts.get(part)
-        if facts is None or not self.history.holds(facts.added) or self.now(facts.changes) == "removed":
+        facts = self._warm_parts.get(part) or self._thawed_part(part)
+        if (
+            facts is None
+            or not self.history.holds(facts.added)
+            or (facts.changes and self.now(facts.changes) == "removed")
+        ):
             raise NotFoundError("part", part)
         return facts
 
+    def has_message(self, message: str) -> bool:
+        """Whether a message was ever added under this id, effective or not."""
+        if message in self._warm_messages:
+            return True
+        return message <= self._packed.greatest_message and self._thawed_message(message) is not None
+
+    def has_part(self, part: str) -> bool:
+        """Whether a part was ever added under this id, effective or not."""
+        if part in self._warm_parts:
+            return True
+        return part <= self._packed.greatest_part and self._thawed_part(part) is not None
+
     def status(self, facts: PartFacts) -> str:
         """A part's state now."""
-        return self.now(facts.changes) or facts.first
+        changes = facts.changes
+        return self.now(changes) or facts.first if changes else facts.first
 
     def open_messages(self) -> tuple[str, ...]:
         """The assistant messages that are open now."""
-        found = self._latest(self.opens)
-        return self.opens[found][1] if found is not None else ()
+        return self.opens.newest(self.history)
+
+    def last_user(self) -> str | None:
+        """The newest effective user message that was not removed and does not wait."""
+        for _, (message,) in self.users.newest_first(self.history):
+            if self.now(self.messages[message].changes) in {"", "promoted"}:
+                return message
+        return None
+
+    def answered(self, message: str) -> bool:
+        """Whether an effective assistant message that was not removed came after this one."""
+        added = self.messages[message].added
+        for version, names in self.opens.newest_first(self.history):
+            if version <= added:
+                return False
+            found = (self.messages[name] for name in names)
+            if any(facts.added > added and self.now(facts.changes) != "removed" for facts in found):
+                return True
+        return False
 
     def open_compaction(self) -> str | None:
         """The compaction that is requested or running now, if there is one."""
@@ -109,6 +199,16 @@ class State(msgspec.Struct, array_like=True):
             return None
         part = self.compactions[found][1]
         return part if self.status(self.parts[part]) in {"requested", "started"} else None
+
+    def compaction_in_force(self) -> tuple[str, int] | None:
+        """The latest completed compaction that was neither undone nor had its marker removed, and the version that completed it."""
+        for version, part, status in reversed(self.compactions):
+            if status != "completed" or not self.history.holds(version):
+                continue
+            facts = self.parts[part]
+            if self.status(facts) == "completed" and self.now(self.messages[facts.message].changes) != "removed":
+                return part, version
+        return None
 
     def running_compaction(self) -> str | None:
         """The compaction that was started and has not ended, if there is one; others may have been requested since."""
@@ -135,8 +235,7 @@ class State(msgspec.Struct, array_like=True):
     def closing_parts(self, message: str) -> list[ev.Event]:
         """The events that close the open parts of an open message."""
         closing: list[ev.Event] = []
-        for part in self.messages[message].parts:
-            facts = self.parts[part]
+        for part, facts in self.messages[message].parts.items():
             if not self.history.holds(facts.added):
                 continue
             status = self.status(facts)
@@ -146,6 +245,18 @@ class State(msgspec.Struct, array_like=True):
                 closing.append(ev.ToolFailed(part, INTERRUPTED, interrupted=True))
         return closing
 
+    def now(self, changes: Changes) -> str:
+        """The newest effective entry of a fact's changes, "" if there is none."""
+        if not changes:
+            return ""
+        newest = changes[-1]
+        if newest >> CODE_BITS >= self.history.starts[-1]:
+            return NAMES[newest & CODE_MASK]
+        for change in reversed(changes):
+            if self.history.holds(change >> CODE_BITS):
+                return NAMES[change & CODE_MASK]
+        return ""
+
     # -- facts ---------------------------------------------------------------------------------
 
     def skip(self, count: int) -> None:
@@ -154,24 +265,171 @@ class State(msgspec.Struct, array_like=True):
 
     def settle(self, version: int) -> None:
         """Versions up to `version` are committed: they will not be taken back."""
-        if not self.undo or self.undo[-1][0] <= version:
-            self.undo.clear()
-            return
-        kept = next((index for index, (at, _) in enumerate(self.undo) if at > version), len(self.undo))
-        del self.undo[:kept]
+        undo = self.undo
+        if not undo or undo[-1][0] <= version:
+            undo.clear()
+        else:
+            del undo[: next(index for index, entry in enumerate(undo) if entry[0] > version)]
+        if len(self._warm_messages) >= self._pack_at:
+            self._pack(version)
 
     def retract(self, version: int) -> None:
         """Take back every event after `version`; none of them may be settled."""
-        while self.undo and self.undo[-1][0] > version:
-            self.undo.pop()[1]()
+        undo = self.undo
+        while undo and undo[-1][0] > version:
+            entry = undo.pop()
+            entry[1](*entry[2:])
         self.version = version
 
-    def now(self, changes: Sequence[tuple[int, str]]) -> str:
-        """The newest effective entry of a fact's changes, "" if there is none."""
-        for version, status in reversed(changes):
-            if self.history.holds(version):
-                return status
-        return ""
+    def add(self, facts: list[Any], *fact: Any) -> None:
+        """Add `(version, *fact)` to a list of facts."""
+        facts.append((self.version, *fact))
+        self.undo.append((self.version, _drop_last, facts))
+
+    def change(self, facts: MessageFacts | PartFacts | PinFacts, name: str, status: str) -> None:
+        """Add what became of a message, part or pin to its `changes`, `steps` or `prunes`."""
+        before: Changes = getattr(facts, name)
+        setattr(facts, name, (*before, self.version << CODE_BITS | CODES[status]))
+        self.undo.append((self.version, setattr, facts, name, before))
+
+    def set(self, name: str, value: object) -> None:
+        """Set an attribute that no rollback touches."""
+        self.undo.append((self.version, setattr, self, name, getattr(self, name)))
+        setattr(self, name, value)
+
+    def insert(self, facts: dict[str, Any], key: str, value: object) -> None:
+        """Insert a new fact by its id."""
+        facts[key] = value
+        self.undo.append((self.version, _drop, facts, key))
+
+    def insert_message(self, message: str, facts: MessageFacts) -> None:
+        """Insert a new message, which is the last now."""
+        self._warm_messages[message] = facts
+        self.undo.append((self.version, _take_back, self._warm_messages, message, self, self.last_message))
+        self.last_message = message
+
+    def insert_part(self, part: str, facts: PartFacts) -> None:
+        """Insert a new part, the last of its message."""
+        parts = self.messages[facts.message].parts
+        parts[part] = self._warm_parts[part] = facts
+        self.undo.append((self.version, _take_out, part, parts, self._warm_parts))
+
+    # -- stored ----------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """The state as a checkpoint has it: without the way back, so all of it must be committed."""
+        with self._lock:
+            packed = self._packed.stored() if self._packed else None
+            return self._encode(self.opens, self.users, list(self._warm_messages.items()), packed)
+
+    def canonical(self) -> bytes:
+        """The same bytes for every state that holds the same facts, however much of it is packed: for comparing."""
+        messages = sorted(self._all_messages(), key=lambda row: (row[1].added, row[0]))
+        return self._encode(self.opens.whole(), self.users.whole(), messages, None)
+
+    def _encode(
+        self, opens: Timeline, users: Timeline, warm: list[tuple[str, MessageFacts]], packed: Stored | None
+    ) -> bytes:
+        return msgspec.msgpack.encode(
+            _Plain(
+                self.version,
+                self.started,
+                self.archived,
+                self.erased,
+                self.last_message,
+                self.pins,
+                opens,
+                users,
+                self.compactions,
+                self.interrupts,
+                self.history,
+                warm,
+                packed,
+            )
+        )
+
+    @staticmethod
+    def decode(data: bytes) -> State:
+        """The state that was encoded; `msgspec.MsgspecError` if it is none."""
+        plain = _PLAIN.decode(data)
+        state = State()
+        state.version, state.started = plain.version, plain.started
+        state.archived, state.erased, state.last_message = plain.archived, plain.erased, plain.last_message
+        state.pins, state.opens, state.users = plain.pins, plain.opens, plain.users
+        state.compactions, state.interrupts, state.history = plain.compactions, plain.interrupts, plain.history
+        for name, facts in plain.warm:
+            state._warm(name, facts)
+        if plain.packed is not None:
+            state._packed = Packed(plain.packed)
+        return state
+
+    # -- packing ---------------------------------------------------------------------------------
+
+    def _pack(self, settled: int) -> None:
+        """Pack the older messages that are closed and whose facts are all of versions up to `settled`."""
+        self.opens.pack(settled)
+        self.users.pack(settled)
+        staying = {*self.open_messages(), self.last_message}
+        all_settled = not self.undo
+        with self._lock:
+            rows: list[tuple[str, MessageFacts]] = []
+            for name, facts in list(self._warm_messages.items())[:-WARM]:
+                if name in staying or not (all_settled or facts.newest() <= settled):
+                    continue
+                if name in self._thawed and facts.newest() == self._thawed[name]:
+                    self._cool(name, facts)
+                    continue
+                rows.append((name, facts))
+                if len(rows) == CHUNK:
+                    self._packed.add(rows)
+                    for row in rows:
+                        self._cool(*row)
+                    rows.clear()
+            self._pack_at = len(self._warm_messages) + CHUNK
+
+    def _cool(self, name: str, facts: MessageFacts) -> None:
+        """Let go of the objects of a message that is packed."""
+        self._thawed.pop(name, None)
+        del self._warm_messages[name]
+        for part in facts.parts:
+            del self._warm_parts[part]
+
+    def _warm(self, name: str, facts: MessageFacts) -> None:
+        self._warm_parts.update(facts.parts)
+        self._warm_messages[name] = facts
+
+    def _thaw(self, key: str) -> None:
+        """Bring back the message that has this id, or whose part has it, if it is packed."""
+        found = self._packed.find(key)
+        if found is not None and found[0] not in self._warm_messages:
+            self._warm(*found)
+            self._thawed[found[0]] = found[1].newest()
+
+    def _thawed_message(self, message: str) -> MessageFacts | None:
+        if not self._packed:
+            return None
+        with self._lock:
+            if message not in self._warm_messages:
+                self._thaw(message)
+            return self._warm_messages.get(message)
+
+    def _thawed_part(self, part: str) -> PartFacts | None:
+        if not self._packed:
+            return None
+        with self._lock:
+            if part not in self._warm_parts:
+                self._thaw(part)
+            return self._warm_parts.get(part)
+
+    def _all_messages(self) -> Iterator[tuple[str, MessageFacts]]:
+        with self._lock:
+            warm = dict(self._warm_messages)
+            yield from (row for row in self._packed if row[0] not in warm)
+        yield from warm.items()
+
+    def _all_parts(self) -> Iterator[tuple[str, PartFacts]]:
+        for _, facts in self._all_messages():
+            yield from facts.parts.items()
 
     def _latest(self, entries: Sequence[tuple[Any, ...]]) -> int | None:
         """Index of the newest effective entry, found range by range: what is hidden may be long."""
@@ -185,27 +443,44 @@ class State(msgspec.Struct, array_like=True):
                 return index
         return None
 
-    def add(self, facts: list[Any], *fact: Any) -> None:
-        """Add `(version, *fact)` to a list of facts."""
-        facts.append((self.version, *fact))
-        self.undo.append((self.version, facts.pop))
 
-    def change(self, facts: MessageFacts | PartFacts, name: str, status: str) -> None:
-        """Add `(version, status)` to the changes of a message or part."""
-        before: Changes = getattr(facts, name)
-        setattr(facts, name, (*before, (self.version, status)))
-        self.undo.append((self.version, lambda: setattr(facts, name, before)))
+class _Plain(msgspec.Struct, array_like=True):
+    """The stored form of `State`: change `restoring.STATE` with it."""
 
-    def set(self, name: str, value: object) -> None:
-        """Set an attribute that no rollback touches."""
-        before = getattr(self, name)
-        setattr(self, name, value)
-        self.undo.append((self.version, lambda: setattr(self, name, before)))
+    version: int
+    started: int
+    archived: bool
+    erased: bool
+    last_message: str
+    pins: dict[str, PinFacts]
+    opens: Timeline
+    users: Timeline
+    compactions: list[tuple[int, str, str]]
+    interrupts: list[tuple[int, str]]
+    history: History
+    warm: list[tuple[str, MessageFacts]]
+    packed: Stored | None
 
-    def insert(self, facts: dict[str, Any], key: str, value: object) -> None:
-        """Insert a new fact by its id."""
-        facts[key] = value
-        self.undo.append((self.version, lambda: facts.pop(key)))
+
+_PLAIN = msgspec.msgpack.Decoder(_Plain)
+
+
+def _drop_last(facts: list[Any]) -> None:
+    facts.pop()
+
+
+def _drop(facts: dict[str, Any], key: str) -> None:
+    del facts[key]
+
+
+def _take_back(messages: dict[str, MessageFacts], message: str, state: State, before: str) -> None:
+    del messages[message]
+    state.last_message = before
+
+
+def _take_out(part: str, *places: dict[str, PartFacts]) -> None:
+    for place in places:
+        del place[part]
 
 
 def _version_of(entry: tuple[Any, ...]) -> int:

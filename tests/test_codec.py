@@ -112,8 +112,9 @@ def test_what_may_be_written_is_what_can_be_read(event: ev.Event) -> None:
         ev.UsageRecorded(Usage(Tokens(1 << 64))),
         ev.UserMessageAdded("m", delivery="soon"),  # type: ignore[arg-type]  # the same
         ev.MetadataSet("\ud800", 7),  # type: ignore[arg-type]  # the same, in a text that needs escaping
+        ev.UsageRecorded(Usage(Tokens(1 << 64)), message="\ud800"),
     ],
-    ids=["mapping", "none", "too big", "literal", "escaped"],
+    ids=["mapping", "none", "too big", "literal", "escaped", "too big beside escaped"],
 )
 def test_a_field_of_another_type_is_refused_before_it_is_written(event: ev.Event) -> None:
     """Promise 12: what could not be read back is a `CallError`, never a damaged session later."""

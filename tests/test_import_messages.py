@@ -288,3 +288,32 @@ def test_damaged_lists(store: Store, tmp_path: Path) -> None:
         (4, "a tool call that is not an object"),
     ]
     assert whole(store, report) == [strange]
+
+
+def test_one_bad_byte_does_not_cost_the_rest(store: Store) -> None:
+    """Bytes of a list that are not UTF-8 are reported with their line, U+FFFD stands there, and every other message is whole (§13)."""
+    messages = [{"role": "user" if number % 2 else "assistant", "content": f"text {number}"} for number in range(40)]
+    for wanted in (messages, {"model": "x", "messages": messages, "metadata": {"k": "v"}}):
+        data = json.dumps(wanted, indent=0).encode()
+        file = io.BytesIO(data.replace(b"text 7", b"te\xfft 7"))
+        file.name = f"bad-{type(wanted).__name__}.json"
+        report = import_file(store, file)
+        line = data[: data.index(b"text 7")].count(b"\n") + 1
+        assert [(found.line, "U+FFFD" in found.reason) for found in report.skipped] == [(line, True)]
+        assert whole(store, report) == [json.loads(json.dumps(wanted).replace("text 7", "te\ufffdt 7"))]
+
+
+def test_what_follows_a_list_is_reported(store: Store) -> None:
+    """Nothing behind the end of a document is passed over in silence; a line of strange JSON before messages is one line (§12)."""
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    for end, data in enumerate((json.dumps(messages, indent=1), json.dumps({"messages": messages}, indent=1))):
+        file = io.BytesIO(data.encode() + b"\nand more")
+        file.name = f"more-{end}.json"
+        report = import_file(store, file)
+        assert report.messages == 2
+        assert [(found.line, "follows" in found.reason) for found in report.skipped] == [(data.count("\n") + 2, True)]
+    for strange in ("[[]]", "[null]", "[1, 2]"):
+        file = io.BytesIO("\n".join([strange, *map(json.dumps, messages)]).encode())
+        file.name = f"strange-{strange}.jsonl"
+        report = import_file(store, file, format="openai_messages")
+        assert (report.messages, [found.line for found in report.skipped]) == (2, [1])

@@ -53,8 +53,13 @@ class Document:
     def members(self) -> Iterator[tuple[str, Any]]:
         """Yield (name, value) of the top object; for the streamed member once per element of its array.
 
-        `DamagedDocumentError` where the document ends too early or is not JSON; what came before was sound.
+        `DamagedDocumentError` where the document ends too early, is not JSON or has something behind it; what came before
+        was sound.
         """
+        yield from self._members()
+        self._end()
+
+    def _members(self) -> Iterator[tuple[str, Any]]:
         self._expect("{")
         if self._peek() == "}":
             self._at += 1
@@ -75,6 +80,11 @@ class Document:
     def elements(self) -> Iterator[Any]:
         """Yield the elements of an array at the top; errors as in `members`."""
         yield from self._elements()
+        self._end()
+
+    def _end(self) -> None:
+        if self._peek():
+            raise self._damaged("something follows the document")
 
     def _elements(self) -> Iterator[Any]:
         self._expect("[")

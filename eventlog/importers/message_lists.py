@@ -20,7 +20,7 @@ from eventlog.importers.base import Report
 from eventlog.importers.documents import DamagedDocumentError, Document
 from eventlog.importers.kept import Source
 from eventlog.importers.openai_items import text_or_empty
-from eventlog.importers.records import DamagedLineError, dump, is_array, is_object, lines, parse
+from eventlog.importers.records import DamagedLineError, check_depth, dump, is_array, is_object, lines, parse
 
 __all__ = ["ANTHROPIC", "OPENAI", "Found", "conversations", "document", "family"]
 
@@ -80,11 +80,15 @@ def family(start: bytes) -> str:
 
 def _shape(start: bytes) -> _Shape:
     data = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    first, _, rest = data.partition(b"\n")
     if data.startswith(b"["):
-        return _Shape("array", family=_told(_first_elements(data), {}))
+        told = _told(_first_elements(data), {})
+        # A whole array that has no messages, on the first of some lines, is a damaged line.
+        return (
+            _Shape("array", family=told) if told or not rest.strip() or _parsed(first) is None else _Shape("messages")
+        )
     if not data.startswith(b"{"):
         return _Shape("")
-    first, _, rest = data.partition(b"\n")
     value = _parsed(first)
     if not is_object(value):
         found = _object(data)
@@ -94,8 +98,10 @@ def _shape(start: bytes) -> _Shape:
     values = [found for found in map(_parsed, data.split(b"\n")[:SAMPLE]) if found is not None]
     if any(_is_message(found) and not _is_reply(found) for found in values):
         return _Shape("messages", family=_told(values, {}))
-    families = [_of_object(found).family if is_object(found) else "" for found in values]
-    told = families[0] if all(found == families[0] for found in families) else ""
+    shapes = [_of_object(found) if is_object(found) else _Shape("") for found in values]
+    if not any(found.kind in {"object", "reply"} for found in shapes):
+        return _Shape("messages")
+    told = shapes[0].family if all(found.family == shapes[0].family for found in shapes) else ""
     return _Shape("conversations", family=told)
 
 
@@ -184,22 +190,26 @@ def _told(messages: list[Any], around: dict[str, Any]) -> str:
 
 
 def conversations(file: BinaryIO, report: Report) -> Iterator[Found]:
-    """The conversations of the file in order, each to be read before the next; what is damaged is reported."""
+    """The conversations of the file in order, each to be read before the next; what is damaged is reported.
+
+    In an array or object, U+FFFD stands in the place of bytes that are not UTF-8, and each such place is reported: the
+    messages after it are sound.  A line of its own is not imported when it has some.
+    """
     begin = file.tell()
     shape = _shape(file.read(START))
     file.seek(begin)
     if shape.kind == "array":
-        yield Found("", "", {}, _numbered(Document(file, "").elements(), report))
+        yield Found("", "", {}, _numbered(Document(file, "", report.skip).elements(), report))
     elif shape.kind == "object":
-        around = _around(file, shape.member)
+        around = _around(file, shape.member, report)
         file.seek(begin)
-        members = Document(file, shape.member).members()
+        members = Document(file, shape.member, report.skip).members()
         yield Found(
             "", shape.member, around, _numbered((value for name, value in members if name == shape.member), report)
         )
     elif shape.kind == "reply":
         # Over lines or not: the whole file is one object.
-        whole = dict(_sound(Document(file, "").members(), report))
+        whole = dict(_sound(Document(file, "", report.skip).members(), report))
         yield from _inside("", whole, plain=_is_plain(whole))
     elif shape.kind == "conversations":
         for number, value, plain in _values(file, report):
@@ -226,11 +236,13 @@ def _inside(name: str, value: dict[str, Any], *, plain: bool) -> Iterator[Found]
         yield Found(name, ALONE, {}, iter([(1, value, plain)]))
 
 
-def _around(file: BinaryIO, member: str) -> dict[str, Any]:
+def _around(file: BinaryIO, member: str, report: Report) -> dict[str, Any]:
     around: dict[str, Any] = {}
     try:
-        for name, value in Document(file, member).members():
-            around[name] = None if name == member else value
+        for name, value in Document(file, member, lambda _line, _reason: None).members():
+            around[name] = None
+            if name != member and _is_shallow(1, value, report):
+                around[name] = value
     except DamagedDocumentError:
         pass  # reported when the messages are read
     return around
@@ -238,7 +250,7 @@ def _around(file: BinaryIO, member: str) -> dict[str, Any]:
 
 def _sound(members: Iterator[tuple[str, Any]], report: Report) -> Iterator[tuple[str, Any]]:
     try:
-        yield from members
+        yield from (member for member in members if _is_shallow(1, member[1], report))
     except DamagedDocumentError as error:
         report.skip(error.line, error.reason)
 
@@ -247,9 +259,20 @@ def _numbered(elements: Iterator[Any], report: Report) -> Iterator[tuple[int, An
     number = 0
     try:
         for number, value in enumerate(elements, start=1):  # the last number is the place of the damage
-            yield number, value, _is_plain(value)
+            if _is_shallow(number, value, report):
+                yield number, value, _is_plain(value)
     except DamagedDocumentError as error:
         report.skip(error.line, f"{error.reason} (after {number} messages)")
+
+
+def _is_shallow(number: int, value: Any, report: Report) -> bool:
+    """Whether a value is not nested too deeply; reported if it is."""
+    try:
+        check_depth(value)
+    except DamagedLineError as error:
+        report.skip(number, str(error))
+        return False
+    return True
 
 
 def _is_plain(value: Any) -> bool:

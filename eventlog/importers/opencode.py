@@ -27,12 +27,12 @@ from typing import Any, BinaryIO, cast
 
 from eventlog import events as ev
 from eventlog.errors import ImportFormatError
-from eventlog.importers.base import PIECE_BYTES, PIECE_EVENTS, Piece, Report
+from eventlog.importers.base import PIECE_BYTES, PIECE_EVENTS, Piece, Report, bounded_id
 from eventlog.importers.documents import DamagedDocumentError, Document
 from eventlog.importers.opencode_messages import Told, model_of, oddity, optional, string, tell, time_of
 from eventlog.importers.opencode_records import message_of, restore, session_of
 from eventlog.importers.patches import difference
-from eventlog.importers.records import dump
+from eventlog.importers.records import DamagedLineError, check_depth, dump
 from eventlog.values import MessageError, Origin
 
 __all__ = ["OpenCodeImporter", "restore", "tell_export"]
@@ -61,6 +61,11 @@ class OpenCodeImporter:
         rest: dict[str, Any] = {}
         try:
             for name, value in document.members():
+                try:
+                    check_depth(value)
+                except DamagedLineError as error:
+                    report.skip(1, f"{'a message' if name == 'messages' else name}: {error}")
+                    continue
                 if name == "messages" and reader is not None:
                     yield from reader.take(value)
                     continue
@@ -100,10 +105,11 @@ class _Reader:
     """
 
     def __init__(self, info: object, report: Report) -> None:
-        if not isinstance(info, dict) or not isinstance(cast("dict[str, Any]", info).get("id"), str):
+        name = optional(info, "id")
+        if not isinstance(info, dict) or not name or bounded_id(name) != name:
             raise ImportFormatError("not an OpenCode export: its info has no session id")
         self.info = cast("dict[str, Any]", info)
-        self.session: str = self.info["id"]
+        self.session = name
         self.report = report
         self._piece = Piece(self.session)
         self._first: ev.SessionStarted | None = None
@@ -112,7 +118,7 @@ class _Reader:
         self._heap: list[tuple[int, int, ev.Event, Piece]] = []
         """What is not told yet: time, number, event, and the piece that collects its message's bodies."""
         self._number = 0
-        self._given: set[int] = set()
+        self._given: set[Piece] = set()
         """Whose bodies the current piece has."""
         self._told: dict[str, Told] = {}
         self._parts: set[str] = set()
@@ -190,8 +196,8 @@ class _Reader:
             self._time = max(self._time, time)
             piece = self._piece
             piece.add(time, event)
-            if own.bodies and id(own) not in self._given:
-                self._given.add(id(own))
+            if own.bodies and own not in self._given:
+                self._given.add(own)
                 piece.bodies.update(own.bodies)
                 piece.weight += own.weight
             if len(piece.items) >= PIECE_EVENTS or piece.weight >= PIECE_BYTES:

@@ -54,8 +54,33 @@ Record = dict[str, Any]
 class Told:
     """A message as events: `items` and `late` are (UTC milliseconds, event) in the order of the message's own parts.
 
-    The times do not decrease where one event needs another; parallel tools overlap.
+    The times do not decrease where one event needs another; parallel tools overlap.  Once it is told there is little
+    left of it: an export may have hundreds of thousands of messages.
     """
+
+    __slots__ = (
+        "_content",
+        "_now",
+        "_texts",
+        "born",
+        "compaction",
+        "ended",
+        "failure",
+        "id",
+        "items",
+        "kept",
+        "late",
+        "model",
+        "open",
+        "open_parts",
+        "parent",
+        "parts",
+        "reason",
+        "skipped",
+        "summary",
+        "tail",
+        "user",
+    )
 
     def __init__(self, record: Record, content: Callable[[str], Content], born: int) -> None:
         info: Record = record["info"]
@@ -108,9 +133,12 @@ class Told:
         return self._now
 
     def forget(self) -> None:
-        """Let go of the texts and events: they are told."""
-        self._texts.clear()
-        self.items, self.late = [], []
+        """Let go of all but what later messages may ask for."""
+        self._content, self._texts = _no_more, _NO_TEXTS
+        self.items = self.late = _NO_ITEMS
+        self.skipped = _NOTHING
+        self.model = self.failure = None
+        self.open_parts = self.open_parts or _NO_PARTS
 
     def closing(self) -> list[ev.Event]:
         """What closes its open parts."""
@@ -118,6 +146,17 @@ class Told:
             ev.ToolFailed(part, INTERRUPTED, interrupted=True) if is_tool else ev.PartEnded(part)
             for part, is_tool in self.open_parts.items()
         ]
+
+
+_NO_TEXTS: dict[bytes, str] = {}
+_NO_PARTS: dict[str, bool] = {}
+_NO_ITEMS: list[tuple[int, ev.Event]] = []
+_NOTHING: list[str] = []
+"""What all messages that are told have in common; nothing is added to them any more."""
+
+
+def _no_more(text: str) -> Content:
+    raise AssertionError(f"a text of {len(text)} characters for a message that is told")
 
 
 def oddity(record: object, known: Container[str]) -> str | None:
@@ -129,16 +168,17 @@ def oddity(record: object, known: Container[str]) -> str | None:
     if not isinstance(info, dict) or not isinstance(found.get("parts"), list):
         return "without info or parts"
     message = cast("Record", info)
-    if not _is_id(message.get("id")):
+    if not is_id(message.get("id")):
         return "without an id"
     if message["id"] in known:
         return "its id was used before"
-    if message.get("role") not in {"user", "assistant"}:
+    if string(message, "role") not in {"user", "assistant"}:
         return "of neither user nor assistant"
     return None
 
 
-def _is_id(value: object) -> bool:
+def is_id(value: object) -> bool:
+    """Whether a value may be the id of a message or part."""
     return isinstance(value, str) and 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
 
 
@@ -168,7 +208,7 @@ def _odd_part(part: object, known: set[str], calls: set[str]) -> str | None:
     if not isinstance(part, dict):
         return "a part that is not an object"
     found = cast("Record", part)
-    if not _is_id(found.get("id")):
+    if not is_id(found.get("id")):
         return "a part without an id"
     if found["id"] in known:
         return "a part whose id was used before"
@@ -426,9 +466,8 @@ def _patch(told: Told, part: Record, info: Record) -> None:
 
 def _retry(told: Told, part: Record, info: Record) -> None:
     del info
-    attempt = part.get("attempt")
     error = error_of(part.get("error")) or MessageError("unknown")
-    _start(told, part, Retry(attempt if isinstance(attempt, int) else 0, error), time_of(part, "created"))
+    _start(told, part, Retry(number(part, "attempt"), error), time_of(part, "created"))
 
 
 Rule = Callable[[Told, Record, Record], None]
@@ -453,6 +492,8 @@ _ASSISTANT: dict[str, Rule] = {
 
 
 # -- values ------------------------------------------------------------------------------------
+
+_LARGEST = 1 << 63
 
 
 def string(record: Any, key: str) -> str:
@@ -504,12 +545,12 @@ def usage_of(record: Record) -> Usage:
     """Tokens and cost of a step or message."""
     tokens = record.get("tokens")
     cost = record.get("cost")
-    price = Decimal(str(cost)) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None
+    is_price = isinstance(cost, (int, float)) and not isinstance(cost, bool) and abs(cost) < _LARGEST
+    price = Decimal(str(cost)) if is_price else None
     if not isinstance(tokens, dict):
         return Usage(Tokens(), price)
     found = cast("Record", tokens)
     cache = found.get("cache")
-    total = found.get("total")
     return Usage(
         Tokens(
             number(found, "input"),
@@ -517,7 +558,7 @@ def usage_of(record: Record) -> Usage:
             number(found, "reasoning"),
             number(cache, "read"),
             number(cache, "write"),
-            total if isinstance(total, int) else None,
+            whole(found.get("total")),
         ),
         price,
     )
@@ -525,8 +566,12 @@ def usage_of(record: Record) -> Usage:
 
 def number(record: Any, key: str) -> int:
     """The member if it is a whole number, else 0."""
-    value = cast("Record", record).get(key) if isinstance(record, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return (whole(cast("Record", record).get(key)) if isinstance(record, dict) else None) or 0
+
+
+def whole(value: Any) -> int | None:
+    """A value if it is a whole number that an event can have, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST else None
 
 
 def source_of(record: Any, kind: str = "") -> Source | None:
@@ -536,7 +581,6 @@ def source_of(record: Any, kind: str = "") -> Source | None:
     found = cast("Record", record)
     text = cast("Record", found.get("text")) if isinstance(found.get("text"), dict) else found
     span = found.get("range")
-    symbol = found.get("kind")
     name: Any = kind or string(found, "type")
     return Source(
         name if name in {"file", "symbol", "resource", "text"} else "text",
@@ -547,7 +591,7 @@ def source_of(record: Any, kind: str = "") -> Source | None:
         string(found, "name"),
         _range(cast("Record", span)) if isinstance(span, dict) else None,
         string(found, "clientName"),
-        symbol if isinstance(symbol, int) else None,
+        whole(found.get("kind")),
     )
 
 

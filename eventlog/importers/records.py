@@ -17,6 +17,7 @@ __all__ = [
     "MAX_LINE",
     "DamagedLineError",
     "Line",
+    "check_depth",
     "dump",
     "is_array",
     "is_object",
@@ -88,7 +89,7 @@ def parse(data: bytes) -> tuple[Any, bool]:
         value = _parse_slowly(data)
         plain = False
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
-        _check_depth(value)
+        check_depth(value)
     return value, plain
 
 
@@ -109,16 +110,17 @@ def _parse_slowly(data: bytes) -> Any:
         raise DamagedLineError("not JSON: a number with too many digits") from None
 
 
-def _check_depth(value: Any) -> None:
+def check_depth(value: Any) -> None:
+    """Raise `DamagedLineError` if a value is nested more than `MAX_DEPTH` levels deep."""
     layer: list[Any] = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for item in layer:
             if is_object(item):
                 below.extend(item.values())
             elif is_array(item):
                 below.extend(item)
-        layer = [item for item in below if (is_object(item) or is_array(item))]
+        layer = [item for item in below if is_object(item) or is_array(item)]
         if not layer:
             return
     raise DamagedLineError(f"nested more than {MAX_DEPTH} levels deep")

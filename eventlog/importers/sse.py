@@ -46,7 +46,7 @@ def records(file: BinaryIO, report: Report) -> Iterator[Record]:
         if line.data is None:
             report.skip(line.number, "longer than 32 MiB")
         elif line.data.startswith(b"data:"):
-            data.append(line._replace(data=line.data[5:].strip()))
+            data.append(line._replace(data=line.data[5:].strip(b" \t\r\n")))
         elif line.data.startswith(b"{"):
             yield from _dispatch(data, report)
             yield from _dispatch([line], report)

@@ -13,6 +13,8 @@ from eventlog.codec import Recorded, Span
 from eventlog.deltas import DeltaRun
 from eventlog.errors import EventlogError
 from eventlog.handle import Pipeline
+from eventlog.head import SessionHead, StoreHead
+from eventlog.keeping import repair, restore
 from eventlog.listing import SessionInfo
 from eventlog.log.base import Committed
 from eventlog.reply import Call, Reply, Stream
@@ -35,9 +37,11 @@ __all__ = [
     "Reply",
     "RollbackResult",
     "Session",
+    "SessionHead",
     "SessionInfo",
     "Span",
     "Store",
+    "StoreHead",
     "Stream",
     "Text",
     "Todo",
@@ -47,5 +51,7 @@ __all__ = [
     "errors",
     "events",
     "open",
+    "repair",
+    "restore",
     "values",
 ]

@@ -26,6 +26,7 @@ from eventlog.deltas import DeltaRun
 from eventlog.errors import (
     ClosedError,
     ConflictError,
+    ErasedError,
     EventlogError,
     FencedError,
     ForkedProcessError,
@@ -573,6 +574,8 @@ class Appender:
 
     def _read_on(self, head: Head) -> None:
         self.card = card_of(head)
+        if self.card.erased:
+            raise ErasedError(self.session)
         self._newest_epoch = head.lease.epoch
         fold_spans(self.log, self.streams, self.state, head.version)
         self._certain = self.state.version

@@ -23,6 +23,7 @@ ON_CARD: tuple[type[ev.Base], ...] = (
     ev.SessionUnarchived,
     ev.SessionErased,
     ev.UsageRecorded,
+    ev.PartRedacted,
 )
 """The events that `evolve_card` takes in."""
 
@@ -47,6 +48,10 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
     """US dollars, of the calls whose price is known."""
     unpriced: int = 0
     """Calls whose price is not known."""
+    reason: str = ""
+    """Why it was erased."""
+    redacted: tuple[str, ...] = ()
+    """Parts of this session that were redacted: in its forks, too, which look here (`Handle.inherited_redactions`)."""
 
 
 def card_of(head: Head) -> Card:
@@ -70,7 +75,9 @@ def evolve_card(card: Card, event: ev.Event) -> Card:
     if isinstance(event, (ev.SessionArchived, ev.SessionUnarchived)):
         return replace(card, archived=isinstance(event, ev.SessionArchived))
     if isinstance(event, ev.SessionErased):
-        return replace(card, erased=True)
+        return replace(card, title="", scope="", directory="", agent="", origin=None, erased=True, reason=event.reason)
+    if isinstance(event, ev.PartRedacted):
+        return card if event.part in card.redacted else replace(card, redacted=(*card.redacted, event.part))
     if isinstance(event, ev.UsageRecorded):
         cost = event.usage.cost
         return replace(

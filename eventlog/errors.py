@@ -5,24 +5,34 @@ EventlogError
 │   ├── ConflictError           another writer got there first; nothing of yours was written
 │   ├── LeaseHeldError          somebody else runs the session now
 │   ├── BusyError               a bounded wait for room or for a lock ran out
-│   └── UnknownOutcomeError     the append may or may not be committed; retry with the same request id
+│   ├── UnknownOutcomeError     the append may or may not be committed; retry with the same request id
+│   └── SummarizerError         whoever was asked for a summary was not reached, failed or broke off
 ├── CallError               the call is wrong: fix it
 │   ├── NotFoundError           no such session, message, part, body or version
+│   │   └── ErasedError             ... any more: the session was erased
 │   ├── AlreadyExistsError      the id is taken
 │   ├── RefusedError            the session's state does not allow the command
 │   ├── RequestReusedError      the request id was used before with other content
 │   ├── LimitError              a value is over a documented limit
+│   ├── MessageTooLargeError    one message is too large for a request for a summary, even alone
+│   ├── SummarizerRefusedError  whoever was asked for a summary refused the request
+│   │   └── RequestTooLargeError    ... because of its size
+│   ├── BlockedError            a loop cannot go on by itself
+│   │   └── WindowTooSmallError     ... because the system prompt and the tools alone fill the model's window
 │   ├── ReadOnlyError           the store was opened for reading only
 │   └── ImportFormatError       the file is of no known format, or not of the one that was named
 ├── DataError               stored data is wrong: restore it, repair it, or use a newer program
 │   ├── DamagedError            bytes on disk are not what was written
 │   ├── UnknownEventError       an event kind that this program does not know
-│   └── TooNewError             written by a newer program
+│   ├── UnfinishedError         a copy or restore that did not come to its end: go on with it, or delete it
+│   ├── TooNewError             written by a newer program
+│   └── TooOldError             written by an earlier program, in a format that is not read any more
 └── StopError               this handle is finished: close it and open again
     ├── FencedError             the lease epoch is over; another owner runs the session
     ├── PoisonedError           a write to disk failed; what is on disk is unknown until reopened
     ├── ClosedError             the store or the session handle is closed
     ├── ForkedProcessError      the handle was opened before `os.fork()`
+    ├── StorageError            the system refuses to open or make the store: no permission, no room, an I/O error
     └── UnsupportedStorageError the path is on a file system that cannot keep the promises
 
 Errors carry fields, and never the text of a conversation.  This module imports nothing.
@@ -32,29 +42,39 @@ from __future__ import annotations
 
 __all__ = [
     "AlreadyExistsError",
+    "BlockedError",
     "BusyError",
     "CallError",
     "ClosedError",
     "ConflictError",
     "DamagedError",
     "DataError",
+    "ErasedError",
     "EventlogError",
     "FencedError",
     "ForkedProcessError",
     "ImportFormatError",
     "LeaseHeldError",
     "LimitError",
+    "MessageTooLargeError",
     "NotFoundError",
     "PoisonedError",
     "ReadOnlyError",
     "RefusedError",
     "RequestReusedError",
+    "RequestTooLargeError",
     "RetryError",
     "StopError",
+    "StorageError",
+    "SummarizerError",
+    "SummarizerRefusedError",
     "TooNewError",
+    "TooOldError",
+    "UnfinishedError",
     "UnknownEventError",
     "UnknownOutcomeError",
     "UnsupportedStorageError",
+    "WindowTooSmallError",
 ]
 
 
@@ -133,6 +153,19 @@ class UnknownOutcomeError(RetryError):
         self.request = request
 
 
+class SummarizerError(RetryError):
+    """Whoever was asked for a summary was not reached, failed or broke off, `attempts` times in a row.
+
+    `status` is the HTTP status of the last answer, None if there was none.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, attempts: int = 1) -> None:
+        tries = f" after {attempts} attempts" if attempts > 1 else ""
+        super().__init__(f"{message}{tries}")
+        self.status = status
+        self.attempts = attempts
+
+
 class NotFoundError(CallError):
     """There is no such thing.  `kind` is "session", "message", "part", "body", "version" …."""
 
@@ -142,6 +175,14 @@ class NotFoundError(CallError):
         self.kind = kind
         self.name = name
         self.session = session
+
+
+class ErasedError(NotFoundError):
+    """The session was erased; its id is not used again."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__("session", session)
+        self.args = (f"session {session} was erased",)
 
 
 class AlreadyExistsError(CallError):
@@ -183,6 +224,42 @@ class LimitError(CallError):
         self.limit = limit
 
 
+class BlockedError(CallError):
+    """A loop cannot go on by itself; `reason` is a word for programs, the text says what would help."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
+class WindowTooSmallError(BlockedError):
+    """The system prompt and the tools alone fill the model's window."""
+
+
+class MessageTooLargeError(CallError):
+    """The message `message` is too large for a request for a summary, even alone: `tokens` of at most `limit`."""
+
+    def __init__(self, message: str, tokens: int, limit: int) -> None:
+        super().__init__(
+            f"message {message!r}: a request for its summary has {tokens} tokens, over the limit of {limit}"
+        )
+        self.message = message
+        self.tokens = tokens
+        self.limit = limit
+
+
+class SummarizerRefusedError(CallError):
+    """Whoever was asked for a summary refused the request; `status` is the HTTP status."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class RequestTooLargeError(SummarizerRefusedError):
+    """The provider refused the request because of its size."""
+
+
 class ReadOnlyError(CallError):
     """The store was opened for reading only, or lies on a read-only file system."""
 
@@ -195,12 +272,27 @@ class DamagedError(DataError):
     """Bytes on disk are not what was written."""
 
 
+class UnfinishedError(DataError):
+    """What lies at `path` is a copy that is being written, or whose writing broke off; `what` says of what kind."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(
+            f"{path} is no whole store: {what}, which did not come to its end; go on with that, or delete it"
+        )
+        self.path = path
+        self.what = what
+
+
 class UnknownEventError(DataError):
     """An event kind that this program does not know, though the schema version is one it knows."""
 
 
 class TooNewError(DataError):
     """Written by a newer program: use that one, or a later one."""
+
+
+class TooOldError(DataError):
+    """Written in a format that is not read any more: export it with the program that wrote it."""
 
 
 class FencedError(StopError):
@@ -223,6 +315,10 @@ class ClosedError(StopError):
 
 class ForkedProcessError(StopError):
     """The store was opened before `os.fork()`; open it again in the child."""
+
+
+class StorageError(StopError):
+    """The system refuses to open or make the store: no permission, no room, an I/O error; `__cause__` is what it said."""
 
 
 class UnsupportedStorageError(StopError):

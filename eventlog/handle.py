@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING
 
 from eventlog import events as ev
 from eventlog.appender import ATTEMPTS, Appender
+from eventlog.card import card_of
 from eventlog.codec import Recorded, Span
 from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError
 from eventlog.flight import Accepted
+from eventlog.head import SessionHead, session_head
 from eventlog.lease import is_live, release_lease, renew_lease, take_lease
 from eventlog.lineage import Stream, lineage_of
 from eventlog.log.base import Committed, LeaseState
-from eventlog.reader import history_spans, spans
+from eventlog.reader import head_of, history_spans, spans
 from eventlog.restoring import restore
 from eventlog.state import State
 from eventlog.values import Lineage
@@ -88,6 +90,11 @@ class Handle:
         self._see_own()
         return self.store.info(self.id)
 
+    def head(self) -> SessionHead:
+        """The root of this session's hash tree and what it stands for: keep it elsewhere, and compare (`head.py`)."""
+        self._see_own()
+        return session_head(head_of(self.store.log, self.id))
+
     def state(self) -> State:
         """The facts commands are decided against; do not change them."""
         self._appender.catch_up()
@@ -124,6 +131,21 @@ class Handle:
         ranges = self.effective_ranges(at)
         return lineage_of(self._appender.streams, ranges)
 
+    def ancestry(self) -> tuple[Stream, ...]:
+        """The streams whose versions make up this session's history, the eldest first and its own last."""
+        self._appender.catch_up()
+        return tuple(self._appender.streams)
+
+    def inherited_redactions(self) -> tuple[str, ...]:
+        """Parts this session inherited that were redacted where they were made, before the fork or since."""
+        self._appender.catch_up()
+        return tuple(
+            part
+            for stream in self._appender.streams[:-1]
+            if (head := self.store.log.head(stream.session)) is not None
+            for part in card_of(head).redacted
+        )
+
     def find(self, name: str) -> int:
         """The version at which a message, part or pin of this id was added; `NotFoundError` if none was."""
         state = self.state()
@@ -131,7 +153,7 @@ class Handle:
         if facts is not None:
             return facts.added
         if name in state.pins:
-            return state.pins[name][0][0]
+            return state.pins[name].added
         raise NotFoundError("message, part or pin", name, session=self.id)
 
     def _ranges(self, version: int) -> list[tuple[int, int]]:
@@ -285,6 +307,7 @@ class Handle:
                     clock=self.store.clock,
                 )
                 self._appender.epoch = self._lease.epoch
+                self._appender.limit = self._appender.capacity  # what an earlier lease could not write is gone with it
                 self.store.keep(self)
                 try:
                     self._settle()

@@ -40,6 +40,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """US dollars, of the calls whose price is known."""
     unpriced: int = 0
     """Model calls whose price is not known."""
+    erased: bool = False
 
 
 def info_of(head: Head) -> SessionInfo:
@@ -64,4 +65,5 @@ def info_of(head: Head) -> SessionInfo:
         tokens=card.tokens,
         cost=card.cost,
         unpriced=card.unpriced,
+        erased=card.erased,
     )

@@ -13,7 +13,7 @@ from eventlog.admission import LEASE_FREE, new_ids
 from eventlog.card import ON_CARD
 from eventlog.codec import spans_of
 from eventlog.deltas import DeltaRun
-from eventlog.errors import AlreadyExistsError, ConflictError
+from eventlog.errors import AlreadyExistsError, ConflictError, ErasedError
 from eventlog.log.base import Commit
 
 __all__ = ["Meanwhile"]
@@ -46,6 +46,8 @@ class Meanwhile:
                     if name in ids:
                         kind, _, plain = name.partition(" ")
                         raise AlreadyExistsError(kind, plain, session=self._session)
+                if isinstance(event, ev.SessionErased):
+                    raise ErasedError(self._session)
                 if self._card and isinstance(event, ON_CARD):
                     raise ConflictError(self._session, self._seen, commit.last)
                 if isinstance(event, ev.UserMessageAdded):

@@ -6,11 +6,12 @@ Reading never writes.  Not here: folding (`projections`), deciding (`admission.p
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from eventlog.card import card_of
 from eventlog.codec import Span, spans_of
 from eventlog.deltas import DeltaRun
-from eventlog.errors import DamagedError, NotFoundError
+from eventlog.errors import DamagedError, ErasedError, NotFoundError
 from eventlog.events import LASTING
 from eventlog.foreign import is_foreign
 from eventlog.lineage import END, Stream
@@ -19,21 +20,39 @@ from eventlog.log.base import Head, Log
 __all__ = ["ancestry", "head_of", "history_spans", "spans"]
 
 
-def head_of(log: Log, session: str) -> Head:
-    """The session's head; `NotFoundError` if there is no such session."""
+class Heads(Protocol):
+    """Whoever knows the heads of sessions."""
+
+    def head(self, session: str) -> Head | None:
+        """See `log.base.Log`."""
+        ...
+
+
+def head_of(log: Heads, session: str) -> Head:
+    """The session's head; `NotFoundError` if there is no such session, `ErasedError` if there is none any more."""
+    head = _head_of(log, session)
+    if head.card and card_of(head).erased:
+        raise ErasedError(session)
+    return head
+
+
+def _head_of(log: Heads, session: str) -> Head:
     head = log.head(session)
     if head is None or is_foreign(head):
         raise NotFoundError("session", session)
     return head
 
 
-def ancestry(log: Log, session: str) -> list[Stream]:
-    """The streams that hold a session's versions, oldest first; the last is its own, open-ended."""
+def ancestry(log: Heads, session: str) -> list[Stream]:
+    """The streams that hold a session's versions, oldest first; the last is its own, open-ended.
+
+    An ancestor may be erased: what a fork inherited is the fork's, too.
+    """
     streams: list[Stream] = []
     last = END
     name: str | None = session
     while name is not None:
-        head = head_of(log, name)
+        head = head_of(log, name) if name == session else _head_of(log, name)
         if last > head.base:
             streams.append(Stream(name, head.base + 1, last))
             last = head.base

@@ -11,6 +11,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,10 +27,21 @@ from eventlog.appender import CHECKPOINT_EVENTS, Appender
 from eventlog.blobs import to_file, unpack
 from eventlog.card import card_of
 from eventlog.codec import Recorded
-from eventlog.errors import CallError, ClosedError, DamagedError, EventlogError, ForkedProcessError, ReadOnlyError
+from eventlog.errors import (
+    AlreadyExistsError,
+    CallError,
+    ClosedError,
+    DamagedError,
+    ErasedError,
+    EventlogError,
+    ForkedProcessError,
+    ReadOnlyError,
+)
 from eventlog.flusher import Flusher
 from eventlog.foreign import is_foreign
 from eventlog.handle import Handle
+from eventlog.head import StoreHead, store_head
+from eventlog.keeping import Keeping
 from eventlog.lease import LIVE, Owner
 from eventlog.lineage import END, Stream
 from eventlog.listing import SessionInfo, info_of
@@ -87,7 +99,7 @@ _STORES: weakref.WeakSet[Store] = weakref.WeakSet()
 """The stores of this process: after a fork the child's are of no use."""
 
 
-class Store:
+class Store(Keeping):
     """Many sessions in one log.  A context manager; `close()` makes everything durable."""
 
     def __init__(
@@ -184,7 +196,11 @@ class Store:
         appender = self._appender(session)
         base = state.version
         appender.begin([*streams, Stream(session, base + 1, END)], state)
-        appender.commit([(self.clock() if time is None else time, first)], creates_at=base).wait()
+        try:
+            appender.commit([(self.clock() if time is None else time, first)], creates_at=base).wait()
+        except AlreadyExistsError:
+            head_of(self.log, session)  # an erased session is not there, and its id is not used again
+            raise
         with self._lock:
             handle = self._sessions.get(session)  # another thread may have found it already
             if handle is None:
@@ -229,13 +245,22 @@ class Store:
         found = (
             info
             for info in (info_of(head) for head in self.log.heads(after) if not is_foreign(head))
-            if (scope is None or info.scope == scope)
+            if not info.erased
+            and (scope is None or info.scope == scope)
             and (parent is None or info.parent == parent)
             and (archived is None or info.archived == archived)
             and (wanted is None or wanted in info.title.casefold())
             and (active_since is None or info.updated >= active_since)
         )
         return islice(found, limit)
+
+    def head(self) -> StoreHead:
+        """The heads of all sessions, as committed, and one digest of them: keep it elsewhere, and compare (`head.py`).
+
+        Reads one small record a session, and no event.
+        """
+        self.usable()
+        return store_head(self.log.heads())
 
     def info(self, session: str) -> SessionInfo:
         """What a list of sessions shows of one."""
@@ -289,6 +314,11 @@ class Store:
         """
         return subscribe(self.log, after, session=session, kinds=kinds, timeout=timeout)
 
+    def let_go(self, session: str) -> None:
+        """Forget the handle of a session that is no more."""
+        with self._lock:
+            self._sessions.pop(session, None)
+
     # -- the background thread -------------------------------------------------------------------
 
     def keep(self, session: Handle) -> None:
@@ -309,7 +339,8 @@ class Store:
         """Make everything that was accepted durable."""
         self.usable()
         for session in list(self._sessions.values()):
-            session.flush()
+            with suppress(ErasedError):  # what was accepted for it has no place any more
+                session.flush()
 
     def metrics(self) -> Metrics:
         """What this store has done so far, in numbers."""
@@ -354,6 +385,8 @@ class Store:
         for work in (*(session.flush for session in sessions), *(s.abandon for s in leased)):
             try:
                 work()
+            except ErasedError:  # what was accepted for it has no place any more
+                continue
             except EventlogError as error:
                 failure = failure or error
         with self._lock:

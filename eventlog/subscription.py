@@ -7,10 +7,11 @@ holds little.  Works across threads and across processes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from eventlog.card import card_of
 from eventlog.codec import Recorded, events_of
-from eventlog.events import Base
+from eventlog.events import Base, SessionErased
 from eventlog.foreign import is_foreign
 from eventlog.log.base import Log
 
@@ -36,11 +37,14 @@ def subscribe(
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         commits = log.follow(position, BATCH)
+        erased = _erased(log, {commit.session for commit in commits if session in {None, commit.session}})
         for commit in commits:
             last = commit.position + commit.count - 1
             if not is_foreign(commit) and (session is None or commit.session == session):
                 start = commit.first + max(position - commit.position + 1, 0)
                 for recorded in events_of(commit, start - 1):
+                    if commit.session in erased and not isinstance(recorded.event, SessionErased):
+                        continue
                     if wanted is None or isinstance(recorded.event, wanted):
                         yield recorded
             position = last
@@ -51,3 +55,9 @@ def subscribe(
         if left <= 0:
             return
         log.wait_beyond(position, left)
+
+
+def _erased(log: Log, sessions: Iterable[str]) -> set[str]:
+    """Those of the sessions that were erased: of them only that is told."""
+    heads = [head for name in sessions if (head := log.head(name)) is not None]
+    return {head.session for head in heads if head.card and not is_foreign(head) and card_of(head).erased}

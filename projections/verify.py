@@ -1,4 +1,8 @@
-"""Whether a store is sound: every frame and body can be read, versions are contiguous, and replay equals live.
+"""Whether a store is sound, and still the one whose head was kept.
+
+Everything stored can be read, versions are contiguous, every append is the one that was committed (it is hashed anew, and
+compared with the session's hash tree), and bodies are what their hashes say.  Against a kept head: no session is gone, and
+the history that each had then is the beginning of today's.  `deep`: replay equals live, and every checkpoint equals a replay.
 
 Reading only; nothing is repaired.  What cannot be read is reported with its session and version, and the rest is
 still looked at.  Anybody may import this module.
@@ -7,21 +11,33 @@ still looked at.  Anybody may import this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
 
+from eventlog import checkpoints
+from eventlog import events as ev
+from eventlog.card import Card, card_of, evolve_card
 from eventlog.codec import Span
 from eventlog.deltas import DeltaRun
-from eventlog.errors import DataError, EventlogError
+from eventlog.errors import DataError, EventlogError, NotFoundError
+from eventlog.foreign import is_foreign
+from eventlog.head import SessionHead, StoreHead, session_head
+from eventlog.log.base import Commit, Head
+from eventlog.log.rebuild import first_fault
+from eventlog.reader import ancestry
+from eventlog.restoring import STATE, fold_spans
 from eventlog.session import Session
+from eventlog.state import State
 from eventlog.store import Store
 from eventlog.values import Body
 from projections.checkpoints import Checkpoints
+from projections.emptied import unexplained
 from projections.projection import Projection, Source
-from projections.replay import Follower, replay
+from projections.replay import Follower, hide_inherited, replay
 
-__all__ = ["Problem", "SessionReport", "verify_session", "verify_store"]
+__all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session", "verify_store"]
 
 S = TypeVar("S")
 
@@ -52,33 +68,179 @@ class SessionReport(msgspec.Struct):
         """Whether nothing was found."""
         return not self.problems
 
+    @property
+    def first_bad(self) -> int | None:
+        """The first version that something is wrong with, as far as it is known."""
+        return min((found.version for found in self.problems if found.version is not None), default=None)
 
-def verify_store(store: Store) -> list[str]:
-    """Every commit and body of the store, also those that no session leads to: a line for each thing that is wrong."""
-    return store.log.check()
+
+class StoreReport(msgspec.Struct):
+    """What was looked at in a store, and what is wrong with it."""
+
+    problems: list[str] = msgspec.field(default_factory=list[str])
+    """What is wrong outside of any session."""
+    sessions: list[SessionReport] = msgspec.field(default_factory=list[SessionReport])
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found."""
+        return not self.problems and all(report.sound for report in self.sessions)
 
 
-def verify_session(
-    store: Store, name: str, projections: Sequence[Projection[Any]], told: Callable[[int, int], None] | None = None
-) -> SessionReport:
-    """Look at one session; `told` hears of every span read: versions done, and all there are."""
-    report = SessionReport(name)
-    try:
-        session = store.session(name)
-        report.version = session.version
-        _read(store, session, report, told)
-        for projection in projections:
-            _compare(projection, session, report)
-            _checkpoints(projection, session, report)
-    except DataError as error:
-        report.problems.append(Problem(error.message, error.version))
-    except EventlogError as error:
-        report.problems.append(Problem(str(error)))
+def verify(
+    store: Store,
+    *,
+    session: str | None = None,
+    against: StoreHead | None = None,
+    deep: bool = False,
+    telling: Callable[[str], Callable[[int, int], None]] | None = None,
+) -> StoreReport:
+    """Look at the whole store, or at one session and those it was forked from.
+
+    `against` is a head of this store that was kept elsewhere.  `telling` is given each session's id, and returns whom to tell
+    of every span read: versions done, and all there are.  `NotFoundError` if there is no such session, nor was one.
+    """
+    report = StoreReport(store.log.probe())
+    if report.problems:
+        return report  # to read on could end this process
+    if session is None:
+        report.problems += store.log.check()
+        names = [head.session for head in _heads(store, report.problems)]
+    else:
+        names = _lineage(store, session, against)
+    kept = {} if against is None else against.by_session
+    projections = _deep() if deep else []
+    gone = [name for name in kept if name not in set(names) and session is None]
+    for name in sorted([*names, *gone]) if session is None else names:
+        told = None if telling is None else telling(name)
+        report.sessions.append(verify_session(store, name, projections, told, kept=kept.get(name)))
     return report
 
 
+def verify_store(store: Store) -> list[str]:
+    """Every commit and body of the store, also those that no session leads to: a line for each thing that is wrong."""
+    return store.log.probe() or store.log.check()
+
+
+def verify_session(
+    store: Store,
+    name: str,
+    projections: Sequence[Projection[Any]] = (),
+    told: Callable[[int, int], None] | None = None,
+    *,
+    kept: SessionHead | None = None,
+) -> SessionReport:
+    """Look at one session; `told` hears of every span read: versions done, and all there are.
+
+    `projections` are folds whose live state and checkpoints are compared with replays, and with them the checkpoints of
+    command state; without any, only what is stored is looked at.  `kept` is an earlier head of the session.
+    """
+    report = SessionReport(name)
+    head = _try(report, partial(store.log.head, name))
+    if head is None:
+        if not report.problems and kept is None:
+            report.problems.append(Problem("there is no such session"))
+        elif not report.problems:
+            report.problems.append(Problem("the session is gone, and the kept head has it", 1))
+        return report
+    _try(report, partial(_tree, store, head, report, kept))
+    if is_foreign(head):
+        report.version = report.events = head.version
+        return report
+    if session_head(head).erased:  # a tombstone; of its events only those are there that a fork inherited
+        report.version = head.version
+        return report
+    if head.gone:
+        report.problems.append(Problem("the events are gone, and the session was not erased", 1))
+        return report
+    session = _try(report, partial(store.session, name))
+    if session is None:
+        return report
+    _try(report, partial(_read, store, session, report, told))
+    for projection in projections:
+        _try(report, partial(_compare, projection, session, report))
+        _try(report, partial(_checkpoints, projection, session, report))
+    if projections:
+        _try(report, partial(_state, session, report))
+    return report
+
+
+def _deep() -> list[Projection[Any]]:
+    from projections.model_view import ModelViewProjection  # only for those who ask for it
+    from projections.transcript import TranscriptProjection
+
+    return [TranscriptProjection(), ModelViewProjection()]
+
+
+def _try(report: SessionReport, look: Callable[[], S]) -> S | None:
+    """What a look gives, or None and an entry in the report, once for each fault however often it is met."""
+    try:
+        return look()
+    except DataError as error:
+        problem = Problem(error.message, error.version)
+    except EventlogError as error:
+        problem = Problem(str(error))
+    if problem not in report.problems:
+        report.problems.append(problem)
+    return None
+
+
+def _heads(store: Store, problems: list[str]) -> Iterator[Head]:
+    """The heads that can be read, those behind one that cannot be read included."""
+    after = ""
+    while True:
+        try:
+            for head in store.log.heads(after):
+                yield head
+                after = head.session
+        except DataError as error:
+            if error.session is None or error.session <= after:
+                problems.append(str(error))
+                return
+            after = error.session
+        else:
+            return
+
+
+def _lineage(store: Store, session: str, against: StoreHead | None) -> list[str]:
+    """The session, and those it was forked from, nearest first; one that is gone only if the kept head has it."""
+    if store.log.head(session) is None and against is not None and session in against.by_session:
+        return [session]
+    try:
+        return [stream.session for stream in reversed(ancestry(store.log, session))]
+    except NotFoundError:
+        raise
+    except EventlogError:  # it is looked at by itself, and says what is wrong
+        return [session]
+
+
+def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | None) -> None:
+    """Hash every append anew (promise 11)."""
+    erased = session_head(head).erased
+    emptied: list[Commit] = []
+
+    def read() -> Iterator[Commit]:
+        for commit in store.log.read(head.session, 0, head.version):
+            if commit.emptied:
+                emptied.append(commit)
+            yield commit
+
+    fault = first_fault(head, read(), None if kept is None else kept.grown)
+    if fault is not None:
+        report.problems.append(Problem(fault.problem, fault.version))
+    if kept is not None and kept.erased and not erased:
+        report.problems.append(Problem("the session was erased, and is there again"))
+    if kept is not None and erased and not kept.erased and kept.appends >= head.appends:
+        report.problems.append(Problem("the session is erased, and no event says so", head.version))
+    if not erased and (found := unexplained(store, emptied)) is not None:
+        report.problems.append(Problem("the append lost its content, and no redaction says so", found.first))
+
+
 def _read(store: Store, session: Session, report: SessionReport, told: Callable[[int, int], None] | None) -> None:
-    """Read every event and every body they refer to."""
+    """Read every event and every body they refer to, and compare the totals in the head."""
+    report.version = session.version
+    head = store.log.head(session.id)
+    card, messages = Card(), 0
     seen: set[bytes] = set()
     position = 0
     for span in session.spans(upto=report.version):
@@ -89,6 +251,9 @@ def _read(store: Store, session: Session, report: SessionReport, told: Callable[
         count = span.last - span.first + 1
         report.events = span.last
         position = span.position + count - 1
+        if span.session == session.id and not isinstance(span.item, DeltaRun):
+            card = evolve_card(card, span.item)
+            messages += isinstance(span.item, (ev.UserMessageAdded, ev.AssistantMessageStarted))
         for body in _bodies(span):
             if body.digest not in seen:
                 seen.add(body.digest)
@@ -103,6 +268,8 @@ def _read(store: Store, session: Session, report: SessionReport, told: Callable[
         report.problems.append(
             Problem(f"the session is at version {report.version}, its last event at {report.events}", report.events + 1)
         )
+    if head is not None and head.version == report.version and (card_of(head), head.messages) != (card, messages):
+        report.problems.append(Problem("what lists of sessions show of it is not what its events say"))
 
 
 def _bodies(span: Span) -> Iterator[Body]:
@@ -151,6 +318,7 @@ def _compare(projection: Projection[S], session: Session, report: SessionReport)
     for look in range(1, LOOKS + 1):
         live.version = max(report.version * look // LOOKS, 1)
         follower.advance()
+        hide_inherited(projection, follower.state, session, live.version)
         if projection.encode(follower.state) != projection.encode(replay(projection, session, live.version).state):
             report.problems.append(Problem(f"{projection.name}: replay differs from live", live.version))
             return
@@ -161,5 +329,21 @@ def _checkpoints(projection: Projection[S], session: Session, report: SessionRep
     source: Source = session
     kept = Checkpoints(session.store.log)
     for version, state in kept.valid(projection, source, report.version, report.version):
+        state = hide_inherited(projection, state, source, version)  # noqa: PLW2901 - the same, as it is to be shown now
         if projection.encode(state) != projection.encode(replay(projection, source, version).state):
             report.problems.append(Problem(f"{projection.name}: the checkpoint differs from a replay", version))
+
+
+def _state(session: Session, report: SessionReport) -> None:
+    """The same for the checkpoints of command state, which opening for writing begins with."""
+    log = session.store.log
+    for version, data in checkpoints.valid(log, STATE, session.id, report.version):
+        state = State()
+        fold_spans(log, session.appender.streams, state, version)
+        state.settle(version)
+        try:
+            same = State.decode(data).canonical() == state.canonical()
+        except (msgspec.MsgspecError, DataError):
+            same = False
+        if not same:
+            report.problems.append(Problem("command state: the checkpoint differs from a replay", version))

@@ -29,6 +29,7 @@ from eventlog.errors import (
     PoisonedError,
     ReadOnlyError,
     TooNewError,
+    TooOldError,
     UnsupportedStorageError,
 )
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
@@ -37,6 +38,7 @@ from eventlog.log.environment import LIB_VERSION, Environment, put_last
 from eventlog.log.filesystem import JournalIO, filesystem_type, refuse_network_filesystem
 from eventlog.log.fold import fold
 from eventlog.log.segments import protect
+from eventlog.log.tree import leaf_data, leaf_hash, node_hash, root_of
 from tests.log_golden import GOLDEN, write
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -376,8 +378,9 @@ def test_nothing_at_the_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("eventlog store\nformat 2\nlmdb 0\npage 4096\n", TooNewError),
-        ("eventlog store\nformat 1\nlmdb 1\npage 4096\n", TooNewError),
+        ("eventlog store\nformat 3\nlmdb 0\npage 4096\n", TooNewError),
+        ("eventlog store\nformat 2\nlmdb 1\npage 4096\n", TooNewError),
+        ("eventlog store\nformat 1\nlmdb 0\npage 4096\n", TooOldError),
         ("", DamagedError),
         ("eventlog store\nformat x\nlmdb 0\n", DamagedError),
         ("eventlog store\nformat 1\n", DamagedError),
@@ -385,7 +388,7 @@ def test_nothing_at_the_path(tmp_path: Path) -> None:
     ],
 )
 def test_the_format_file(tmp_path: Path, text: str, error: type[Exception]) -> None:
-    """A format file of a newer program is `TooNewError`, one that is not understood `DamagedError`."""
+    """A format file of a newer program is `TooNewError`, of an earlier one `TooOldError`, a strange one `DamagedError`."""
     open_log(tmp_path / "s").close()
     (tmp_path / "s" / "format").write_text(text)
     with pytest.raises(error):
@@ -1067,21 +1070,26 @@ def open_golden(tmp_path: Path, name: str) -> EmbeddedLog:
     return open_log(tmp_path / name, map_bytes=1 << 20)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("log-v*.zip")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("log-v2-*.zip")))
 def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
     """Stores that earlier versions of the program have written, folded or not, are read as they were written."""
     log = open_golden(tmp_path, name)
     fork = "fork of \u00e4"
+    salts = [b"%016d" % number for number in range(1, 5)]
+    commits = [
+        Commit("a", 1, 2, 1, 0, 1000, b"first", None, salts[0], bytes.fromhex("856d41e2fb141a49")),
+        Commit(fork, 42, 1, 3, 0, 2000, b"second" * 100, "r1", salts[1], bytes.fromhex("db3639a035596db6")),
+        Commit("a", 3, 3, 4, 0, 3000, b"", None, salts[2], bytes.fromhex("0ffa5e2af32284a5")),
+        Commit("a", 6, 1, 7, 7, 5000, b"last", "r2", salts[3], bytes.fromhex("38c7a9ff186519fe")),
+    ]
+    leaves = [leaf_hash(leaf_data(commit)) for commit in commits]
+    peaks = node_hash(leaves[0], leaves[2]) + leaves[3]
     assert list(log.heads()) == [
-        Head("a", 6, 7, 0, 1000, 5000, 1, b"", LeaseState(7, b"owner", 4000)),
-        Head(fork, 42, 3, 41, 2000, 2000, 0, b""),
+        Head("a", 6, 7, 0, 1000, 5000, 1, b"", LeaseState(7, b"owner", 4000), 3, peaks),
+        Head(fork, 42, 3, 41, 2000, 2000, 0, b"", LeaseState(), 1, leaves[1]),
     ]
-    assert log.follow(0) == [
-        Commit("a", 1, 2, 1, 0, 1000, b"first"),
-        Commit(fork, 42, 1, 3, 0, 2000, b"second" * 100, "r1"),
-        Commit("a", 3, 3, 4, 0, 3000, b""),
-        Commit("a", 6, 1, 7, 7, 5000, b"last", "r2"),
-    ]
+    assert root_of(peaks).hex() == "be4730dcb373dae556ff9eb5165532fdd0308ef81f8307c1bc756b3c5bf093be"
+    assert log.follow(0) == commits
     assert {digest: log.body(digest) for digest in log.bodies()} == {HASH: b"packed body"}
     assert log.request(fork, "r1") == Committed(fork, 42, 42, 3, repeated=True)
     assert log.check() == []
@@ -1091,10 +1099,10 @@ def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
 
 def test_the_journal_is_written_as_ever(tmp_path: Path) -> None:
     """The journal's bytes are frozen: the same commits give the same file as when the golden one was written."""
-    write("1", tmp_path)
+    write("2", tmp_path)
     with (
-        zipfile.ZipFile(GOLDEN / "log-v1-unfolded.zip") as golden,
-        zipfile.ZipFile(tmp_path / "log-v1-unfolded.zip") as fresh,
+        zipfile.ZipFile(GOLDEN / "log-v2-unfolded.zip") as golden,
+        zipfile.ZipFile(tmp_path / "log-v2-unfolded.zip") as fresh,
     ):
         for name in ("format", "mark", "journal/0000000001.log"):
             assert golden.read(name) == fresh.read(name), name

@@ -14,11 +14,12 @@ import pytest
 
 from eventlog.errors import BusyError, DamagedError, PoisonedError, TooNewError, UnknownOutcomeError
 from eventlog.log import frames
-from eventlog.log.base import Append, Committed, Head, LeaseState
+from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded import EmbeddedLog, open_log
 from eventlog.log.filesystem import JournalIO
 from eventlog.log.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES
 from eventlog.log.journal import Journal
+from eventlog.log.tree import TAG_BYTES, leaf_data, leaf_hash
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = "journal/0000000001.log"
@@ -122,7 +123,9 @@ def test_the_journal_is_complete_by_itself(tmp_path: Path) -> None:
     put(log, b"two")
     abandon(log)
     log = open_log(tmp_path / "s")
-    assert log.head("s") == Head("s", 2, 2, 0, 1, 1, 2, b"card", LeaseState(4, b"me", 9))
+    head = log.head("s")
+    assert head is not None
+    assert head == Head("s", 2, 2, 0, 1, 1, 2, b"card", LeaseState(4, b"me", 9), 2, head.peaks)
     assert log.request("s", "r") == Committed("s", 1, 1, 1, repeated=True)
     assert log.body(bytes(32)) == b"body"
     assert [c.payload for c in log.read("s")] == [b"one", b"two"]
@@ -303,7 +306,8 @@ def test_a_writer_that_died_before_it_could_say_so(tmp_path: Path) -> None:
     journal = log._partition.journal
     dead = Journal(path / "journal", JournalIO(), writable=True, file_bytes=1 << 20)
     dead.seek(journal.address, journal.position)
-    dead.append([frames.CommitRecord("s", 2, 1, 2, 1, b"the dead one's")], 2)
+    leaf = leaf_hash(leaf_data(Commit("s", 2, 1, 2, 0, 1, b"the dead one's", None, bytes(16))))[:TAG_BYTES]
+    dead.append([frames.CommitRecord("s", 2, 1, 2, 1, b"the dead one's", bytes(16), leaf)], 2)
     dead.close()
     assert [c.payload for c in log.read("s")] == [b"one"], "not acknowledged, so not shown yet"
     assert put(log, b"three").first == 3
@@ -466,7 +470,9 @@ def test_a_missing_journal_file(tmp_path: Path) -> None:
 
 def test_frames_round_trip() -> None:
     """What is encoded is decoded, at its own offset and with its own salt only."""
-    record = frames.CommitRecord("s", 1, 2, 3, 4, b"payload", 5, 6, 7, b"card", "r", b"d", [(bytes(32), b"b")])
+    record = frames.CommitRecord(
+        "s", 1, 2, 3, 4, b"payload", b"salt", b"leaf", 5, 6, 7, b"card", "r", b"d", [(bytes(32), b"b")]
+    )
     lease = frames.LeaseRecord("s", 1, b"o", 2)
     buffer = bytearray()
     frames.encode_records([record, lease], buffer)
@@ -500,7 +506,7 @@ def test_spares_are_made_ahead(tmp_path: Path) -> None:
     journal = Journal(tmp_path, io, writable=True, file_bytes=4096)
     Journal.create(tmp_path, io, 4096)
     journal.seek(frames.address_of(1, FILE_HEADER_BYTES), 0)
-    record = frames.CommitRecord("s", 1, 1, 1, 1, bytes(2500), base=0)
+    record = frames.CommitRecord("s", 1, 1, 1, 1, bytes(2500), bytes(16), bytes(8), base=0)
     journal.append([record], 1)
     assert journal.half_full()
     journal.make_spare()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from eventlog.errors import (
     AlreadyExistsError,
@@ -94,8 +95,9 @@ def test_versions_and_positions_are_contiguous(log: Log) -> None:
 def test_a_commit_comes_back_as_it_was_given(log: Log) -> None:
     """Payload, count, time, epoch and request id of an append are read back unchanged."""
     begin(log, payload=b"\x00\xffbytes", count=7, time=123, request="r")
-    assert list(log.read("s")) == [Commit("s", 1, 7, 1, 0, 123, b"\x00\xffbytes", "r")]
-    assert log.follow(0) == list(log.read("s"))
+    (commit,) = log.read("s")
+    assert commit == Commit("s", 1, 7, 1, 0, 123, b"\x00\xffbytes", "r", commit.salt, commit.leaf)
+    assert log.follow(0) == [commit]
 
 
 def test_an_empty_payload_and_a_large_one(log: Log) -> None:
@@ -126,13 +128,18 @@ def test_a_fork_begins_after_its_parent(log: Log) -> None:
     assert versions(log.read("fork", 0, 41)) == []
 
 
+def without_tree(head: Head | None) -> Head | None:
+    """A head as if nothing had been hashed."""
+    return None if head is None else structs.replace(head, appends=0, peaks=b"")
+
+
 def test_the_head_is_the_sum_of_the_appends(log: Log) -> None:
     """Version, newest position, first and last time, messages and card are kept in the head."""
     begin(log, time=10, messages=1, card=b"one")
     put(log, count=4, time=20, messages=2)
-    assert log.head("s") == Head("s", 5, 5, 0, 10, 20, 3, b"one")
+    assert without_tree(log.head("s")) == Head("s", 5, 5, 0, 10, 20, 3, b"one")
     put(log, time=30, card=b"two")
-    assert log.head("s") == Head("s", 6, 6, 0, 10, 30, 3, b"two")
+    assert without_tree(log.head("s")) == Head("s", 6, 6, 0, 10, 30, 3, b"two")
     assert log.head("other") is None
 
 
@@ -573,7 +580,7 @@ def test_the_largest_numbers_are_kept(log: Log) -> None:
     begin(log, creates_at=base, count=2**32 - 1, messages=2**32 - 1, time=-top)
     put(log, time=top, expected=base + 2**32 - 1)
     assert log.set_lease("s", LeaseState(top, b"o", top), replaces=LeaseState())
-    head = log.head("s")
+    head = without_tree(log.head("s"))
     assert head == Head("s", base + 2**32, 2**32, base, -top, top, 2**32 - 1, b"", LeaseState(top, b"o", top))
     assert [(c.first, c.time) for c in log.read("s")] == [(base + 1, -top), (base + 2**32, top)]
 

@@ -18,6 +18,7 @@ What every engine promises, and `tests/test_log_contract.py` checks:
   is poisoned.  `ENOSPC` before the sync fails that batch only.
 * A full queue blocks the producer (`BusyError` after the configured time); it never drops.
 * A call that is wrong in itself (a type, a range, a length) is `CallError` before anything is queued.
+* Every commit is a leaf of its session's hash tree (`tree.py`), whose peaks are in the head.
 * Reading never writes, and never returns part of a commit.  What cannot be an id is not there; what is there and
   cannot be read is an error (`DamagedError`, or `BusyError` where waiting helps), and no error is told only once.
 """
@@ -30,6 +31,9 @@ from typing import Any, Protocol
 import msgspec
 
 __all__ = ["Append", "Commit", "Committed", "Head", "LeaseState", "Log", "Ticket"]
+
+_HASH_BYTES = 32
+"""As in `tree.py`, which imports this module."""
 
 
 class Append(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +82,15 @@ class Commit(msgspec.Struct, frozen=True):
     time: int
     payload: bytes
     request: str | None = None
+    salt: bytes = b""
+    """The random bytes that its leaf in the session's hash tree is hashed with (`tree.py`)."""
+    leaf: bytes = b""
+    """The first bytes of the hash of that leaf, as it was committed; all of them if the append was `emptied`."""
+
+    @property
+    def emptied(self) -> bool:
+        """Whether what was redacted or erased is gone from it: then its leaf cannot be hashed again, and was kept."""
+        return not self.salt and len(self.leaf) == _HASH_BYTES
 
     @property
     def last(self) -> int:
@@ -121,6 +134,12 @@ class Head(msgspec.Struct, frozen=True):
     messages: int
     card: bytes
     lease: LeaseState = LeaseState()
+    appends: int = 0
+    """How many appends the session holds: the size of its hash tree."""
+    peaks: bytes = b""
+    """The peaks of that tree (`tree.py`)."""
+    gone: bool = False
+    """Whether nothing is left of the session but this head: it was erased, and its space given back."""
 
 
 class Ticket(Protocol):
@@ -217,6 +236,10 @@ class Log(Protocol):
 
     def sync(self) -> None:
         """Wait until everything submitted so far has its outcome."""
+        ...
+
+    def probe(self) -> list[str]:
+        """Whether the storage underneath can be read without harm, found out at no risk; a line for each fault."""
         ...
 
     def check(self) -> list[str]:

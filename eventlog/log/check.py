@@ -1,4 +1,4 @@
-"""Reading everything that is folded, to find what is wrong before somebody needs it.  Imported by this package only."""
+"""Reading everything, to find what is wrong before somebody needs it.  Imported by this package only."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.errors import DamagedError
+from eventlog.log.rebuild import first_fault
 from eventlog.log.segments import PAIR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from eventlog.log.base import Commit, Head
+    from eventlog.log.lookup import Lookup
     from eventlog.log.segments import HeadRow, Segments
 
-__all__ = ["check_segments"]
+__all__ = ["check_segments", "check_trees"]
 
 
 def check_segments(segments: Segments) -> list[str]:
@@ -24,7 +29,7 @@ def check_segments(segments: Segments) -> list[str]:
         try:
             with segments.environment.reading() as txn:
                 row = segments.row_in(txn, session)
-            if row is not None:
+            if row is not None and row.number:
                 numbers.add(row.number)
                 _check_session(segments, session, row)
         except (DamagedError, msgspec.DecodeError) as error:
@@ -44,20 +49,50 @@ def check_segments(segments: Segments) -> list[str]:
 
 
 def _check_session(segments: Segments, session: str, row: HeadRow) -> None:
+    fault = first_fault(row.head(session), _commits(segments, session, row))
+    if fault is not None:
+        raise DamagedError(fault.problem, session=session, version=fault.version)
+
+
+def _commits(segments: Segments, session: str, row: HeadRow) -> Iterator[Commit]:
     version = row.base + 1
     while version <= row.version:
-        for commit in segments.chunk(session, version):
-            if commit.first != version:
-                raise DamagedError("versions are not contiguous", session=session, version=version)
-            version = commit.last + 1
-    if version != row.version + 1:
-        raise DamagedError("there are versions beyond the head", session=session, version=row.version + 1)
+        commits = segments.chunk(session, version)
+        yield from commits
+        following = commits[-1].last + 1 if commits else version
+        if following <= version:
+            raise DamagedError("a chunk does not hold what it should", session=session, version=version)
+        version = following
+
+
+def check_trees(lookup: Lookup, heads: Iterable[Head]) -> list[str]:
+    """The hash trees of sessions that have something unfolded; a line for each that is not what was committed."""
+    wrong: list[str] = []
+    for head in heads:
+        try:
+            fault = first_fault(head, lookup.read(head.session, 0, head.version, reverse=False))
+        except DamagedError as error:
+            wrong.append(str(error))
+        else:
+            if fault is not None:
+                wrong.append(str(DamagedError(fault.problem, session=head.session, version=fault.version)))
+    return wrong
 
 
 def _check_positions(segments: Segments) -> None:
-    position, last = 1, segments.folded().position
-    while position <= last:
-        for commit in segments.follow(position - 1, 1000):
-            if commit.position != position:
-                raise DamagedError("positions are not contiguous", position=position)
-            position = commit.position + commit.count
+    """Positions increase; where sessions were erased some are missing, and every append that is not has one."""
+    position = seen = 0
+    least = _appends(segments)
+    while commits := segments.follow(position, 1000):
+        for commit in commits:
+            if commit.position <= position:
+                raise DamagedError("positions do not increase", position=commit.position)
+            position = commit.position + commit.count - 1
+            seen += 1
+    most = _appends(segments)  # others may have folded meanwhile
+    if not least <= seen <= most:
+        raise DamagedError(f"the order of commits has {seen} appends, the sessions have {most}")
+
+
+def _appends(segments: Segments) -> int:
+    return sum(head.appends for head in segments.heads("") if not head.gone)

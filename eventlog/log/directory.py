@@ -1,7 +1,11 @@
-"""The directory of a store: made once, recognised ever after.  Imported by `embedded.py` only.
+"""The directory of a store: made once, recognised ever after.  Imported by `embedded.py`, and by
+`copying.py`, which makes a store of another's content.
 
 `format` is written last, so a directory without it is one that nobody has ever committed to; it is made again.
 Whatever else lies in the directory is left alone and the path refused.
+
+Formats: 1 was never released and had no hash tree.  2 is read and written.  A store of format 1 is `TooOldError`: its
+history would have to be hashed, and what was done to it before could not be told from what was committed.
 """
 
 from __future__ import annotations
@@ -10,35 +14,38 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
-from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError
+from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError, TooOldError
 from eventlog.log.environment import LIB_VERSION
 from eventlog.log.filesystem import refuse_network_filesystem, sync_directory
 from eventlog.log.fold import begin_store
 from eventlog.log.frames import FORMAT_VERSION
 from eventlog.log.journal import Journal
+from eventlog.log.mark import Mark
 from eventlog.log.segments import Segments
+from eventlog.log.swap import refuse_unfinished, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.log.options import Options
 
-__all__ = ["prepare"]
+__all__ = ["identity_of", "prepare", "write_format"]
 
 FIRST = "0000000001.log"
 _TITLE = "eventlog store"
-_NAMES = frozenset({"format", "format.new", "turn", "lock", "mark", "journal", "lmdb"})
+_NAMES = frozenset({"format", "format.new", "turn", "lock", "open", "mark", "journal", "lmdb"})
 
 
 def prepare(path: Path, options: Options) -> None:
     """Check that `path` is a store, and make one if there is nothing yet.
 
     Raises `UnsupportedStorageError` (network file system), `NotFoundError` (nothing there, and opened for reading),
-    `CallError` (something else is there), `TooNewError`, `DamagedError`.
+    `CallError` (something else is there), `UnfinishedError` (a copy is being written there), `TooNewError`, `DamagedError`.
     """
     refuse_network_filesystem(path)
     if path.exists() and not path.is_dir():
         raise CallError(f"{path} is not a directory")
+    refuse_unfinished(path)
     if not (path / "format").exists():
         if options.read_only:
             if path.exists() and any(path.iterdir()):
@@ -66,24 +73,27 @@ def _make(path: Path, options: Options) -> None:
         segments = Segments(path / "lmdb", read_only=False, map_bytes=options.map_bytes)
         try:
             page = segments.environment.page_bytes
-            begin_store(segments, Journal.create(path / "journal", options.io, options.journal_bytes))
+            begin = Journal.create(path / "journal", options.io, options.journal_bytes)
+            begin_store(segments, begin)
         finally:
             segments.close()
-        text = f"{_TITLE}\nformat {FORMAT_VERSION}\nlmdb {LIB_VERSION}\npage {page}\n"
-        fd = os.open(path / "format.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, text.encode())
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        for directory in (path / "lmdb", path / "journal", path):
-            sync_directory(directory)
-        os.rename(path / "format.new", path / "format")  # noqa: PTH104 - the same call as elsewhere in this package
-        sync_directory(path)
+        mark = Mark(path / "mark", read_only=False)
+        mark.set(begin)
+        mark.set_closed(begin)
+        mark.close()
+        os.close(os.open(path / "open", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        write_format(path, page, options.io.random(16).hex())
         for directory in made:  # a name is on disk when the directory that holds it is
             sync_directory(directory.parent)
     finally:
         os.close(lock)
+
+
+def write_format(path: Path, page: int, identity: str) -> None:
+    """Make a directory a store: everything else is there.  `identity` is the store's own, and that of its copies."""
+    for directory in (path / "lmdb", path / "journal", path):
+        sync_directory(directory)
+    write_file(path / "format", f"{_TITLE}\nformat {FORMAT_VERSION}\nlmdb {LIB_VERSION}\npage {page}\nid {identity}\n")
 
 
 def _refuse_to_start_over(path: Path, options: Options) -> None:
@@ -102,11 +112,22 @@ def _is_fresh(path: Path, options: Options) -> bool:
         return not (path / "mark").exists()
 
 
+def identity_of(path: Path) -> str:
+    """What tells a store and its copies from all others; "" if that is not known."""
+    return _facts(path)[1].get("id", "")
+
+
+def _facts(path: Path) -> tuple[str, dict[str, str]]:
+    lines = (path / "format").read_text(encoding="utf-8", errors="replace").splitlines() or [""]
+    return lines[0], dict(line.split(" ", 1) for line in lines[1:] if " " in line)
+
+
 def _check(path: Path) -> None:
-    lines = (path / "format").read_text(encoding="utf-8", errors="replace").splitlines()
-    facts = dict(line.split(" ", 1) for line in lines[1:] if " " in line)
-    if not lines or lines[0] != _TITLE or not all(facts.get(name, "").isdigit() for name in ("format", "lmdb")):
+    title, facts = _facts(path)
+    if title != _TITLE or not all(facts.get(name, "").isdigit() for name in ("format", "lmdb")):
         raise DamagedError(f"the format file of {path} is damaged")
     for name, known in (("format", FORMAT_VERSION), ("lmdb", LIB_VERSION)):
         if int(facts[name]) > known:
             raise TooNewError(f"{path} was made with {name} {facts[name]}, known is {known}")
+    if int(facts["format"]) < FORMAT_VERSION:
+        raise TooOldError(f"{path} was made with format {facts['format']}, which this program no longer reads")

@@ -2,6 +2,7 @@
 
     format      text: what this directory is, and with what it was made (`directory.py`)
     turn, lock  the writers' lock (`locks.py`)
+    open        a lock that everyone holds who has the store open
     mark        how far the journal is durable (`mark.py`)
     journal/    the append-only files (`journal.py`, `frames.py`)
     lmdb/       what is folded (`segments.py`)
@@ -20,25 +21,38 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
-from eventlog.errors import CallError, ClosedError, EventlogError, ForkedProcessError, ReadOnlyError
+from eventlog.errors import (
+    BusyError,
+    CallError,
+    ClosedError,
+    EventlogError,
+    ForkedProcessError,
+    ReadOnlyError,
+    StorageError,
+)
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.calls import size_of, size_of_lease, validate_derived_keys
 from eventlog.log.directory import prepare
+from eventlog.log.locks import Presence
 from eventlog.log.options import Options
 from eventlog.log.partition import Partition
+from eventlog.log.probe import probe
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.writer import LeaseChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from eventlog.log.rules import Seen
 
 __all__ = ["EmbeddedLog", "open_log"]
 
 _Key = tuple[int, int]
+R = TypeVar("R")
 logger = logging.getLogger("eventlog")
 
 
@@ -51,6 +65,12 @@ class _Registry:
 
     def join(self, path: Path, options: Options) -> tuple[_Key, Partition]:
         """Give a handle a partition."""
+        try:
+            return self._join(path, options)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be opened: {error.strerror or error}") from error
+
+    def _join(self, path: Path, options: Options) -> tuple[_Key, Partition]:
         with self.lock:
             prepare(path, options)
             status = path.stat()
@@ -77,6 +97,34 @@ class _Registry:
                 del self.open[key]
         if partition.failure is not None:
             raise partition.failure
+
+    def exclusively(self, key: _Key, job: Callable[[Path, Options], R]) -> tuple[Partition, R]:
+        """Close a partition, do something to its directory that nobody may witness, and open it again.
+
+        `BusyError` if another handle or another process has it open.
+        """
+        with self.lock:
+            partition, handles = self.open[key]
+            if handles > 1:
+                raise BusyError(f"{partition.path} is open more than once in this process")
+            path, options = partition.path, partition.options
+            partition.stop()
+            partition.join()
+            try:
+                if partition.failure is not None:
+                    raise partition.failure
+                presence = Presence(path, read_only=False)
+                try:
+                    if not presence.alone:
+                        raise BusyError(f"another process has {path} open")
+                    result = job(path, options)
+                finally:
+                    presence.close()
+            finally:
+                self.open[key] = partition, handles  # closed, should it not open again
+                partition = Partition(path, options)
+                self.open[key] = partition, handles
+            return partition, result
 
     def leave_later(self, key: _Key, pid: int) -> None:
         """The same for a handle that was collected: not in the thread that happened to collect it."""
@@ -148,7 +196,7 @@ class EmbeddedLog:
         except TypeError as error:
             raise CallError(str(error)) from None
         self._pid = os.getpid()
-        self._closed = False
+        self._closed = self._rewriting = False
         self._read_only = chosen.read_only
         key, self._partition = _registry.join(Path(path), chosen)
         self._leave = weakref.finalize(self, _registry.leave_later, key, self._pid)
@@ -158,7 +206,7 @@ class EmbeddedLog:
     def _use(self) -> Partition:
         """The partition, if this handle may still be used."""
         if self._closed:
-            raise ClosedError("the log is closed")
+            raise BusyError("the store is being rewritten") if self._rewriting else ClosedError("the log is closed")
         if self._pid != os.getpid():
             raise ForkedProcessError("the log was opened before os.fork(); open it again in this process")
         return self._partition
@@ -213,8 +261,12 @@ class EmbeddedLog:
 
     def request(self, session: str, request: str) -> Committed | None:
         """What became of a request id."""
-        seen = self._fresh().lookup.seen(session, request)
+        seen = self.seen(session, request)
         return None if seen is None else seen.repeat(session)
+
+    def seen(self, session: str, request: str) -> Seen | None:
+        """The same, with the digest of what was asked for: for copies."""
+        return self._fresh().lookup.seen(session, request)
 
     def body(self, digest: bytes) -> bytes | None:
         """The packed bytes of a body, or None."""
@@ -253,9 +305,38 @@ class EmbeddedLog:
         if not self._read_only:
             self._put(None, 0).wait()
 
+    def probe(self) -> list[str]:
+        """Have a child process walk the pages of LMDB, which would take this one with it."""
+        return probe(self._use().path / "lmdb")
+
     def check(self) -> list[str]:
         """Read every commit and body; a line for each thing that is wrong."""
         return self._fresh().check()
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return self._partition.path
+
+    @property
+    def options(self) -> Options:
+        """How it was opened."""
+        return self._partition.options
+
+    def exclusively(self, job: Callable[[Path, Options], R]) -> R:
+        """Do something to the directory while nobody has it open, not even this handle: `BusyError` meanwhile.
+
+        `BusyError` if anybody else has it open.
+        """
+        self._use()
+        if self._read_only:
+            raise ReadOnlyError("the store was opened for reading only")
+        self._closed = self._rewriting = True
+        try:
+            self._partition, result = _registry.exclusively(self._key, job)
+        finally:
+            self._closed = self._rewriting = False
+        return result
 
     def close(self) -> None:
         """Give the handle back; the last one of a directory commits, folds and releases everything.

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 import lmdb
 
 from eventlog.errors import BusyError, ClosedError, DamagedError, EventlogError, PoisonedError, UnsupportedStorageError
+from eventlog.log.filesystem import allocate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -37,6 +38,8 @@ LIB_VERSION = 0
 """LMDB 0.9, data format 1."""
 MAX_READERS = 1022
 _SMALLEST_MAP = 1 << 20
+_LOCK_BYTES = (MAX_READERS + 2) * 64
+"""A cache line for each reader, and two for the rest."""
 _DAMAGE = (
     lmdb.NotFoundError,
     lmdb.CorruptedError,
@@ -59,6 +62,8 @@ class Environment:
         self._readers: set[object] = set()
         self._closed = False
         lock = not (read_only and os.statvfs(path).f_flag & os.ST_RDONLY)  # nobody can write there
+        if lock and not read_only:
+            self._reserve_lock()
         try:
             self._env = self._open(read_only=read_only, lock=lock, map_bytes=map_bytes, trees=len(trees))
         except lmdb.Error as error:
@@ -71,6 +76,21 @@ class Environment:
             self._env.close()
             raise self._translate(error) from error
         self.page_bytes: int = self._env.stat()["psize"]
+
+    def _reserve_lock(self) -> None:
+        """Have room for all of the lock file, which LMDB maps: before LMDB opens it, for closing it gives up LMDB's locks."""
+        path = self._path / "lock.mdb"
+        try:
+            if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                try:
+                    allocate(fd, _LOCK_BYTES)
+                finally:
+                    os.close(fd)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise BusyError(f"no room to open {self._path}: {error.strerror}") from error
+            # whatever else it is, LMDB meets it as well
 
     def _open(self, *, read_only: bool, lock: bool, map_bytes: int, trees: int) -> lmdb.Environment:
         size = map_bytes
@@ -99,7 +119,8 @@ class Environment:
                 if read_only:
                     return {name: self._env.open_db(name.encode(), create=False) for name in names}
                 with self._env.begin(write=True) as txn:
-                    return {name: self._env.open_db(name.encode(), txn=txn) for name in names}
+                    new = not self._env.stat()["entries"]  # a tree that is missing later is damage, not a new tree
+                    return {name: self._env.open_db(name.encode(), txn=txn, create=new) for name in names}
             except lmdb.MapResizedError:
                 self._resize(0)
 

@@ -19,7 +19,7 @@ from eventlog.errors import BusyError, DamagedError, UnsupportedStorageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["JournalIO", "filesystem_type", "refuse_network_filesystem", "sync_directory", "unreadable"]
+__all__ = ["JournalIO", "allocate", "filesystem_type", "refuse_network_filesystem", "sync_directory", "unreadable"]
 
 NETWORK_FILESYSTEMS = frozenset(
     {
@@ -31,6 +31,8 @@ NETWORK_FILESYSTEMS = frozenset(
 """File systems whose locks, shared maps or flushes do not mean what the journal and LMDB need them to mean."""
 
 
+_NOT_THERE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+"""Room cannot be asked for on this file system."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
@@ -72,6 +74,10 @@ class JournalIO:
         """Eight bytes that no other journal file has."""
         return os.urandom(8)
 
+    def random(self, size: int) -> bytes:
+        """Bytes that nobody can guess."""
+        return os.urandom(size)
+
     def reach(self, point: str) -> None:
         """A step of folding has been reached; here only so that a test can stop the process at it."""
 
@@ -81,6 +87,23 @@ def unreadable(path: Path, error: OSError) -> BusyError | DamagedError:
     if error.errno in _EXHAUSTED:
         return BusyError(f"{path} cannot be read now: {error.strerror}")
     return DamagedError(f"{path} cannot be read: {error.strerror}")
+
+
+def allocate(fd: int, size: int) -> None:
+    """Make a file at least `size` bytes long, with room on the disk for all of them; what is there stays.
+
+    For files that are mapped: on a full disk, storing into a hole of one kills the process.
+    """
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(fd, 0, size)
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
+        else:
+            return
+    if os.fstat(fd).st_size < size:
+        os.ftruncate(fd, size)
 
 
 def sync_directory(path: str | Path) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eventlog.log.rules import Seen
     from eventlog.log.tail import Generation
 
-__all__ = ["begin_store", "fold", "write_derived"]
+__all__ = ["begin_store", "fold", "write_copied", "write_derived"]
 
 CHUNK_BYTES = 128 << 10
 """Plain bytes after which a session's chunk is closed: large enough to compress well, small enough to read one commit."""
@@ -89,6 +89,34 @@ def fold(
     result = segments.environment.writing(job)
     io.reach("fold: committed")
     return result
+
+
+def write_copied(segments: Segments, generation: Generation, gone: Sequence[Head] = ()) -> Folded:
+    """Write what was copied from another store, for `copying.py`: commits in the order of their positions.
+
+    How far the journal is folded stays as it is.  `gone` are the heads of sessions whose events are no more: they have
+    the number 0.
+    """
+    trees = segments.environment.trees
+
+    def job(txn: lmdb.Transaction[bytes]) -> Folded:
+        now = segments.folded_in(txn)
+        generation.end = now.address
+        result = _Writer(segments, txn, now).write([generation], _compress([generation], now))
+        for head in gone:
+            key = layout.session_key(head.session)
+            txn.put(key, layout.protect(key, _encode(_row(0, head))), db=trees["sessions"])
+        return result
+
+    return segments.environment.writing(job)
+
+
+def _row(number: int, head: Head) -> HeadRow:
+    lease = head.lease
+    return HeadRow(
+        number, head.version, head.position, head.base, head.created, head.updated, head.messages, head.card,
+        lease.epoch, lease.owner, lease.until, head.appends, head.peaks,
+    )  # fmt: skip
 
 
 def _put_derived(txn: lmdb.Transaction[bytes], segments: Segments, derived: Mapping[bytes, bytes | None]) -> None:
@@ -185,13 +213,8 @@ class _Writer:
             else:
                 number = row.number
             numbers[session] = number
-            lease = head.lease
-            row = HeadRow(
-                number, head.version, head.position, head.base, head.created, head.updated, head.messages, head.card,
-                lease.epoch, lease.owner, lease.until,
-            )  # fmt: skip
             key = layout.session_key(session)
-            self._txn.put(key, layout.protect(key, _encode(row)), db=self._trees["sessions"])
+            self._txn.put(key, layout.protect(key, _encode(_row(number, head))), db=self._trees["sessions"])
         return numbers
 
     def _chunk(self, number: int, chunk: _Ready, starts: dict[int, tuple[int, int]]) -> None:

@@ -57,7 +57,7 @@ __all__ = [
     "sequence_of",
 ]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FILE_HEADER_BYTES = 64
 FRAME_HEADER_BYTES = 32
 MAX_PAYLOAD_BYTES = 1 << 30
@@ -82,6 +82,9 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
     position: int
     time: int
     payload: bytes
+    salt: bytes
+    """As `base.Commit` has it, and the next."""
+    leaf: bytes
     epoch: int = 0
     messages: int = 0
     base: int | None = None

@@ -67,11 +67,11 @@ class Journal:
         """Position of the last event before `address`."""
 
     @classmethod
-    def create(cls, directory: Path, io: JournalIO, file_bytes: int) -> int:
-        """Write the first file of a new store; returns the address of its first frame."""
+    def create(cls, directory: Path, io: JournalIO, file_bytes: int, position: int = 0) -> int:
+        """Write the first file of a new store, behind the event at `position`; returns the address of its first frame."""
         journal = cls(directory, io, writable=True, file_bytes=file_bytes)
         try:
-            fd, _ = journal._begin_file(1, 0)
+            fd, _ = journal._begin_file(1, position)
             io_close(fd)
         finally:
             journal.close()

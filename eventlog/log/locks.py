@@ -1,8 +1,10 @@
-"""The writers' lock of a store: one process at a time appends to the journal.
+"""The locks of a store: who appends to the journal, and who has the store open.
 
-Two `flock`s.  `turn` is taken before `lock` and given back once `lock` is held, so that a process that has just
+One process at a time appends.  Two `flock`s.  `turn` is taken before `lock` and given back once `lock` is held, so that a process that has just
 committed has to queue behind one that already waits: two busy processes alternate.  The kernel releases both
 when a process dies.  Waiting is polling, because a blocking `flock` cannot be bounded in time.
+
+Whoever has the store open holds a shared lock on `open`, so that the first one knows that it is alone.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from eventlog.errors import BusyError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["WriterLock", "try_shared"]
+__all__ = ["Presence", "WriterLock", "try_shared"]
 
 _SHORTEST = 50e-6
 _LONGEST = 1e-3
@@ -76,3 +78,31 @@ def try_shared(directory: Path) -> int | None:
         os.close(fd)
         return None
     return fd
+
+
+class Presence:
+    """That this process has the store open, for others to see, until it is closed."""
+
+    def __init__(self, directory: Path, *, read_only: bool) -> None:
+        flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        self.alone = True
+        """Whether nobody else has it open; then nobody else can open it before `share`."""
+        try:
+            self._fd = os.open(directory / "open", flags | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:  # a copy without it, which cannot be given one
+            self._fd = os.open(directory / "format", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.alone = False
+            fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def share(self) -> None:
+        """Let others in."""
+        if self.alone:
+            self.alone = False
+            fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def close(self) -> None:
+        """This process has the store open no more."""
+        os.close(self._fd)

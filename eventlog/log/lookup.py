@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eventlog.errors import ClosedError
+from eventlog.errors import ClosedError, DamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ class Lookup:
         with self._guard:
             head = self._tail.head(session)
             tail = self._tail.commits(session, after, upto) if head is not None else []
-        if head is None and (head := self._segments.head(session)) is None:
+        if (head is None and (head := self._segments.head(session)) is None) or head.gone:
             return iter(())
         first = max(after, head.base) + 1
         last = head.version if upto is None else min(upto, head.version)
@@ -94,23 +94,33 @@ class Lookup:
         while first <= last:
             in_tail = tail and tail[0].first <= first <= tail[-1].last
             commits = tail if in_tail else self._chunk(session, first)
+            before = first
             for commit in commits:
                 if commit.last >= first:
+                    if commit.first > first:
+                        break
                     yield commit
                     first = commit.last + 1
                     if first > last:
                         return
+            if first == before:
+                raise DamagedError("a committed version is missing", session=session, version=first)
 
     def _backward(self, session: str, first: int, last: int, tail: list[Commit]) -> Iterator[Commit]:
         while first <= last:
             in_tail = tail and tail[0].first <= last <= tail[-1].last
             commits = tail if in_tail else self._chunk(session, last)
+            before = last
             for commit in reversed(commits):
                 if commit.first <= last:
+                    if commit.last < last:
+                        break
                     yield commit
                     last = commit.first - 1
                     if first > last:
                         return
+            if last == before:
+                raise DamagedError("a committed version is missing", session=session, version=last)
 
     def _chunk(self, session: str, version: int) -> list[Commit]:
         if self._closed():

@@ -6,6 +6,7 @@ May be imported by anyone who opens stores.
 
 from __future__ import annotations
 
+import os
 import time
 from bisect import bisect_right
 from threading import Condition
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eventlog.errors import ClosedError
+from eventlog.errors import ClosedError, DamagedError
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.calls import size_of, size_of_lease, validate_derived_keys
-from eventlog.log.rules import Seen, admit, head_after, may_replace_lease
+from eventlog.log.rebuild import first_fault
+from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
 from eventlog.log.ticket import QueuedTicket
+from eventlog.log.tree import SALT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,22 +61,16 @@ class MemoryLog:
         head = admit(self, append)
         if isinstance(head, Committed):
             return head
-        base = append.creates_at or 0
-        first = (head.version if head else base) + 1
-        commit = Commit(
-            append.session, first, append.count, self._position + 1, append.epoch, append.time, append.payload,
-            append.request,
-        )  # fmt: skip
+        commit, self._heads[append.session] = commit_of(head, append, self._position + 1, os.urandom(SALT_BYTES))
         self._commits.append(commit)
         self._sessions.setdefault(append.session, []).append(commit)
-        self._heads[append.session] = head_after(head, commit, append.messages, append.card, base)
         self._position += append.count
         if append.request is not None:
-            seen = Seen(append.digest, first, commit.last, commit.position)
+            seen = Seen(append.digest, commit.first, commit.last, commit.position)
             self._requests[append.session, append.request] = seen
         for digest, packed in append.bodies:
             self._bodies.setdefault(digest, packed)
-        return Committed(append.session, first, commit.last, commit.position)
+        return Committed(append.session, commit.first, commit.last, commit.position)
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
         """The commits that hold versions `after + 1 .. upto`, as of now."""
@@ -196,8 +193,14 @@ class MemoryLog:
         with self._changed:
             self._usable()
 
+    def probe(self) -> list[str]:
+        """There is nothing underneath."""
+        with self._changed:
+            self._usable()
+        return []
+
     def check(self) -> list[str]:
-        """Versions and positions without gaps; memory has nothing else that could be wrong."""
+        """Versions and positions without gaps, and the hash trees; memory has nothing else that could be wrong."""
         wrong: list[str] = []
         with self._changed:
             self._usable()
@@ -207,11 +210,9 @@ class MemoryLog:
                     wrong.append(f"session {commit.session}: position {commit.position} where {position} belongs")
                 position = commit.position + commit.count
             for session, commits in self._sessions.items():
-                version = self._heads[session].base + 1
-                for commit in commits:
-                    if commit.first != version:
-                        wrong.append(f"session {session}: version {commit.first} where {version} belongs")
-                    version = commit.last + 1
+                fault = first_fault(self._heads[session], commits)
+                if fault is not None:
+                    wrong.append(str(DamagedError(fault.problem, session=session, version=fault.version)))
         return wrong
 
     def close(self) -> None:

@@ -16,17 +16,19 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import BusyError, ClosedError, DamagedError, EventlogError, PoisonedError
-from eventlog.log import frames
-from eventlog.log.check import check_segments
+from eventlog.log import frames, swap
+from eventlog.log.check import check_segments, check_trees
 from eventlog.log.derived import DerivedBuffer
 from eventlog.log.fold import fold, write_derived
 from eventlog.log.housekeeper import Housekeeper
 from eventlog.log.journal import Journal
-from eventlog.log.locks import WriterLock, try_shared
+from eventlog.log.locks import Presence, WriterLock, try_shared
 from eventlog.log.lookup import Lookup
 from eventlog.log.mark import Mark
+from eventlog.log.probe import require_structure
 from eventlog.log.segments import Segments
 from eventlog.log.tail import Generation, Tail
+from eventlog.log.tree import SALT_BYTES
 from eventlog.log.writer import Writer
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ _GENERATIONS = 4
 _SHORTEST_POLL = 1e-3
 _LONGEST_POLL = 50e-3
 _ROOM_POLL = 5e-3
+_SALTS = 16
+"""How many are asked for at a time, because asking takes longer than hashing."""
 
 
 class Partition:
@@ -62,6 +66,7 @@ class Partition:
         self._txnid = -1
         self._interrupted = False
         self._spare_for = 0
+        self._salts = b""
         self._housekeeper = Housekeeper(self._fold_if_due, self._prepare)
         self._tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
         self.position = 0
@@ -70,13 +75,23 @@ class Partition:
         self._mark: Mark | None = None
         self._lock: WriterLock | None = None
         read_only = options.read_only
-        self._segments = Segments(path / "lmdb", read_only=read_only, map_bytes=options.map_bytes)
-        self.lookup = Lookup(self._guard, self._tail, self._segments, lambda: self.closed)
-        self.derived = DerivedBuffer(self._segments)
         self.journal = Journal(path / "journal", options.io, writable=not read_only, file_bytes=options.journal_bytes)
+        self._presence = Presence(path, read_only=read_only)
         try:
+            if self._presence.alone:
+                swap.finish(path, options.io, read_only=read_only)
             if not read_only or (path / "mark").exists():
                 self._mark = Mark(path / "mark", read_only=read_only)
+            if self._presence.alone and not self._closed_in_order():
+                require_structure(path / "lmdb", writing=not read_only)
+            self._segments = Segments(path / "lmdb", read_only=read_only, map_bytes=options.map_bytes)
+        except BaseException:
+            self._release_files()
+            raise
+        self.lookup = Lookup(self._guard, self._tail, self._segments, lambda: self.closed)
+        self.derived = DerivedBuffer(self._segments)
+        try:
+            self._presence.share()
             if read_only:
                 self._recover_to_read()
             else:
@@ -88,6 +103,18 @@ class Partition:
             raise
 
     # --- opening and closing
+
+    def _closed_in_order(self) -> bool:
+        """Whether everything was folded when the store was last closed, and nothing was done to it since."""
+        if self._mark is None or not (address := self._mark.get()) or address != self._mark.closed_at():
+            return False
+        self.journal.seek(address, 0)
+        try:
+            return not self.journal.continues()
+        except DamagedError:
+            return False
+        finally:
+            self.journal.close()
 
     def _recover_to_write(self) -> None:
         """Replay the tail, to its very end, and say how far it goes."""
@@ -125,6 +152,8 @@ class Partition:
                 for frame in self.journal.adopt():
                     self._apply(frame)
                 self.journal.verify_end()
+            if self._mark is not None:
+                self._mark.settle(until)
 
     def stop(self) -> None:
         """Begin to close; returns at once.  The writer thread does the rest (`shut`)."""
@@ -144,6 +173,8 @@ class Partition:
             self._housekeeper.stop()
             if self.writer is not None and self.writer.poison is None:
                 self.fold()
+                if self._mark is not None and not self._tail.size:
+                    self._mark.set_closed(self.journal.address)
         except EventlogError as error:  # the journal has it all; it is folded when the store is opened again
             self.failure = error
         except Exception as error:  # noqa: BLE001 - this thread has no caller; `close` tells it to one
@@ -157,12 +188,16 @@ class Partition:
     def _release(self) -> None:
         with self._guard:
             self.closed = True
-            self.journal.close()
             self._segments.close()
-            if self._mark is not None:
-                self._mark.close()
-            if self._lock is not None:
-                self._lock.close()
+            self._release_files()
+
+    def _release_files(self) -> None:
+        self.journal.close()
+        if self._mark is not None:
+            self._mark.close()
+        if self._lock is not None:
+            self._lock.close()
+        self._presence.close()
 
     def hold_still(self) -> None:
         """Before a fork: nothing half done may be inherited."""
@@ -180,12 +215,8 @@ class Partition:
         Above all the files of the writers' lock: they would keep it locked after the parent's death.
         """
         self.closed = True
-        self.journal.close()
         self._segments.environment.disown()
-        if self._mark is not None:
-            self._mark.close()
-        if self._lock is not None:
-            self._lock.close()
+        self._release_files()
 
     # --- keeping up with the journal
 
@@ -203,7 +234,7 @@ class Partition:
                     raise ClosedError("the log is closed")
                 before = self.position
                 with self._or_again():
-                    self._catch_up(self._mark.get())
+                    self._catch_up_to_mark(self._mark)
                 moved = self.position != before
             if moved:
                 self._wake_watchers()
@@ -217,7 +248,7 @@ class Partition:
             before = self.journal.address
             with self._or_again():
                 if self._mark.changed():
-                    self._catch_up(self._mark.get())
+                    self._catch_up_to_mark(self._mark)
                     before = self.journal.address
                 for frame in self.journal.adopt():
                     self._apply(frame)
@@ -241,6 +272,13 @@ class Partition:
                 self._spare_for = sequence
                 self._housekeeper.call()
 
+    def salt(self) -> bytes:
+        """The salt of the next commit; for the writer thread only."""
+        if not self._salts:
+            self._salts = self.options.io.random(SALT_BYTES * _SALTS)
+        salt, self._salts = self._salts[:SALT_BYTES], self._salts[SALT_BYTES:]
+        return salt
+
     @contextmanager
     def _or_again(self) -> Generator[None, None, None]:
         """What fails while catching up is done again, from where LMDB ends, by whoever comes next.
@@ -254,6 +292,11 @@ class Partition:
             if self._mark is not None:
                 self._mark.forget()
             raise
+
+    def _catch_up_to_mark(self, mark: Mark) -> None:
+        address = mark.get()
+        self._catch_up(address)
+        mark.settle(address)
 
     def _catch_up(self, until: int) -> None:
         txnid = self._segments.environment.last_txnid()
@@ -400,4 +443,6 @@ class Partition:
             wrong.append(str(error))
         finally:
             cursor.close()
-        return wrong
+        with self._guard:
+            heads = list(self._tail.heads().values())
+        return wrong + check_trees(self.lookup, heads)

@@ -16,11 +16,12 @@ from eventlog.errors import (
     RequestReusedError,
 )
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.tree import TAG_BYTES, grow, leaf_data, leaf_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Past", "Seen", "admit", "head_after", "may_replace_lease"]
+__all__ = ["Past", "Seen", "admit", "commit_of", "head_after", "may_replace_lease"]
 
 
 class Seen(NamedTuple):
@@ -56,7 +57,7 @@ def admit(past: Past, append: Append) -> Committed | Head | None:
     """Decide: `Committed` if the request is known, else the head to append to (None begins a session); or raise."""
     session = append.session
     if append.request is not None and (seen := past.seen(session, append.request)) is not None:
-        if seen.digest != append.digest:
+        if seen.digest and seen.digest != append.digest:  # without one, what was said then was redacted
             raise RequestReusedError(session, append.request)
         return seen.repeat(session)
     head = past.head_of(session)
@@ -84,11 +85,26 @@ def admit(past: Past, append: Append) -> Committed | Head | None:
     return head
 
 
-def head_after(head: Head | None, commit: Commit, messages: int, card: bytes | None, base: int) -> Head:
-    """The session's head once `commit` is in; `base` counts only where there was no head."""
+def commit_of(head: Head | None, append: Append, position: int, salt: bytes) -> tuple[Commit, Head]:
+    """The commit that an admitted append becomes at a position, and the session's head after it."""
+    base = append.creates_at or 0
+    first = (head.version if head is not None else base) + 1
+    fields = (
+        append.session, first, append.count, position, append.epoch, append.time, append.payload, append.request, salt
+    )  # fmt: skip
+    leaf = leaf_hash(leaf_data(Commit(*fields)))
+    commit = Commit(*fields, leaf[:TAG_BYTES])
+    return commit, head_after(head, commit, leaf, messages=append.messages, card=append.card, base=base)
+
+
+def head_after(head: Head | None, commit: Commit, leaf: bytes, *, messages: int, card: bytes | None, base: int) -> Head:
+    """The session's head once `commit` is in, whose leaf has this hash; `base` counts only where there was no head."""
     last = commit.position + commit.count - 1
     if head is None:
-        return Head(commit.session, commit.last, last, base, commit.time, commit.time, messages, card or b"")
+        return Head(
+            commit.session, commit.last, last, base, commit.time, commit.time, messages, card or b"", LeaseState(),
+            1, leaf,
+        )  # fmt: skip
     return Head(
         commit.session,
         commit.first + commit.count - 1,
@@ -99,6 +115,8 @@ def head_after(head: Head | None, commit: Commit, messages: int, card: bytes | N
         head.messages + messages,
         head.card if card is None else card,
         head.lease,
+        head.appends + 1,
+        grow(head.appends, head.peaks, leaf),
     )
 
 

@@ -15,8 +15,8 @@ its key and of the rest of the value; a slot is covered by the CRC in each refer
     data       slot number u64 -> up to 16 pages of bytes
 
 A *chunk* is what one fold adds to one session, or 128 KiB of that: the MessagePack array [session id, commits],
-each commit [first version, count, position, epoch, time, payload, request id], compressed with zstd if that makes
-it smaller.  The chunks and bodies of a fold are laid end to end and cut into *slots*, which are appended to
+each commit [first version, count, position, epoch, time, payload, request id, salt, first 8 bytes of its leaf's hash]
+(`tree.py`), compressed with zstd if that makes it smaller.  The chunks and bodies of a fold are laid end to end and cut into *slots*, which are appended to
 `data`: LMDB rounds a large value up to whole pages, and a slot fills its pages.  A *reference* is (slot, offset
 in it, length, CRC-32); the bytes go on at the beginning of the next slot.
 
@@ -90,7 +90,7 @@ class Folded(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeadRow(msgspec.Struct, frozen=True, array_like=True):
-    """A head as it is stored."""
+    """A head as it is stored.  `number` is 0 if the session's events are gone (`Head.gone`)."""
 
     number: int
     version: int
@@ -103,6 +103,8 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
     owner: bytes
     until: int
+    appends: int
+    peaks: bytes
 
     def head(self, session: str) -> Head:
         """The head it stands for."""
@@ -116,6 +118,9 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
             self.messages,
             self.card,
             LeaseState(self.epoch, self.owner, self.until),
+            self.appends,
+            self.peaks,
+            not self.number,
         )
 
 
@@ -139,7 +144,7 @@ class Chunk(NamedTuple):
     codec: int
 
 
-_ChunkBody = tuple[str, list[tuple[int, int, int, int, int, bytes, str | None]]]
+_ChunkBody = tuple[str, list[tuple[int, int, int, int, int, bytes, str | None, bytes, bytes]]]
 _encode = msgspec.msgpack.Encoder().encode
 _decode_folded = msgspec.msgpack.Decoder(Folded).decode
 _decode_head = msgspec.msgpack.Decoder(HeadRow).decode
@@ -186,7 +191,12 @@ def pack_chunk_row(chunk: Chunk) -> bytes:
 
 def encode_chunk(session: str, commits: list[Commit]) -> bytes:
     """The plain bytes of a chunk."""
-    return _encode((session, [(c.first, c.count, c.position, c.epoch, c.time, c.payload, c.request) for c in commits]))
+    return _encode(
+        (
+            session,
+            [(c.first, c.count, c.position, c.epoch, c.time, c.payload, c.request, c.salt, c.leaf) for c in commits],
+        )
+    )
 
 
 class Segments:
@@ -228,7 +238,7 @@ class Segments:
             row = self.row_in(txn, session)
         return None if row is None else row.head(session)
 
-    def heads(self, after: str) -> Iterator[Head]:
+    def heads(self, after: str = "") -> Iterator[Head]:
         """Heads by session id, in batches of one transaction each."""
         key = key_before(after)
         while True:
@@ -294,7 +304,12 @@ class Segments:
                             return self._commits(txn, chunk, first, session)
         raise DamagedError("a committed version is missing", session=session, version=version)
 
-    def follow(self, after: int, limit: int) -> list[Commit]:
+    def chunk_at(self, number: int, first: int) -> list[Commit]:
+        """The commits of the chunk at this key, whatever else is damaged; `DamagedError` if that is."""
+        with self.environment.reading() as txn:
+            return self._chunk_of(txn, PAIR.pack(number, first), 0)
+
+    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
         """Folded commits whose last position is greater than `after`, in position order, at most `limit`."""
         found: list[Commit] = []
         chunks: dict[bytes, dict[int, Commit]] = {}
@@ -385,7 +400,7 @@ class Segments:
             raise DamagedError("a chunk cannot be decoded", session=session, version=first) from error
         if session is not None and name != session:
             raise DamagedError(f"a chunk belongs to session {name}", session=session, version=first)
-        return [Commit(name, row[0], row[1], row[2], row[3], row[4], row[5], row[6]) for row in rows]
+        return [Commit(name, *row) for row in rows]
 
     def _fetch(
         self,

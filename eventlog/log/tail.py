@@ -18,6 +18,7 @@ from eventlog.errors import DamagedError
 from eventlog.log.base import Commit, Head, LeaseState
 from eventlog.log.frames import CommitRecord, Record
 from eventlog.log.rules import Seen, head_after
+from eventlog.log.tree import leaf_data, leaf_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -93,9 +94,12 @@ class Generation:
                 record.time,
                 record.payload,
                 record.request,
+                record.salt,
+                record.leaf,
             )
             if head is None or head.position < record.position:
-                head = head_after(head, commit, record.messages, record.card, record.base or 0)
+                leaf = leaf_hash(leaf_data(commit))
+                head = head_after(head, commit, leaf, messages=record.messages, card=record.card, base=record.base or 0)
             self.add_commit(commit, head, record.digest, record.bodies)
         elif head is not None:
             lease = LeaseState(record.epoch, record.owner, record.until)

@@ -20,7 +20,7 @@ from eventlog.errors import BusyError, ClosedError, EventlogError, PoisonedError
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.frames import CommitRecord, LeaseRecord, Record
 from eventlog.log.inbox import Inbox
-from eventlog.log.rules import Seen, admit, head_after, may_replace_lease
+from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
 from eventlog.log.tail import Generation
 from eventlog.log.ticket import QueuedTicket, wake
 
@@ -153,23 +153,18 @@ class _Batch:
         if isinstance(head, Committed):
             return head
         session = append.session
-        base = append.creates_at
-        first = (head.version if head is not None else base or 0) + 1
         pending = self.pending
         position = pending.position + 1
         known = self._partition.lookup.has_body
         bodies = [pair for pair in append.bodies if pair[0] not in pending.bodies and not known(pair[0])]
-        commit = Commit(
-            session, first, append.count, position, append.epoch, append.time, append.payload, append.request
-        )
-        pending.add_commit(
-            commit, head_after(head, commit, append.messages, append.card, base or 0), append.digest, bodies
-        )
+        commit, after = commit_of(head, append, position, self._partition.salt())
+        first = commit.first
+        pending.add_commit(commit, after, append.digest, bodies)
         pending.position += append.count
         self.records.append(
             CommitRecord(
-                session, first, append.count, position, append.time, append.payload, append.epoch, append.messages,
-                base, append.card, append.request, append.digest, bodies,
+                session, first, append.count, position, append.time, append.payload, commit.salt, commit.leaf,
+                append.epoch, append.messages, append.creates_at, append.card, append.request, append.digest, bodies,
             )
         )  # fmt: skip
         return Committed(session, first, first + append.count - 1, position)

@@ -35,6 +35,7 @@ from eventsourcing.utils import Environment, EnvType, get_topic
 from typing_extensions import override
 
 from eventlog import codec
+from eventlog.card import card_of
 from eventlog.errors import DamagedError
 from eventlog.events import Event
 from eventlog.foreign import is_foreign
@@ -98,7 +99,7 @@ class ConversationFeed:
     def events(self, session: str) -> list[codec.Recorded]:
         """All events of a session, those that a fork inherited too."""
         head = self.log.head(session)
-        if head is None or is_foreign(head):
+        if head is None or is_foreign(head) or card_of(head).erased:
             return []
         streams = ancestry(self.log, session)
         return [recorded for span in spans(self.log, streams) for recorded in span.events()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,14 +10,17 @@ import typer
 
 from projections.cli import output
 from projections.cli.exits import Exit
+from projections.cli.heads import HEAD, kept_head
 from projections.cli.options import JSON
 from projections.cli.place import reading, session_of, store_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eventlog import Session, Store
     from projections.stats import SessionStats
     from projections.usage import Spent
-    from projections.verify import SessionReport
+    from projections.verify import SessionReport, StoreReport
 
 __all__ = ["print_session_stats", "register"]
 
@@ -151,37 +155,44 @@ def _session_rows(found: SessionStats, view: Any) -> list[tuple[str, object]]:
 # -- verify ------------------------------------------------------------------------------------
 
 
-def _verify(context: typer.Context, session: ONE_OR_ALL = None, *, json: JSON = False) -> None:
-    """Check that everything can be read, that versions are contiguous, and that replay equals live.
+def _verify(
+    context: typer.Context,
+    session: ONE_OR_ALL = None,
+    *,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also compare live views and every checkpoint with a replay.")
+    ] = False,
+    against: HEAD = None,
+    json: JSON = False,
+) -> None:
+    """Check that everything can be read, and that every event is the one that was committed.
 
     Exit code 1 if anything is wrong.  Without SESSION also checks what no session leads to.
     """
-    with reading(context) as store:
-        names = [info.id for info in store.sessions()] if session is None else [session_of(store, session).id]
-        wrong = _store_problems(store) if session is None else []
-        reports = [_report(store, name) for name in names]
-    sound = not wrong and all(report.sound for report in reports)
+    from eventlog.errors import DamagedError
+    from projections.verify import StoreReport, verify
+
+    kept = None if against is None else kept_head(against)
+    try:
+        with reading(context) as store:
+            if session is not None and not (kept is not None and session in kept.by_session):
+                session = session_of(store, session).id
+            with ExitStack() as bar:
+
+                def telling(name: str) -> Callable[[int, int], None]:
+                    bar.close()
+                    return bar.enter_context(output.progress(name))
+
+                report = verify(store, session=session, against=kept, deep=deep, telling=telling)
+    except DamagedError as error:
+        report = StoreReport([str(error)])
     if json:
-        output.document({"sound": sound, "store": wrong, "sessions": [_plain(report) for report in reports]})
+        found = [_plain(one) for one in report.sessions]
+        output.document({"sound": report.sound, "store": report.problems, "sessions": found})
     else:
-        _print_reports(wrong, reports)
-    if not sound:
+        _print_reports(report)
+    if not report.sound:
         raise typer.Exit(Exit.FAULTS)
-
-
-def _store_problems(store: Store) -> list[str]:
-    from projections.verify import verify_store
-
-    return verify_store(store)
-
-
-def _report(store: Store, name: str) -> SessionReport:
-    from projections.model_view import ModelViewProjection
-    from projections.transcript import TranscriptProjection
-    from projections.verify import verify_session
-
-    with output.progress(name) as told:
-        return verify_session(store, name, [TranscriptProjection(), ModelViewProjection()], told)
 
 
 def _plain(report: SessionReport) -> dict[str, Any]:
@@ -191,19 +202,21 @@ def _plain(report: SessionReport) -> dict[str, Any]:
         "version": report.version,
         "events": report.events,
         "bodies": report.bodies,
+        "first_bad": report.first_bad,
         "problems": [{"version": found.version, "problem": found.problem} for found in report.problems],
     }
 
 
-def _print_reports(wrong: list[str], reports: list[SessionReport]) -> None:
-    for problem in wrong:
+def _print_reports(found: StoreReport) -> None:
+    reports = found.sessions
+    for problem in found.problems:
         output.line(f"store: {problem}")
     for report in reports:
-        for found in report.problems:
-            place = "" if found.version is None else f" at version {found.version}"
-            output.line(f"{report.session}{place}: {found.problem}")
+        for one in report.problems:
+            place = "" if one.version is None else f" at version {one.version}"
+            output.line(f"{report.session}{place}: {one.problem}")
     bad = sum(not report.sound for report in reports)
     events = sum(report.events for report in reports)
     bodies = sum(report.bodies for report in reports)
-    verdict = f"{bad} with faults" if bad or wrong else "all sound"
+    verdict = "all sound" if found.sound else f"{bad} with faults"
     output.line(f"{len(reports)} sessions, {events} events, {bodies} bodies read: {verdict}")

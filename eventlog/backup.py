@@ -1,0 +1,217 @@
+"""A copy of a store that is being written, taken without stopping anybody, and the way back from it.
+
+A backup is a store directory like any other: it can be opened, verified, and copied again.  A second backup into the same
+place adds only what is new, by position; where the store was rewritten since (a scrub, a vacuum), nothing of the old backup
+stays.  It must not be written to: then it has a history of its own, and is refused.
+
+While it is written, and if its writing breaks off, the directory holds the file `unfinished` and does not open as a store;
+the same command goes on where it broke off.  Restoring is the same the other way, up to a position.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog.copying import copy_commits, storage_errors
+from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError
+from eventlog.log import swap
+from eventlog.log.copying import Copy
+from eventlog.log.directory import identity_of
+from eventlog.log.filesystem import refuse_network_filesystem, sync_directory
+from eventlog.log.locks import Presence
+from eventlog.log.options import Options
+
+if TYPE_CHECKING:
+    from eventlog.log.base import Commit, Head, Log
+    from eventlog.log.embedded import EmbeddedLog
+
+__all__ = ["Copied", "backup", "restore"]
+
+Told = Callable[[int, int], None]
+_NAMES = frozenset(
+    {"edition", "format", "journal", "lmdb", "lock", "mark", "next", "open", "swap", "turn", "unfinished"}
+)
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """What a backup or a restore did."""
+
+    position: int
+    """Position of the last event in the copy."""
+    sessions: int
+    """Sessions in the copy, erased ones included."""
+    events: int
+    """Events that were copied now."""
+    whole: bool
+    """Whether everything was copied: there was no earlier copy to go on with."""
+
+
+def backup(log: Log, to: str | os.PathLike[str], *, told: Told | None = None) -> Copied:
+    """Copy what `log` has committed by now into the directory `to`; writers go on meanwhile.
+
+    `CallError` if `to` holds something else than a backup of this store, or that is in memory, `BusyError` if somebody has it open,
+    `DamagedError` if the store cannot be read.  `told` hears the position reached, and the one to reach.
+    """
+    from eventlog.log.embedded import EmbeddedLog
+
+    if not isinstance(log, EmbeddedLog):
+        raise CallError("only a store in a directory can be backed up")
+    return _copy(log, Path(to), log.last_position(), "a backup was being written", told=told)
+
+
+def restore(
+    source: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    *,
+    position: int | None = None,
+    options: Options | None = None,
+    told: Told | None = None,
+) -> Copied:
+    """Make a store at `into` of the backup, or store, at `source`, as it was when `position` was its newest event.
+
+    An append that reaches beyond `position` is left out whole; None takes everything.  `AlreadyExistsError` if there is a
+    store at `into`; a restore that broke off is gone on with.
+    """
+    from eventlog.log.embedded import open_log
+
+    target = Path(into)
+    if (target / "format").exists() and swap.unfinished(target) is None:
+        raise AlreadyExistsError("store", str(target))
+    log = open_log(source, read_only=True)
+    try:
+        last = log.last_position()
+        if position is not None and not 0 <= position <= last:
+            raise NotFoundError("position", str(position))
+        upto = last if position is None else position
+        return _copy(log, target, upto, f"a restore to position {upto} was being written", told=told, options=options)
+    finally:
+        log.close()
+
+
+def _copy(
+    log: EmbeddedLog,
+    to: Path,
+    upto: int,
+    what: str,
+    *,
+    told: Told | None,
+    options: Options | None = None,
+) -> Copied:
+    """Bring the copy at `to` up to a position, or write it anew."""
+    path = log.path
+    if to.resolve() == path.resolve() or path.resolve() in to.resolve().parents:
+        raise CallError(f"{to} is in the store that is to be copied")
+    chosen = Options(io=log.options.io) if options is None else options
+    with storage_errors(to), _held(to):
+        swap.finish(to, chosen.io)
+        copy = _to_go_on_with(log, path, to, upto, chosen)
+        place = to
+        if copy is None and swap.unfinished(to) is None and (to / "format").exists():
+            place = to / swap.NEXT  # the old copy stays until the new one is whole
+        whole = copy is None
+        if place is to:
+            swap.set_unfinished(to, what)
+        if copy is None:
+            for name in ("lmdb", "journal"):
+                shutil.rmtree(place / name, ignore_errors=True)
+            copy = Copy(place, chosen)
+        try:
+            copy.begin()
+            edition = swap.edition_of(path)
+            if edition:
+                swap.write_file(place / "edition", edition)
+            events = copy_commits(log, copy, upto, told=told)
+            sessions = _add_gone(log, copy, upto)
+            copied = Copied(copy.position, sessions, events, whole)
+            copy.finish(to if place is to else None, identity_of(path))
+        finally:
+            copy.close()
+        if place is to:
+            swap.set_unfinished(to, None)
+        else:
+            swap.commit(to, shred=True)
+            swap.finish(to, chosen.io)
+        return copied
+
+
+def _to_go_on_with(log: EmbeddedLog, path: Path, to: Path, upto: int, options: Options) -> Copy | None:
+    """The copy that is there already; None if it is to be written anew; `CallError` if something else is there."""
+    broken_off = swap.unfinished(to) is not None
+    if not (to / "lmdb").exists():
+        return None
+    if not broken_off and not (to / "format").exists():
+        raise CallError(f"{to} holds something else than a backup")
+    if (to / "format").exists() and identity_of(to) != identity_of(path):
+        raise CallError(f"{to} is a backup of another store")
+    if swap.edition_of(to) != swap.edition_of(path):
+        return None
+    copy = Copy(to, options)
+    try:
+        continues = copy.position <= upto and _continues(log, copy)
+        if continues is False and not broken_off:
+            raise CallError(f"{to} is no earlier state of this store: it was written to, or the store was restored")  # noqa: TRY301 - closed below
+    except BaseException:
+        copy.close()
+        raise
+    if continues:
+        return copy
+    copy.close()
+    return None
+
+
+def _continues(log: EmbeddedLog, copy: Copy) -> bool | None:
+    """Whether the source goes on from what was copied; None if what was copied last does not say."""
+    if not copy.position:
+        return True
+    copied = copy.last_commit()
+    if copied is None:
+        return None
+    found = log.follow(copied.position - 1, 1)
+    return bool(found) and _same(found[0], copied)
+
+
+def _same(one: Commit, other: Commit) -> bool:
+    return one.position == other.position and one.session == other.session and one.leaf == other.leaf
+
+
+def _add_gone(log: EmbeddedLog, copy: Copy, upto: int) -> int:
+    """Add the heads of sessions whose events were erased; returns how many sessions there are."""
+    gone: list[Head] = []
+    sessions = 0
+    for head in log.heads():
+        if copy.head(head.session) is not None:
+            sessions += 1
+        elif head.position <= upto:
+            gone.append(head)
+    if gone:
+        copy.add([], {}, {}, {}, position=copy.position, gone=gone)
+    return sessions + len(gone)
+
+
+@contextmanager
+def _held(to: Path) -> Generator[None]:
+    """The directory to copy into, made if it is not there, with nobody else in it."""
+    refuse_network_filesystem(to)
+    if to.exists() and not to.is_dir():
+        raise CallError(f"{to} is not a directory")
+    made = [to, *(parent for parent in to.parents if not parent.exists())]
+    to.mkdir(mode=0o700, parents=True, exist_ok=True)
+    strangers = sorted(entry.name for entry in to.iterdir() if entry.name.removesuffix(".new") not in _NAMES)
+    if strangers:
+        raise CallError(f"{to} holds something else than a backup: {', '.join(strangers[:3])}")
+    for directory in made:
+        sync_directory(directory.parent)
+    presence = Presence(to, read_only=False)
+    try:
+        if not presence.alone:
+            raise BusyError(f"somebody has {to} open")
+        yield
+    finally:
+        presence.close()

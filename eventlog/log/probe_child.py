@@ -1,0 +1,91 @@
+"""The program of the child process that `probe.py` starts: walk LMDB's structure, and die of it if it must be.
+
+Checksums of rows are compared, too, but for values that are disposable: a row whose key is damaged would be looked for in
+vain, and seem never to have been there.
+
+A program, not a module: nothing imports it, and it imports nothing but LMDB, so that it starts quickly.  Arguments: the
+directory that holds the package `lmdb`, the LMDB directory, its format, `r` or `w` or `-` (read without the lock file), and
+the names of the trees.  It prints a line for each fault.
+"""
+
+from __future__ import annotations
+
+import sys
+from zlib import crc32
+
+TYPE_CHECKING = False  # importing `typing` would take longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+__all__ = ["walk"]
+
+
+UNPROTECTED = {"data", "derived"}
+"""Trees whose values have no checksum, or need none."""
+
+
+def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> list[str]:
+    """Everything that is wrong with the structure, as far as it can be walked alive."""
+    import lmdb
+
+    wrong: list[str] = []
+    try:
+        with lmdb.open(
+            path, readonly=True, create=False, lock=mode != "-", max_dbs=64, lib_version=format_version
+        ) as environment:
+            found = _walk(environment, "", wrong)
+            wrong += [f"tree {name} is missing" for name in trees if name not in found]
+            for name in found:
+                _walk(environment, name, wrong)
+        if mode == "w":
+            _write(path, format_version)
+    except (lmdb.Error, ValueError) as error:
+        wrong.append(f"{type(error).__name__}: {error}")
+    return wrong
+
+
+def _walk(environment: Any, name: str, wrong: list[str]) -> list[str]:
+    """Look at every page of a tree, and touch every value at both ends; without a name, of the list of trees: its keys."""
+    shown = f"tree {name}" if name else "the list of trees"
+    tree = environment.open_db(name.encode(errors="surrogateescape"), create=False) if name else None
+    protected = bool(name) and name not in UNPROTECTED
+    names: list[str] = []
+    count, last = 0, b""
+    with environment.begin(buffers=True, db=tree) as txn:
+        entries = environment.stat()["entries"] if tree is None else txn.stat(tree)["entries"]
+        with txn.cursor() as cursor:
+            more = cursor.first()
+            while more and count <= entries:
+                key, value = bytes(cursor.key()), cursor.value()
+                _ = bytes(value[:1]), bytes(value[-1:])
+                again = txn.get(key)
+                if again is None or len(again) != len(value) or key <= last:
+                    wrong.append(f"{shown}: an entry is not found by its key")
+                    return names
+                if protected and bytes(value[:4]) != crc32(value[4:], crc32(key)).to_bytes(4, "little"):
+                    wrong.append(f"{shown}: an entry or its key is not what was written")
+                    return names
+                count, last = count + 1, key
+                if not name:
+                    names.append(key.decode(errors="surrogateescape"))
+                more = cursor.next()
+    if count != entries:
+        wrong.append(f"{shown}: it counts {entries} entries, and {count} can be found")
+    return names
+
+
+def _write(path: str, format_version: int) -> None:
+    """Begin to write, which reads the list of free pages; nothing is written."""
+    import lmdb
+
+    with lmdb.open(path, create=False, max_dbs=64, lib_version=format_version) as environment:
+        txn = environment.begin(write=True)
+        txn.put(b"probe", bytes(1 << 16))
+        txn.abort()
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    faults = walk(sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5:])
+    sys.stdout.write("".join(f"{fault}\n" for fault in faults))

@@ -1,0 +1,80 @@
+"""The program of the child process that `salvage.py` starts: copy the entries of one LMDB tree, and die of it if it must.
+
+A program, not a module: nothing imports it, and it imports nothing but LMDB.  Arguments: the directory that holds the package
+`lmdb`, the damaged LMDB directory, the one to copy into, its format, the name of the tree, the way (`forward`, `backward`, or
+`points` for keys that are numbers), after how many entries to commit, a key in hexadecimal to begin at ("" for the end), and for
+`points` the last number.  It prints "whole" if it came to the end of the tree, and found as many entries as that should have.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # importing `typing` would take longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+__all__ = ["copy"]
+
+MAP_BYTES = 1 << 40
+
+
+def copy(source: Any, target: Any, name: str, way: str, *, batch: int, begin: bytes, last: int) -> bool:
+    """Copy what the target does not have yet; whether that was everything."""
+    tree = source.open_db(name.encode(), create=False)
+    kept = target.open_db(name.encode())
+    count = 0
+    with source.begin(db=tree) as reading:
+        writing = target.begin(write=True, db=kept)
+        walk = _points(reading, begin, last) if way == "points" else _walk(reading, way, begin)
+        for key, value in walk:
+            if len(key) <= 511 and key:
+                writing.put(key, value, overwrite=False)
+            count += 1
+            if count % batch == 0:
+                writing.commit()
+                writing = target.begin(write=True, db=kept)
+        writing.commit()
+        whole: bool = way == "forward" and not begin and count == reading.stat(tree)["entries"]
+    return whole
+
+
+def _walk(reading: Any, way: str, begin: bytes) -> Iterator[tuple[bytes, bytes]]:
+    with reading.cursor() as cursor:
+        if way == "forward":
+            found = cursor.set_range(begin) if begin else cursor.first()
+        elif begin:
+            found = cursor.set_range(begin) or cursor.last()
+        else:
+            found = cursor.last()
+        before = None
+        while found:
+            key = bytes(cursor.key())
+            if before is not None and (key <= before if way == "forward" else key >= before):
+                return  # it goes round in a circle
+            yield key, bytes(cursor.value())
+            before = key
+            found = cursor.next() if way == "forward" else cursor.prev()
+
+
+def _points(reading: Any, begin: bytes, last: int) -> Iterator[tuple[bytes, bytes]]:
+    for number in range(int.from_bytes(begin, "big") + 1, last + 1):
+        key = number.to_bytes(8, "big")
+        value = reading.get(key)
+        if value is not None:
+            yield key, bytes(value)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    import lmdb
+
+    _, _, old, new, form, name, way, batch, begin, last = sys.argv
+    form_number = int(form)
+    with (
+        lmdb.open(new, max_dbs=64, map_size=MAP_BYTES, lib_version=form_number, sync=False, mode=0o600) as target,
+        lmdb.open(old, readonly=True, create=False, lock=False, max_dbs=64, lib_version=form_number) as source,
+    ):
+        if copy(source, target, name, way, batch=int(batch), begin=bytes.fromhex(begin), last=int(last)):
+            sys.stdout.write("whole")

@@ -1,0 +1,142 @@
+"""Writing a store anew in its own place, without what was erased and redacted: what vacuum and scrub have in common.
+
+Nobody else may have the store open.  The new one is written beside the old, and takes its place in one step that is finished
+by whoever opens the store next, should it break off (`log/swap.py`).  Heads, positions, versions, leases stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog.card import card_of
+from eventlog.copying import copy_commits, storage_errors
+from eventlog.errors import CallError
+from eventlog.foreign import is_foreign
+from eventlog.log.base import Commit, Head, Log
+from eventlog.log.tree import leaf_of
+from eventlog.reader import ancestry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eventlog.log.options import Options
+    from eventlog.log.segments import Segments
+
+__all__ = ["Change", "Rewritten", "emptied", "rewrite"]
+
+Change = Callable[[Commit], Commit]
+
+
+class Rewritten(msgspec.Struct, frozen=True):
+    """What writing a store anew gave back."""
+
+    bytes_before: int
+    """Bytes of the store on disk."""
+    bytes_after: int
+    erased: int
+    """Sessions whose events are gone now."""
+    emptied: int
+    """Appends that lost what was redacted, or what came after all that a fork inherits."""
+
+
+def emptied(commit: Commit, payload: bytes = b"") -> Commit:
+    """A commit without its salt, and with this in place of its payload: only the hash of its leaf is kept."""
+    return replace(commit, payload=payload, salt=b"", leaf=leaf_of(commit))
+
+
+def rewrite(log: Log, changes: Mapping[str, Change] | None = None, *, shred: bool) -> Rewritten:
+    """Write the store anew without the events of erased sessions; the commits of some sessions go through their change.
+
+    `shred`: the files of the old store are overwritten, and what was derived from the sessions that changed is dropped.
+    `BusyError` if anybody else has it open, `CallError` for a store that is not in a directory.
+    """
+    from eventlog.log.embedded import EmbeddedLog
+
+    if not isinstance(log, EmbeddedLog):
+        raise CallError("only a store in a directory can be written anew")
+    with storage_errors(log.path):
+        return log.exclusively(partial(_rewrite, changes=changes or {}, shred=shred))
+
+
+def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shred: bool) -> Rewritten:
+    from eventlog.log import swap
+    from eventlog.log.copying import Copy
+    from eventlog.log.segments import Segments
+
+    swap.finish(path, options.io)
+    before = _bytes_of(path)
+    following = path / swap.NEXT
+    try:
+        segments = Segments(path / "lmdb", read_only=True, map_bytes=options.map_bytes)
+        try:
+            copy = Copy(following, options)
+            try:
+                needed = _inherited(segments)
+                counted = {"emptied": 0}
+
+                def change(commit: Commit) -> Commit | None:
+                    last = needed.get(commit.session)
+                    if last is not None and commit.first > last:
+                        counted["emptied"] += not commit.emptied and bool(last)
+                        return emptied(commit) if last else None
+                    changed = commit if commit.session not in changes else changes[commit.session](commit)
+                    counted["emptied"] += changed.emptied and not commit.emptied
+                    return changed
+
+                position = segments.folded().position
+                copy_commits(segments, copy, position, change=change, heads=lambda _before, _commit, now: now)
+                gone = [replace(head, gone=True) for head in segments.heads("") if copy.head(head.session) is None]
+                copy.add([], {}, {}, {}, position=position, gone=gone)
+                dropped = {_name(session) for session in (*needed, *changes)}
+                copy.add_derived(
+                    (key, value)
+                    for key, value in segments.scan_derived(b"").items()
+                    if not dropped or (key.startswith(b"checkpoint\0") and not any(name in key for name in dropped))
+                )
+                swap.write_file(following / "edition", options.io.random(16).hex())
+                copy.finish(None)
+            finally:
+                copy.close()
+        finally:
+            segments.close()
+    except BaseException:
+        swap.discard(path)
+        raise
+    swap.commit(path, shred=shred)
+    swap.finish(path, options.io)
+    return Rewritten(before, _bytes_of(path), len(gone), counted["emptied"])
+
+
+def _inherited(segments: Segments) -> dict[str, int]:
+    """The erased sessions, each with the last version that a session which is not erased inherited from it, or 0."""
+    needed: dict[str, int] = {}
+    alive: list[Head] = []
+    for head in segments.heads(""):
+        if is_foreign(head):
+            continue
+        card = card_of(head)
+        if card.erased:
+            needed[head.session] = 0
+        elif card.fork_of is not None:
+            alive.append(head)
+    if needed:
+        for head in alive:
+            for stream in ancestry(segments, head.session)[:-1]:
+                if stream.session in needed:
+                    needed[stream.session] = max(needed[stream.session], stream.last)
+    return needed
+
+
+def _name(session: str) -> bytes:
+    """What the keys of a session's checkpoints have in common (`checkpoints.py`)."""
+    return blake2b(session.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _bytes_of(path: Path) -> int:
+    return sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())

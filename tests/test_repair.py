@@ -1,0 +1,267 @@
+"""Repair: all that is sound goes into a new store, every loss is listed, and the damaged store is left as it is."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+
+import eventlog
+from eventlog.errors import BusyError, CallError, NotFoundError, UnfinishedError
+from eventlog.log.environment import LIB_VERSION
+from eventlog.log.options import Options
+from eventlog.log.segments import PAIR, TREES, Segments
+from eventlog.repairing import Repaired, repair
+from projections.model_view import ModelView
+from projections.verify import verify
+from tests.dying import survives
+from tests.talking import exchange
+
+LARGE = "a large text that is stored beside its event, as one of those is " * 60
+
+
+def fill(path: Path, *, closed: bool = True, many: int = 3) -> dict[str, list[bytes]]:
+    """Sessions with large texts, a fork, an erased session; the payloads of each session that is there."""
+    child = os.fork()
+    if not child:
+        try:
+            _fill(path, closed=closed, many=many)
+        except BaseException as error:  # noqa: BLE001 - the child's only way out is `_exit`
+            os.write(2, repr(error).encode())
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    shutil.copytree(path, path.with_name("copy"))
+    with eventlog.open(path.with_name("copy"), read_only=True) as store:
+        return {head.session: [commit.payload for commit in store.log.read(head.session)] for head in store.log.heads()}
+
+
+def _fill(path: Path, *, closed: bool, many: int) -> None:
+    """In a process of its own: one that ends without closing leaves the journal unfolded."""
+    store = eventlog.open(path)
+    for number in range(many):
+        session = store.create_session(id=f"s{number}")
+        for turn in range(4):
+            session.user(f"{number} {turn} {LARGE}", request_id=f"r{turn}")
+            exchange(session, f"answer {number} {turn} " * 5)
+    exchange(store.fork(store.session("s0"), 9, id="f"))
+    exchange(store.create_session(id="gone"))
+    store.erase("gone")
+    if closed:
+        store.vacuum()
+        exchange(store.session("s0"))
+        store.close()
+    else:
+        store.log.sync()
+
+
+def state(path: Path) -> dict[str, bytes]:
+    """What is in the files of a directory."""
+    return {str(file): sha256(file.read_bytes()).digest() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def repaired(path: Path, payloads: dict[str, list[bytes]]) -> Repaired:
+    """Repair, and check what always holds: prefixes of the truth, every loss listed, the damaged store untouched."""
+    before = state(path)
+    new = path.with_name("new")
+    done = repair(path, new)
+    assert state(path) == before
+    lost = {loss.session for loss in done.losses}
+    texts = {loss.session for loss in done.losses if "large text" in loss.problem}
+    with eventlog.open(new) as store:
+        heads = {head.session: head for head in store.log.heads()}
+        assert len(heads) == done.sessions
+        for name, expected in payloads.items():
+            found = [commit.payload for commit in store.log.read(name)] if name in heads else []
+            assert found == expected[: len(found)]
+            if found != expected or (name not in heads):
+                mine = [one for one in done.losses if one.session == name and "large text" not in one.problem]
+                assert len(mine) <= 1
+                assert mine or any(one.session is None for one in done.losses), (
+                    "of what nothing is left no name is known"
+                )
+                assert not mine or mine[0].first in {None, heads[name].version + 1 if name in heads else mine[0].first}
+            else:
+                assert name in heads
+        assert not store.log.check()
+        report = verify(store, deep=True)
+        assert {one.session for one in report.sessions if not one.sound} <= texts | {
+            name for name in heads if store.log.head(name) and name == "f" and texts
+        }, (report, done)
+        for info in store.sessions():
+            if not texts:
+                assert ModelView.of(store.session(info.id)).version
+                exchange(store.session(info.id))
+    assert lost or not done.losses or all(loss.session is None for loss in done.losses)
+    return done
+
+
+def change(path: Path, job: Callable[[Any, dict[str, Any]], None]) -> None:
+    """Change a store's LMDB as a careless hand would."""
+    with lmdb.open(str(path / "lmdb"), max_dbs=16, lib_version=LIB_VERSION) as environment:
+        trees = {name: environment.open_db(name.encode()) for name in TREES}
+        with environment.begin(write=True) as txn:
+            job(txn, trees)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_sound_store_is_saved_whole(tmp_path: Path, *, closed: bool) -> None:
+    """Nothing is lost of a store that is sound, whether it was closed or its process died."""
+    payloads = fill(tmp_path / "s", closed=closed)
+    done = repaired(tmp_path / "s", payloads)
+    assert not done.losses
+    assert done.sessions == 5
+    with eventlog.open(tmp_path / "new") as store:
+        version = store.session("s2").version
+        store.session("s2").user(f"2 1 {LARGE}", request_id="r1")
+        assert store.session("s2").version == version, "the request id is known"
+
+
+def test_only_the_journal_can_be_read(tmp_path: Path) -> None:
+    """With LMDB gone, or its first pages overwritten, everything that was not folded yet is saved from the journal."""
+    payloads = fill(tmp_path / "s", closed=False)
+    data = tmp_path / "s" / "lmdb" / "data.mdb"
+    data.write_bytes(bytes(8192) + data.read_bytes()[8192:])
+    done = repaired(tmp_path / "s", payloads)
+    assert {loss.session for loss in done.losses} == {None}
+    shutil.rmtree(tmp_path / "new")
+    shutil.rmtree(tmp_path / "s" / "lmdb")
+    (tmp_path / "s" / "format").unlink()
+    done = repaired(tmp_path / "s", payloads)
+    assert [loss.problem for loss in done.losses] == ["the folded part is missing"]
+
+
+def test_what_the_journal_lost_is_listed(tmp_path: Path) -> None:
+    """A frame that is damaged, in the middle or at the end, is listed by its positions, though nobody knows whose it was."""
+    payloads = fill(tmp_path / "s", closed=False)
+    (file,) = (tmp_path / "s" / "journal").glob("*.log")
+    data = file.read_bytes()
+    salt = data[64:72]
+    ends: list[int] = []
+    at = data.find(salt, 64)
+    while at >= 0:
+        ends.append(at)
+        at = data.find(salt, at + 8)
+    for place in (ends[len(ends) // 2], ends[-1]):
+        file.write_bytes(data[:place] + bytes(40) + data[place + 40 :])
+        done = repaired(tmp_path / "s", payloads)
+        assert any("journal" in loss.problem for loss in done.losses)
+        shutil.rmtree(tmp_path / "new")
+
+
+def test_only_lmdb_can_be_read(tmp_path: Path) -> None:
+    """With the journal gone everything that was folded is saved."""
+    payloads = fill(tmp_path / "s")
+    shutil.rmtree(tmp_path / "s" / "journal")
+    assert not repaired(tmp_path / "s", payloads).losses
+
+
+@pytest.mark.parametrize("chunk", [0, 1])
+def test_a_hole_ends_a_session_and_is_named(tmp_path: Path, chunk: int) -> None:
+    """A session is kept up to what is missing of it; that and what lies behind is listed; so is a fork that needs it."""
+    fill(tmp_path / "s")
+    with eventlog.open(tmp_path / "s") as store:
+        last = store.session("s0").version
+        exchange(store.session("s0"))
+        end = store.session("s0").version
+    with eventlog.open(tmp_path / "s", read_only=True) as store:
+        payloads = {head.session: [one.payload for one in store.log.read(head.session)] for head in store.log.heads()}
+    segments = Segments(tmp_path / "s" / "lmdb", read_only=True, map_bytes=1 << 30)
+    with segments.environment.reading() as txn:
+        row = segments.row_in(txn, "s0")
+    assert row is not None
+    keys = [key for key in segments.keys("commits") if PAIR.unpack(key)[0] == row.number]
+    segments.close()
+    assert len(keys) == 3
+    shutil.rmtree(tmp_path / "s" / "journal")  # it may hold what was folded a while ago
+    change(tmp_path / "s", lambda txn, trees: txn.delete(keys[chunk], db=trees["commits"]))
+    done = repaired(tmp_path / "s", payloads)
+    lost = {loss.session: (loss.first, loss.last) for loss in done.losses}
+    if chunk:
+        assert lost == {"s0": (PAIR.unpack(keys[1])[1], end)}
+        assert PAIR.unpack(keys[1])[1] <= last
+    else:
+        assert set(lost) == {"s0", "f"}
+        assert lost["s0"] == (1, end)
+
+
+def test_a_large_text_that_is_lost_is_named(tmp_path: Path) -> None:
+    """The session is kept without it, the version that names it is listed, and can be redacted."""
+    payloads = fill(tmp_path / "s", many=1)
+
+    def drop(txn: Any, trees: dict[str, Any]) -> None:
+        with txn.cursor(trees["bodies"]) as cursor:
+            assert cursor.first()
+            cursor.delete()
+
+    change(tmp_path / "s", drop)
+    done = repaired(tmp_path / "s", payloads)
+    (loss,) = done.losses
+    assert (loss.session, loss.first == loss.last) == ("s0", True)
+    with eventlog.open(tmp_path / "new") as store:
+        session = store.session("s0")
+        event: Any = next(iter(session.events((loss.first or 0) - 1, loss.first))).event
+        session.redact(event.part)
+        assert ModelView.of(session).messages
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_damage(tmp_path: Path, seed: int) -> None:
+    """Whatever bytes or pages are overwritten, what is saved is a part of the truth, and what is not is listed."""
+    payloads = fill(tmp_path / "s", closed=seed % 2 == 0)
+    chance = random.Random(seed)
+    files = [tmp_path / "s" / "lmdb" / "data.mdb"]
+    if seed % 3 == 0:
+        files += sorted((tmp_path / "s" / "journal").glob("*.log"))
+    for file in files:
+        data = bytearray(file.read_bytes())
+        for _ in range(chance.choice([1, 3, 10])):
+            at = chance.randrange(len(data) // 4096) * 4096
+            if seed % 2:
+                data[at : at + 4096] = chance.choice([bytes(4096), chance.randbytes(4096)])
+            else:
+                data[at + chance.randrange(64)] ^= 1 << chance.randrange(8)
+        file.write_bytes(data)
+    repaired(tmp_path / "s", payloads)
+
+
+def test_a_repair_that_dies_is_begun_again(tmp_path: Path) -> None:
+    """Killed at any point, a repair leaves what is refused as unfinished; run again it saves everything."""
+    payloads = fill(tmp_path / "s", many=1)
+    at, finished = 1, False
+    while not finished:
+        finished = survives(at, lambda io: repair(tmp_path / "s", tmp_path / "new", options=Options(io=io)))
+        if not finished:
+            with pytest.raises(UnfinishedError):
+                eventlog.open(tmp_path / "new")
+            assert not repair(tmp_path / "s", tmp_path / "new").losses
+        with eventlog.open(tmp_path / "new", read_only=True) as store:
+            assert {head.session for head in store.log.heads()} == set(payloads)
+            assert not store.log.check()
+        shutil.rmtree(tmp_path / "new")
+        at += 3
+
+
+def test_what_a_repair_refuses(tmp_path: Path) -> None:
+    """No store, a store that is open, a place that is taken, one inside the store; what broke off is begun again."""
+    fill(tmp_path / "s", many=1)
+    with pytest.raises(NotFoundError):
+        repair(tmp_path / "nothing", tmp_path / "new")
+    with pytest.raises(CallError):
+        repair(tmp_path / "s", tmp_path / "copy")
+    with pytest.raises(CallError):
+        repair(tmp_path / "s", tmp_path / "s" / "new")
+    with eventlog.open(tmp_path / "s"), pytest.raises(BusyError):
+        repair(tmp_path / "s", tmp_path / "new")
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "unfinished").write_text("a repair was being written\n")
+    with pytest.raises(UnfinishedError):
+        eventlog.open(tmp_path / "new")
+    assert not repair(tmp_path / "s", tmp_path / "new").losses

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from projections.stats import SessionStats, session_stats
     from projections.transcript import Said, Transcript
     from projections.usage import Spent, usage_by_model
-    from projections.verify import SessionReport, verify_session
+    from projections.verify import SessionReport, StoreReport, verify_session
 
 __all__ = [
     "Constraints",
@@ -33,6 +33,7 @@ __all__ = [
     "SessionReport",
     "SessionStats",
     "Spent",
+    "StoreReport",
     "Transcript",
     "common_prefix",
     "preset",
@@ -49,7 +50,7 @@ _HOMES = {
     "stats": ("SessionStats", "session_stats"),
     "transcript": ("Said", "Transcript"),
     "usage": ("Spent", "usage_by_model"),
-    "verify": ("SessionReport", "verify_session"),
+    "verify": ("SessionReport", "StoreReport", "verify_session"),
 }
 
 

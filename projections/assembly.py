@@ -21,7 +21,7 @@ from projections.neutral import NeutralMessage, Text
 from projections.parts import CompactionPart, Message
 from projections.render_options import RenderOptions
 from projections.rendering import Resolver
-from projections.selection import hidden, ordered, shows_question
+from projections.selection import carried_with, hidden, ordered, shows_question
 
 __all__ = ["Assembly", "Messages"]
 
@@ -253,7 +253,8 @@ class Assembly:
         draft = self._drafts.pop(message.id, None)
         if draft is None:
             question = message.user and shows_question(self._state, message, self._options)
-            draft = Draft(message, self._options, self._resolve, shows_question=question)
+            carried = carried_with(self._state, message) if self._options.carry else None
+            draft = Draft(message, self._options, self._resolve, shows_question=question, carried=carried)
         if not message.user and message.finished is None:
             self._drafts[message.id] = draft
         return draft

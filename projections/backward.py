@@ -23,6 +23,7 @@ from eventlog.events import (
     CompactionUndone,
     Event,
     MessageFinished,
+    MessagePromoted,
     MessageRemoved,
     PartDelta,
     PartEdited,
@@ -68,6 +69,8 @@ class Backward:
 
     def messages(self) -> Iterator[Message]:
         """The messages, newest first."""
+        for part in self._session.inherited_redactions():
+            self._later.append(_Placed(PartRedacted(part), self._version, 0))
         for span in self._session.spans(self._version):
             if isinstance(span.item, PartRedacted):  # it counts at every version, also at earlier ones
                 self._later.append(_Placed(span.item, span.first, span.time))
@@ -125,7 +128,7 @@ class Backward:
             own = self._session.state().parts[event.part].message
             tail, through, place = self._place(event.tail), self._place(event.through), self._place(own)
             bound = tail - 1 if tail else through or place - 1
-            self._reaches.append(_Reach(event.part, bound, own, self._done.pop(event.part)))
+            self._reaches.append(_Reach(event.part, bound, own, self._done.pop(event.part), event.kept))
 
     def _place(self, message: str | None) -> int:
         """Version of the beginning of an effective message, 0 for another."""
@@ -151,13 +154,24 @@ class _Reach(NamedTuple):
     bound: int
     message: str
     summary: str
+    kept: tuple[str, ...]
 
     def covers(self, message: Message) -> bool:
         """Whether it covers a message."""
-        return message.version <= self.bound and message.id not in {self.message, self.summary}
+        if message.waiting or message.id in {self.message, self.summary, *self.kept}:
+            return False
+        return message.place <= self.bound
 
 
-_OF_MESSAGE = (PartStarted, StepStarted, StepFinished, MessageFinished, MessageRemoved, CompactionRequested)
+_OF_MESSAGE = (
+    PartStarted,
+    StepStarted,
+    StepFinished,
+    MessageFinished,
+    MessagePromoted,
+    MessageRemoved,
+    CompactionRequested,
+)
 _OF_PART = (
     PartDelta,
     PartEnded,

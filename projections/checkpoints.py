@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from eventlog import checkpoints
+from eventlog.lineage import Stream
 from eventlog.log.base import Log
+from eventlog.session import Session
 from projections.projection import Projection, Source
 
 __all__ = ["Checkpoints"]
@@ -27,16 +29,21 @@ class Checkpoints:
         self._log = log
 
     def valid(self, projection: Projection[S], source: Source, upto: int, at: int) -> Iterator[tuple[int, S]]:
-        """The usable checkpoints at versions up to `upto`, newest first, for the history right after `at`."""
+        """The usable checkpoints at versions up to `upto`, newest first, for the history right after `at`.
+
+        A fork's history begins with that of its parents, so their checkpoints of it serve as well.
+        """
         ranges = source.effective_ranges(at)
-        for version, data in checkpoints.valid(self._log, _kind(projection), source.id, upto):
-            if _clipped(ranges, version) != source.effective_ranges(version):
-                continue
-            try:
-                state = projection.decode(data)
-            except ValueError:
-                continue
-            yield version, state
+        for stream in reversed(_ancestry(source, upto)):
+            last = min(stream.last, upto)
+            for version, data in checkpoints.valid(self._log, _kind(projection), stream.session, last):
+                if version < stream.first or _clipped(ranges, version) != source.effective_ranges(version):
+                    continue
+                try:
+                    state = projection.decode(data)
+                except ValueError:
+                    continue
+                yield version, state
 
     def save(self, projection: Projection[S], source: Source, version: int, state: S) -> None:
         """Keep the state right after `version`, and let go of older ones that are no longer worth their place."""
@@ -55,6 +62,10 @@ class Checkpoints:
 
 def _kind(projection: Projection[S]) -> str:
     return f"{projection.name} {projection.version}"
+
+
+def _ancestry(source: Source, upto: int) -> tuple[Stream, ...]:
+    return source.ancestry() if isinstance(source, Session) else (Stream(source.id, 1, upto),)
 
 
 def _clipped(ranges: list[tuple[int, int]], version: int) -> list[tuple[int, int]]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import msgspec
 
 from eventlog.deltas import DeltaRun
-from eventlog.values import Content, Json, Limits, Model
-from projections.parts import Compaction, Message, Part, ReasoningPart, TextPart, ToolPart
+from eventlog.values import Content, Json, Limits, Model, Todo
+from projections.carried import TOUCHES, Carried, Pin, Touch
+from projections.parts import Compaction, Message, Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
 from projections.plain import pack, unpack
 
-__all__ = ["Conversation", "ReachesBack", "join_part"]
+__all__ = ["Conversation", "ReachesBack", "join_part", "said_by"]
 
 
 class ReachesBack(Exception):  # noqa: N818  # not an error: control flow between the fold and the replay loop
@@ -39,6 +40,9 @@ class Plain(msgspec.Struct, array_like=True):
     model: Model | None
     limits: Limits | None
     policy: Json | None
+    todos: tuple[Todo, ...]
+    pins: list[Pin]
+    touches: list[Touch]
 
 
 class Conversation:
@@ -56,11 +60,14 @@ class Conversation:
         "limits",
         "messages",
         "model",
+        "pins",
         "policy",
         "reshaped",
         "rest",
+        "todos",
         "tools",
         "touched",
+        "touches",
         "where",
         "whole",
     )
@@ -77,6 +84,10 @@ class Conversation:
         self.model: Model | None = None
         self.limits: Limits | None = None
         self.policy: Json | None = None
+        self.todos: tuple[Todo, ...] = ()
+        self.pins: dict[str, Pin] = {}
+        self.touches: dict[Touch, None] = {}
+        """What calls touched, each once, the newest last."""
         self.where: dict[str, tuple[Message, Part]] = {}
         self.touched: dict[str, set[str]] = {}
         """The messages that changed, and which of their parts."""
@@ -101,6 +112,9 @@ class Conversation:
             self.model,
             self.limits,
             self.policy,
+            self.todos,
+            list(self.pins.values()),
+            list(self.touches),
         )
         return pack(plain)
 
@@ -114,6 +128,9 @@ class Conversation:
         found.in_force = plain.in_force
         found.header, found.rest, found.tools = plain.header, plain.rest, plain.tools
         found.model, found.limits, found.policy = plain.model, plain.limits, plain.policy
+        found.todos = plain.todos
+        found.pins = {pin.pin: pin for pin in plain.pins}
+        found.touches = dict.fromkeys(plain.touches)
         found.where = {part.id: (message, part) for message in plain.messages for part in message.parts}
         return found
 
@@ -130,10 +147,10 @@ class Conversation:
         if found is None:
             return
         message, grown = found
-        if isinstance(grown, (TextPart, ReasoningPart)):
+        if isinstance(grown, (TextPart, ReasoningPart)) or (isinstance(grown, ToolPart) and field == "input"):
             grown.pieces.append(text)
         elif isinstance(grown, ToolPart) and self.whole:
-            (grown.pieces if field == "input" else grown.live).append(text)
+            grown.live.append(text)
         self.touch(message.id, part)
 
     def touch(self, message: str, *parts: str) -> None:
@@ -158,38 +175,69 @@ class Conversation:
         for part in message.parts:
             join_part(part)
 
+    def promote(self, message: Message, version: int) -> None:
+        """A queued message takes its place behind all others; where everything is kept it stays where it was said."""
+        message.promoted = version
+        self.touch(message.id)
+        if not self.whole:
+            self.messages[message.id] = self.messages.pop(message.id)
+        self.reshaped = True
+
+    def touch_files(self, touches: tuple[Touch, ...]) -> None:
+        """A call touched these files."""
+        for touch in touches:
+            self.touches.pop(touch, None)
+            self.touches[touch] = None
+        while len(self.touches) > TOUCHES:
+            del self.touches[next(iter(self.touches))]
+
+    def carry(self, compaction: Compaction) -> None:
+        """Fix what a completed compaction carries, before anything is let go."""
+        for pin in self.pins.values():
+            found = self.where.get(pin.part or "")
+            if found is not None:
+                pin.pieces, pin.redacted = said_by(found[1]), found[1].redacted
+        pins = tuple(Pin(pin.pin, pin.part, pin.pieces, pin.redacted) for pin in self.pins.values())
+        carried = Carried(self.todos, pins, tuple(self.touches))
+        compaction.carried = carried or None
+
     def let_go(self, compaction: Compaction) -> None:
         """Forget, or mark, every message that a completed compaction covers."""
         bound = self._bound(compaction)
-        keep = {compaction.message, compaction.summary}
+        keep = {compaction.message, compaction.summary, *compaction.kept}
         for message in list(self.messages.values()):
-            if message.version > bound:
-                break
-            if message.id in keep:
+            if message.place > bound or message.waiting or message.id in keep:
                 continue
             if self.whole:
                 if message.covered is None:
                     message.covered = compaction.part
                 continue
-            del self.messages[message.id]
-            self.touched.pop(message.id, None)
-            for part in message.parts:
-                del self.where[part.id]
+            self._forget(message)
         if not self.whole:
+            gone = {other.message for other in self.compactions.values() if other.message not in self.messages}
+            for message in list(self.messages.values()):  # a summary goes with its question, wherever it stands
+                if message.summary and message.reply_to in gone:
+                    self._forget(message)
             self.born.clear()  # who follows this state looks at all messages again
             self.compactions = {
                 part: other for part, other in self.compactions.items() if other.message in self.messages
             }
         self.reshaped = True
 
+    def _forget(self, message: Message) -> None:
+        del self.messages[message.id]
+        self.touched.pop(message.id, None)
+        for part in message.parts:
+            del self.where[part.id]
+
     def _bound(self, compaction: Compaction) -> int:
         """Version of the last covered message's beginning.  An unknown tail is no tail (spec §4.1)."""
         tail = self.messages.get(compaction.tail or "")
         if tail is not None:
-            return tail.version - 1
+            return tail.place - 1
         through = self.messages.get(compaction.through or "")
         if through is not None:
-            return through.version
+            return through.place
         own = self.messages.get(compaction.message)
         return own.version - 1 if own is not None else -1
 
@@ -219,6 +267,20 @@ def join_part(part: Part) -> None:
     elif isinstance(part, ToolPart):
         part.pieces[:] = joined(part.pieces)
         part.live[:] = joined(part.live)
+
+
+def said_by(part: Part) -> tuple[Content, ...]:
+    """What a part says, for a pin that carries it."""
+    match part:
+        case TextPart() | ReasoningPart():
+            return tuple(joined(part.pieces))
+        case ToolPart():
+            found = part.output if part.status == "completed" else part.error
+            return () if found is None else (found,)
+        case SubtaskPart():
+            return (part.subtask.prompt,)
+        case _:
+            return ()
 
 
 def joined(pieces: list[Content]) -> list[Content]:

@@ -17,7 +17,7 @@ class ConversationProjection:
     """A fold over every event; `whole` keeps what a compaction covers, otherwise the state has the size of the view."""
 
     name = ""
-    version = 1
+    version = 2
     whole = True
 
     def initial(self) -> Conversation:

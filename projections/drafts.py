@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
+from projections.carried import Carried
+from projections.carried_text import carried_text
 from projections.conversation import join_part
 from projections.neutral import File, NeutralMessage, NeutralPart, Result, Text
 from projections.parts import Message, Part, ReasoningPart, StepPart, TextPart, ToolPart
@@ -37,9 +41,16 @@ class Draft:
     """One message as far as it has come.  Whoever holds it calls `touch` for each part that changed."""
 
     def __init__(
-        self, message: Message, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
+        self,
+        message: Message,
+        options: RenderOptions,
+        resolve: Resolver,
+        *,
+        shows_question: bool = False,
+        carried: Carried | None = None,
     ) -> None:
         self._message = message
+        self._carried = carried
         self._options = options
         self._resolve = resolve
         self._question = shows_question
@@ -75,6 +86,9 @@ class Draft:
             return whole
         if self._left_out(content=content):
             return []
+        if self._carried is not None and whole:
+            carried = Text(carried_text(self._carried, self._resolve))
+            whole[-1] = replace(whole[-1], parts=(*whole[-1].parts, carried))
         if media:
             whole.append(NeutralMessage("user", (Text(MEDIA_HEADING), *media), self._message.id))
         return whole

@@ -45,6 +45,7 @@ Reason: TypeAlias = Literal[
     "message-failed",
     "message-unfinished",
     "compaction-not-in-force",
+    "waiting",
     "ignored",
     "empty",
     "file-as-text",
@@ -75,6 +76,7 @@ _SENTENCES: dict[Reason, str] = {
     "message-failed": "Its message failed and has nothing that the model should see.",
     "message-unfinished": "Its message is unfinished and has nothing yet that the model should see.",
     "compaction-not-in-force": "It belongs to a compaction that is not in force.",
+    "waiting": "Its message is queued and was not promoted yet.",
     "ignored": "It is marked as shown to people only.",
     "empty": "It has no text that is sent.",
     "file-as-text": "A file of this kind was turned into text before; the text is in the view.",
@@ -124,6 +126,8 @@ def _message_reason(state: Conversation, options: RenderOptions, message: Messag
         return "message-removed"
     if message.covered is not None:
         return "covered"
+    if message.waiting:
+        return "waiting"
     if hidden(state, message, options):
         return "compaction-not-in-force" if compaction_of(state, message) is not None else "message-removed"
     if draft.is_left_out():

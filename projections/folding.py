@@ -12,8 +12,9 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.errors import UnknownEventError
-from eventlog.values import File, Reasoning, Subtask, Text, Tool
-from projections.conversation import Conversation
+from eventlog.values import File, Patch, Reasoning, Subtask, Text, Tool
+from projections.carried import Pin, Touch, touched_by
+from projections.conversation import Conversation, said_by
 from projections.parts import (
     Compaction,
     CompactionPart,
@@ -55,6 +56,23 @@ def _settings(state: Conversation, event: ev.SettingsSet, version: int, time: in
     state.policy = event.policy or state.policy
 
 
+def _todos(state: Conversation, event: ev.TodosSet, version: int, time: int) -> None:
+    del version, time
+    state.todos = event.todos
+
+
+def _pin(state: Conversation, event: ev.Pinned, version: int, time: int) -> None:
+    del version, time
+    found = state.where.get(event.part or "")
+    pieces = said_by(found[1]) if found is not None else () if event.text is None else (event.text,)
+    state.pins[event.pin] = Pin(event.pin, event.part, pieces)
+
+
+def _unpin(state: Conversation, event: ev.Unpinned, version: int, time: int) -> None:
+    del version, time
+    state.pins.pop(event.pin, None)
+
+
 def _system(state: Conversation, event: ev.SystemPromptSet, version: int, time: int) -> None:
     del version, time
     state.header, state.rest = event.header, event.rest
@@ -83,8 +101,16 @@ def _user(state: Conversation, event: ev.UserMessageAdded, version: int, time: i
             format=event.format,
             synthetic=event.synthetic,
             delivery=event.delivery,
+            cause=event.cause,
         )
     )
+
+
+def _promoted(state: Conversation, event: ev.MessagePromoted, version: int, time: int) -> None:
+    del time
+    message = state.messages.get(event.message)
+    if message is not None:
+        state.promote(message, version)
 
 
 def _assistant(state: Conversation, event: ev.AssistantMessageStarted, version: int, time: int) -> None:
@@ -164,6 +190,9 @@ def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -
             state.add_part(event.message, FilePart(part, file=kind))
         case Subtask():
             state.add_part(event.message, SubtaskPart(part, subtask=kind))
+        case Patch():
+            state.add_part(event.message, NotePart(part, note=kind))
+            state.touch_files(tuple(Touch("written", path) for path in kind.files))
         case _:
             state.add_part(event.message, NotePart(part, note=kind))
 
@@ -212,6 +241,10 @@ def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: i
     if found is not None:
         found[1].redacted = True
         state.touch(found[0].id, event.part)
+    carried = [compaction.carried for compaction in state.compactions.values() if compaction.carried is not None]
+    for pin in (*state.pins.values(), *(pin for found in carried for pin in found.pins)):
+        if pin.part == event.part:
+            pin.redacted, state.reshaped = True, True
 
 
 def _step_started(state: Conversation, event: ev.StepStarted, version: int, time: int) -> None:
@@ -263,6 +296,7 @@ def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time:
         tool.output, tool.full = event.truncation.preview, event.output
     tool.title, tool.details = event.title or tool.title, event.metadata
     tool.attachments = event.attachments
+    state.touch_files(touched_by(tool.tool, tool.input))
 
 
 def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) -> None:
@@ -272,6 +306,8 @@ def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) 
         tool.status = "failed"
         tool.error, tool.interrupted, tool.output = event.error, event.interrupted, event.output
         tool.details = event.metadata if event.metadata is not None else tool.details
+        if tool.interrupted:  # nobody knows how far it came
+            state.touch_files(touched_by(tool.tool, tool.input))
 
 
 # -- context -----------------------------------------------------------------------------------
@@ -304,6 +340,7 @@ def _compaction_started(state: Conversation, event: ev.CompactionStarted, versio
     compaction = state.compactions.get(event.part)
     if compaction is not None:
         compaction.status, compaction.through, compaction.tail = "started", event.through, event.tail
+        compaction.kept = event.kept
 
 
 def _compaction_completed(state: Conversation, event: ev.CompactionCompleted, version: int, time: int) -> None:
@@ -312,6 +349,7 @@ def _compaction_completed(state: Conversation, event: ev.CompactionCompleted, ve
     if compaction is not None and compaction.message in state.messages:
         compaction.status, compaction.summary = "completed", event.summary
         state.in_force = event.part
+        state.carry(compaction)
         state.let_go(compaction)
 
 
@@ -339,10 +377,11 @@ _RULES: dict[type[ev.Base], Rule] = {
     ev.SettingsSet: _settings,
     ev.SystemPromptSet: _system,
     ev.ToolsSet: _tools,
-    ev.TodosSet: _nothing,
-    ev.Pinned: _nothing,
-    ev.Unpinned: _nothing,
+    ev.TodosSet: _todos,
+    ev.Pinned: _pin,
+    ev.Unpinned: _unpin,
     ev.UserMessageAdded: _user,
+    ev.MessagePromoted: _promoted,
     ev.AssistantMessageStarted: _assistant,
     ev.MessageFinished: _finished,
     ev.MessageRemoved: _message_removed,

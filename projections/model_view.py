@@ -6,12 +6,14 @@ messages (`selection.py`), their form (`rendering.py`), their sequence (`assembl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.session import Session
 from projections.assembly import Assembly, Messages
 from projections.checkpoints import Checkpoints
+from projections.conversation import Conversation
 from projections.conversation_projection import ConversationProjection
 from projections.explain import Explanation, explain
 from projections.plain import pack
@@ -22,9 +24,19 @@ from projections.system_prompt import SystemHook, system_segments
 
 if TYPE_CHECKING:
     from eventlog.values import Model
+    from projections.neutral import NeutralMessage
     from projections.view_tokens import ViewCounter
 
-__all__ = ["RENDERER", "LiveView", "ModelView", "ModelViewProjection", "Prefix", "common_prefix", "models_of"]
+__all__ = [
+    "RENDERER",
+    "LiveView",
+    "ModelView",
+    "ModelViewProjection",
+    "Prefix",
+    "common_prefix",
+    "digest_of",
+    "models_of",
+]
 
 RENDERER = "neutral/1"
 """Name and version of the neutral form, part of every digest."""
@@ -120,10 +132,7 @@ class ModelView:
     def digest(self) -> bytes:
         """SHA-256 of what the model would be sent; names the neutral form and its version."""
         if self._digest is None:
-            found = sha256(pack([RENDERER, self.system, self.tools]))
-            for message in self.messages:
-                found.update(pack(message))
-            self._digest = found.digest()
+            self._digest = digest_of(self.messages, self.system, self.tools)
         return self._digest
 
     def explain(self, name: str) -> Explanation:
@@ -159,6 +168,17 @@ class LiveView:
     def version(self) -> int:
         """Version of the newest event taken in."""
         return self._follower.version
+
+    def render_with(self, options: RenderOptions) -> None:
+        """Give views with other options from here on."""
+        self._options = options
+        self._assembly = Assembly(self._follower.state, options, self._session.store.text)
+        self._counter = None
+
+    @property
+    def state(self) -> Conversation:
+        """The conversation as of the last `catch_up`, for planners; not to be changed."""
+        return self._follower.state
 
     @property
     def view(self) -> ModelView:
@@ -204,6 +224,14 @@ def models_of(session: Session) -> list[Model]:
     state, _ = replay(PROJECTION, session, None, Checkpoints(session.store.log))
     named = {state.model, *(message.model for message in state.messages.values())}
     return sorted((model for model in named if model is not None), key=str)
+
+
+def digest_of(messages: Iterable[NeutralMessage], system: tuple[str, ...], tools: str | None) -> bytes:
+    """SHA-256 of a request in its neutral form; names that form and its version."""
+    found = sha256(pack([RENDERER, system, tools]))
+    for message in messages:
+        found.update(pack(message))
+    return found.digest()
 
 
 def _counter(session: Session, options: RenderOptions) -> ViewCounter:

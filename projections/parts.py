@@ -25,6 +25,7 @@ from eventlog.values import (
     Snapshot,
     Subtask,
 )
+from projections.carried import Carried
 
 __all__ = [
     "Compaction",
@@ -153,6 +154,20 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     removed: bool = False
     covered: str | None = None
     """The compaction (its part) that covers this message.  Known to the transcript only."""
+    cause: str | None = None
+    """The compaction (its part) that added this message."""
+    promoted: int = 0
+    """Version at which a queued message took its place; 0 before, and for all others."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether this is a queued message that was not promoted yet."""
+        return self.delivery == "queue" and not self.promoted
+
+    @property
+    def place(self) -> int:
+        """The version that orders it among the messages of the view."""
+        return self.promoted or self.version
 
 
 class Compaction(msgspec.Struct, array_like=True, gc=False):
@@ -167,3 +182,5 @@ class Compaction(msgspec.Struct, array_like=True, gc=False):
     tail: str | None = None
     summary: str | None = None
     reason: str = ""
+    kept: tuple[str, ...] = ()
+    carried: Carried | None = None

@@ -20,6 +20,7 @@ OPENCODE_1_18 = RenderOptions(
     show_all_compactions=True,
     interrupted_output=True,
     strip_attachments=True,
+    carry=False,
 )
 
 PRESETS = {"default": DEFAULT, "opencode-1.18": OPENCODE_1_18}

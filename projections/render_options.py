@@ -62,5 +62,7 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Requested, failed and older compactions show their own messages (spec §4.1 hides them)."""
     interrupted_output: bool = False
     """An interrupted tool that had printed something shows that as its result, instead of the error."""
+    carry: bool = True
+    """What a compaction carries over is shown behind its summary (spec §5.4)."""
     strip_attachments: bool = False
     """With `strip_media`, all files of tool results are left out without a word."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Generic, NamedTuple, TypeVar
 
 from eventlog.codec import Span
-from eventlog.events import CompactionCompleted, CompactionFailed, PartRedacted, RolledBack
+from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted, RolledBack
 from eventlog.session import Session
 from projections.checkpoints import Checkpoints
 from projections.conversation import ReachesBack
 from projections.projection import Projection, Source, fold
 
-__all__ = ["Follower", "Replayed", "replay", "state_at"]
+__all__ = ["Follower", "Replayed", "hide_inherited", "replay", "state_at"]
 
 S = TypeVar("S")
 
@@ -46,9 +46,17 @@ def replay(
         except ReachesBack as back:
             if back.part in undone:
                 limit = start - 1
-            undone.add(back.part)
+            else:  # with all others that are undone by then, so that many cost no more than one
+                undone |= {back.part} | _undone(source, version, start)
             continue
-        return Replayed(folded, version)
+        return Replayed(hide_inherited(projection, folded, source, version), version)
+
+
+def hide_inherited(projection: Projection[S], state: S, source: Source, version: int) -> S:
+    """The state of a fork without what was redacted where it was made: the fork has no event of that."""
+    for part in _hidden(source):
+        state = fold(projection, state, Span(source.id, version, 0, 0, 0, PartRedacted(part)))
+    return state
 
 
 def state_at(session: Session, projection: Projection[S], at: int | None = None) -> Replayed[S]:
@@ -58,6 +66,16 @@ def state_at(session: Session, projection: Projection[S], at: int | None = None)
         if isinstance(span.item, PartRedacted):
             state = fold(projection, state, span)
     return Replayed(state, version)
+
+
+def _hidden(source: Source) -> tuple[str, ...]:
+    return source.inherited_redactions() if isinstance(source, Session) else ()
+
+
+def _undone(source: Source, version: int, after: int) -> set[str]:
+    """The compactions that events after `after` undid, in the history as of `version`."""
+    items = (span.item for span in source.history(version, after))
+    return {item.part for item in items if isinstance(item, CompactionUndone)}
 
 
 def _as_undone(span: Span, undone: set[str]) -> Span:
@@ -76,6 +94,7 @@ class Follower(Generic[S]):
         self._source = source
         self._checkpoints = checkpoints
         self.state, self.version = replay(projection, source, None, checkpoints)
+        self._hidden = _hidden(source)
         self.renewed = True
         """Whether `state` is another object than at the last look."""
 
@@ -91,6 +110,10 @@ class Follower(Generic[S]):
                 return self._again()
             version = span.last
         changed = version > self.version
+        hidden = _hidden(self._source)
+        if hidden != self._hidden:
+            state = hide_inherited(self._projection, state, self._source, version)
+            self._hidden, changed = hidden, True
         self.state, self.version = state, version
         return changed
 

@@ -5,11 +5,12 @@ Not their form (`rendering.py`) and not their parts.  Pure functions of a conver
 
 from __future__ import annotations
 
+from projections.carried import Carried
 from projections.conversation import Conversation
 from projections.parts import CompactionPart, Message
 from projections.render_options import RenderOptions
 
-__all__ = ["compaction_of", "hidden", "ordered", "shows_question"]
+__all__ = ["carried_with", "compaction_of", "hidden", "ordered", "shows_question"]
 
 
 def compaction_of(state: Conversation, message: Message) -> str | None:
@@ -29,13 +30,15 @@ def compaction_of(state: Conversation, message: Message) -> str | None:
 
 def hidden(state: Conversation, message: Message, options: RenderOptions) -> bool:
     """Whether a message that is not covered is left out of the view all the same."""
-    if message.removed or message.covered is not None:
+    if message.removed or message.covered is not None or message.waiting:
         return True
     compaction = compaction_of(state, message)
-    if compaction is None or compaction == state.in_force:
+    if compaction is None:
         return False
     if options.show_all_compactions and state.compactions[compaction].status != "undone":
         return False
+    if compaction == state.in_force:  # an earlier attempt's summary, broken off by a crash, says nothing
+        return not message.user and message.id != state.compactions[compaction].summary
     return not message.user or all(isinstance(part, CompactionPart) or part.removed for part in message.parts)
 
 
@@ -50,6 +53,12 @@ def shows_question(state: Conversation, message: Message, options: RenderOptions
     return False
 
 
+def carried_with(state: Conversation, message: Message) -> Carried | None:
+    """What is carried beside this message, if it is the summary in force."""
+    compaction = state.compactions.get(state.in_force) if message.summary and state.in_force is not None else None
+    return compaction.carried if compaction is not None and compaction.summary == message.id else None
+
+
 def ordered(state: Conversation, options: RenderOptions) -> list[Message]:
     """The messages of the view in order: the marker and summary of the compaction in force, then the rest."""
     shown = [message for message in state.messages.values() if not hidden(state, message, options)]
@@ -61,7 +70,7 @@ def ordered(state: Conversation, options: RenderOptions) -> list[Message]:
     if marker is None or summary is None:
         return shown
     if options.show_all_compactions:
-        first = [message for message in shown if marker.version <= message.version <= summary.version]
+        first = [message for message in shown if marker.version <= message.place <= summary.version]
     else:
         first = [message for message in (marker, summary) if not message.removed]
     leading = {message.id for message in first}

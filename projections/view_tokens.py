@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 from eventlog.blobs import INLINE
-from projections.neutral import Call, File, NeutralMessage, Result
+from projections.neutral import Call, File, NeutralMessage, NeutralPart, Result
 from projections.tokens import BodyCounter, CountCache, Counter, MemoryCountCache, frame_tokens, media_tokens
 
 __all__ = ["ViewCounter"]
@@ -39,6 +39,10 @@ class ViewCounter:
         self._known = known
         others = [*system, *([tools] if tools else [])]
         return total + sum(map(self._text, others)) + frame_tokens(frames + len(others))
+
+    def part(self, part: NeutralPart) -> int:
+        """The tokens of one part alone."""
+        return self._message(NeutralMessage("assistant", (part,)))
 
     def _message(self, message: NeutralMessage) -> int:
         texts = sum(map(self._text, _texts(message)))

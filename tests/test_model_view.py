@@ -815,6 +815,35 @@ def test_checkpoint_of_a_session_is_used() -> None:
         assert read == [saved]
 
 
+def test_a_fork_opens_at_its_parents_checkpoint() -> None:
+    """Promise 8: opening the view of a fork costs the events after the newest checkpoint of what it inherited."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        for number in range(30):
+            session.user(f"message {number}")
+        live = LiveView(session)
+        live.save()
+        saved = session.version
+        session.user("after the checkpoint")
+        fork = session.fork()
+        session.user("in the parent")
+        LiveView(session).save()  # too new for the fork
+        fork.user("in the fork")
+        read: list[int] = []
+        history = fork.history
+
+        def watched(at: int | None = None, after: int = 0) -> Iterator[Span]:
+            read.append(after)
+            return history(at, after)
+
+        fork.history = watched  # type: ignore[method-assign]  # to see what is read
+        view = ModelView.of(fork)
+        assert read == [saved]
+        assert len(view) == 32
+        store.log.put_derived([(key, None) for key, _ in store.log.scan_derived(b"checkpoint")])
+        assert ModelView.of(fork).digest == view.digest
+
+
 def test_redaction_counts_at_every_version() -> None:
     """A redacted part is hidden in the view of every version, also of earlier ones."""
     with eventlog.open("memory:") as store:

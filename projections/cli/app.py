@@ -15,7 +15,26 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from projections.cli import branches, demo, export, health, imports, output, sessions, transcripts, views
+from projections.cli import (
+    audits,
+    branches,
+    copies,
+    demo,
+    erasing,
+    export,
+    heads,
+    health,
+    imports,
+    output,
+    recalls,
+    redacting,
+    repairs,
+    sessions,
+    shrinking,
+    transcripts,
+    views,
+    windows,
+)
 from projections.cli.exits import Exit, OutputGone, classify
 
 __all__ = ["application", "run"]
@@ -41,14 +60,32 @@ def application() -> typer.Typer:
         cls=Commands,
         help="Store, look at and replay LLM-agent conversations.",
         epilog="--store may also stand behind the command.  Exit codes: 0 done, 1 faults found, 2 wrong call, "
-        "3 not found, 4 data damaged, 5 busy, 6 storage failed.",
+        "3 not found, 4 data damaged, 5 busy, 6 storage failed, 7 compaction failed.",
         add_completion=False,
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
     app.callback()(_globals)
-    for noun in (imports, export, sessions, transcripts, views, branches, health, demo):
+    for noun in (
+        imports,
+        export,
+        sessions,
+        transcripts,
+        views,
+        branches,
+        windows,
+        shrinking,
+        recalls,
+        health,
+        heads,
+        audits,
+        copies,
+        erasing,
+        redacting,
+        repairs,
+        demo,
+    ):
         noun.register(app)
     return app
 

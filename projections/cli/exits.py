@@ -7,6 +7,7 @@
     4  stored data is damaged, or written by a newer program
     5  somebody else was first or is at work: try again
     6  the storage failed: an I/O error, no room, no permission, a file system that cannot keep the promises
+    7  a compaction failed: what the model sees is as it was
    70  a defect of this program (`EVENTLOG_DEBUG=1` shows where)
   130  interrupted from the keyboard
   141  whoever read the output went away
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eventlog.errors import EventlogError
 
-__all__ = ["Exit", "FileFault", "OutputGone", "UsageFault", "classify"]
+__all__ = ["CompactionFault", "Exit", "FileFault", "OutputGone", "UsageFault", "classify"]
 
 
 class Exit(IntEnum):
@@ -37,6 +38,7 @@ class Exit(IntEnum):
     DAMAGED = 4
     BUSY = 5
     STORAGE = 6
+    COMPACTION = 7
     DEFECT = 70
     INTERRUPTED = 130
     PIPE = 141
@@ -48,6 +50,10 @@ class OutputGone(Exception):  # noqa: N818  # not an error: whoever read the out
 
 class UsageFault(Exception):  # noqa: N818  # the caller's fault, not an error of the engine
     """The command line itself is wrong; the text says what would be right."""
+
+
+class CompactionFault(Exception):  # noqa: N818  # an outcome that the log holds, not an error of the engine
+    """A compaction came to nothing; the text says why, and what to do."""
 
 
 class FileFault(Exception):  # noqa: N818  # says where an error came up, and is none of its own
@@ -64,6 +70,9 @@ _MISSING = {
     "session": "`eventlog sessions` lists those there are",
     "version": "`eventlog sessions` shows the newest version of each session",
     "preset": "see `eventlog view --help`",
+    "message or part": "`eventlog show --json` lists those there are",
+    "compaction": "`eventlog window` names those in force",
+    "planner": "see `eventlog prune --help`",
 }
 
 
@@ -76,15 +85,26 @@ def classify(error: BaseException) -> tuple[Exit, str]:
     match error:
         case UsageFault():
             return Exit.USAGE, str(error)
+        case CompactionFault():
+            return Exit.COMPACTION, str(error)
         case FileFault():
             code, text = classify(error.error)
             return code, text if error.path in text or not text else f"{error.path}: {text}"
+        case errors.ErasedError():
+            return Exit.MISSING, str(error)
         case errors.NotFoundError():
             return Exit.MISSING, _advised(error, _MISSING.get(error.kind, ""))
         case errors.TooNewError() | errors.UnknownEventError():
             return Exit.DAMAGED, _advised(error, "read it with the program that wrote it, or a later one")
+        case errors.TooOldError():
+            return Exit.DAMAGED, _advised(error, "export it with the program that wrote it, and import that")
+        case errors.UnfinishedError():
+            return Exit.DAMAGED, str(error)
         case errors.DataError():
-            return Exit.DAMAGED, _advised(error, "`eventlog verify` lists all there is; restore from a copy")
+            return Exit.DAMAGED, _advised(
+                error,
+                "`eventlog verify` lists all there is; restore from a copy, or save what is sound with `eventlog repair`",
+            )
         case errors.FencedError() | errors.LeaseHeldError():
             return Exit.BUSY, _advised(error, "try again when the other program is done")
         case errors.RetryError():
@@ -95,6 +115,8 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.USAGE, str(error)
         case errors.UnsupportedStorageError():
             return Exit.STORAGE, _advised(error, "choose a directory on a local disk with --store")
+        case errors.StorageError(__cause__=OSError() as cause):
+            return Exit.STORAGE, _advised(error, _remedy(cause))
         case errors.EventlogError():
             return Exit.STORAGE, _advised(error, "check the disk, then run the command again")
         case FileNotFoundError():

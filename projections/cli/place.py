@@ -49,7 +49,9 @@ def reading(context: typer.Context) -> Generator[Store]:
     """The store, opened to be read."""
     import eventlog
 
-    with eventlog.open(store_path(context), read_only=True) as store:
+    path = store_path(context)
+    _probe(path)
+    with eventlog.open(path, read_only=True) as store:
         yield store
 
 
@@ -62,8 +64,17 @@ def writing(context: typer.Context, *, make: bool = False) -> Generator[Store]:
     path = store_path(context)
     if not make and not path.exists():
         raise NotFoundError("store", str(path))
+    _probe(path)
     with eventlog.open(path) as store:
         yield store
+
+
+def _probe(path: Path) -> None:
+    """Look at the pages of a store in a child process first: damage there would end this one without a word."""
+    from eventlog.log.probe import require_structure
+
+    if (path / "format").is_file() and (path / "lmdb" / "data.mdb").is_file():
+        require_structure(path / "lmdb")
 
 
 def session_of(store: Store, name: str) -> Session:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from projections.neutral import NeutralPart
     from projections.render_options import Capability, RenderOptions
 
-__all__ = ["print_view", "register", "shortened"]
+__all__ = ["model_named", "print_view", "register", "shortened"]
 
 
 def register(app: typer.Typer) -> None:
@@ -75,7 +75,7 @@ def _view(
     with reading(context) as store:
         handle = session_of(store, session)
         if model is not None:
-            options = msgspec.structs.replace(options, model=_model(handle, model))
+            options = msgspec.structs.replace(options, model=model_named(handle, model))
         view = ModelView.of(handle, at, options)
         request = _request(view, format)
         if json:
@@ -88,7 +88,7 @@ def _view(
             output.document(request, indent=2)
 
 
-def _model(session: Session, name: str) -> Model:
+def model_named(session: Session, name: str) -> Model:
     """The model of this name; without a provider, the one of the session that is called so.
 
     One that nobody had would turn all reasoning into text, which is hardly meant by whoever left the provider out.

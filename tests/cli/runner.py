@@ -19,7 +19,37 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS: dict[str, Any] = {
     path.stem: json.loads(path.read_text()) for path in (ROOT / "projections" / "schemas").glob("*.json")
 }
-COMMANDS = ["import", "export", "sessions", "show", "view", "events", "rollback", "fork", "stats", "verify", "demo"]
+COMMANDS = [
+    "import",
+    "export",
+    "sessions",
+    "show",
+    "view",
+    "events",
+    "rollback",
+    "fork",
+    "window",
+    "prune",
+    "compact",
+    "undo",
+    "recall",
+    "stats",
+    "verify",
+    "head",
+    "prove",
+    "audit",
+    "diff",
+    "timeline",
+    "backup",
+    "restore",
+    "repair",
+    "vacuum",
+    "erase",
+    "retain",
+    "redact",
+    "scrub",
+    "demo",
+]
 
 STREAM = """\
 event: message_start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -75,17 +76,12 @@ def test_a_held_lease_is_busy(cli: Cli, store: Path) -> None:
 
 
 def _every_error() -> Iterator[BaseException]:
-    samples: dict[str, tuple[Any, ...]] = {
-        "ConflictError": ("s", 1, 2),
-        "LeaseHeldError": ("s", "o", 1),
-        "NotFoundError": ("session", "s"),
-        "AlreadyExistsError": ("session", "s"),
-        "RequestReusedError": ("s", "r"),
-        "LimitError": ("bytes", 2, 1),
-        "FencedError": ("s", 1, 2),
-    }
+    """Each error of the engine, with something for every argument that it must have."""
     for name in errors.__all__:
-        yield getattr(errors, name)(*samples.get(name, ("something",)))
+        kind: Any = getattr(errors, name)
+        _, *parameters = inspect.signature(kind.__init__).parameters.values()
+        needed = [each for each in parameters if each.default is each.empty and each.kind <= each.VAR_POSITIONAL]
+        yield kind(*(1 if each.annotation == "int" else "something" for each in needed))
 
 
 @pytest.mark.parametrize("error", [*_every_error()], ids=lambda error: type(error).__name__)

@@ -1,0 +1,47 @@
+"""Which files a tool call names in its arguments: by the names that coding agents give such arguments.
+
+Not what the tool did to them, beyond reading or writing as its name says.  Pure.  Anybody in `projections` may import this module.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, cast
+
+import msgspec
+
+__all__ = ["Access", "access_of", "paths_of"]
+
+Access = Literal["read", "written"]
+
+_NAMES = ("filePath", "file_path", "filepath", "notebook_path", "target_file", "absolute_path", "relative_path")
+_AMBIGUOUS = ("path", "file", "filename")
+"""Names that also mean a folder to search in; they count for a tool that reads or writes by its name."""
+_WRITING = re.compile(r"write|edit|patch|create|replace|insert|append|delete|move|notebook", re.IGNORECASE)
+_READING = re.compile(r"read|view|open|cat\b", re.IGNORECASE)
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_LONGEST = 4_096
+
+
+def access_of(tool: str) -> Access | None:
+    """Whether a tool writes or reads files, by its name; None if it says neither."""
+    if _WRITING.search(tool):
+        return "written"
+    return "read" if _READING.search(tool) else None
+
+
+def paths_of(tool: str, arguments: str) -> tuple[str, ...]:
+    """The files that a call of `tool` with these arguments (JSON text) names, in order, each once."""
+    try:
+        found: Any = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return ()
+    if not isinstance(found, dict):
+        return ()
+    given = cast("dict[str, Any]", found)
+    names = (*_NAMES, *_AMBIGUOUS) if access_of(tool) else _NAMES
+    paths = [value for name in names if isinstance(value := given.get(name), str)]
+    for text in given.values():
+        if isinstance(text, str) and "*** " in text:
+            paths += _PATCHED.findall(text)
+    return tuple(dict.fromkeys(path.strip() for path in paths if 0 < len(path.strip()) <= _LONGEST))

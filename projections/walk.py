@@ -1,0 +1,46 @@
+"""A walk through a session's versions, each state folded from the one before: for whoever looks at many versions, in order.
+
+Not the replay of one (`replay.py`), whose loop this uses where a fold cannot go on.  No checkpoint is used, so what is found here depends
+on events alone.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from eventlog.events import RolledBack
+from projections.conversation import ReachesBack
+from projections.projection import Projection, Source, fold
+from projections.replay import replay
+
+__all__ = ["Walk"]
+
+S = TypeVar("S")
+
+
+class Walk(Generic[S]):
+    """The state right after a version; going on costs the events in between, going back a whole replay."""
+
+    def __init__(self, projection: Projection[S], source: Source) -> None:
+        self._projection = projection
+        self._source = source
+        self.state = projection.initial()
+        self.version = 0
+
+    def to(self, version: int) -> S:
+        """The state right after `version`, as it was then; it is changed by the next call."""
+        if version < self.version:
+            return self._again(version)
+        for span in self._source.spans(self.version, version):
+            if isinstance(span.item, RolledBack):
+                return self._again(version)
+            try:
+                self.state = fold(self._projection, self.state, span)
+            except ReachesBack:
+                return self._again(version)
+        self.version = version
+        return self.state
+
+    def _again(self, version: int) -> S:
+        self.state, self.version = replay(self._projection, self._source, version)
+        return self.state

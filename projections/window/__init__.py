@@ -1,0 +1,139 @@
+"""Keeping a conversation inside its model's window: truncate, prune, compact, recover, decide (spec §5-§8).
+
+The public names; nothing is loaded before it is asked for.  `ContextWindow` is the object to begin with, `next_step` the decision
+behind it.  The offline summariser, which is the default, is `projections.window.digest.digest`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from projections.window.aio import AsyncContextWindow, afill
+    from projections.window.compaction import CompactionResult
+    from projections.window.covered import covered_by
+    from projections.window.filling import fill
+    from projections.window.hooks import AutoContinue, Hooks, apply_patch
+    from projections.window.http_summarizer import HttpSummarizer
+    from projections.window.next_step import (
+        Blocked,
+        CallModel,
+        Compact,
+        PendingCall,
+        Promote,
+        Prune,
+        RequestCompaction,
+        RunSubtask,
+        RunTools,
+        Step,
+        Stop,
+        Wait,
+    )
+    from projections.window.policy import (
+        CompactionPolicy,
+        ContextPolicy,
+        LoopPolicy,
+        OverflowPolicy,
+        Prices,
+        PrunePolicy,
+        TruncationPolicy,
+        policy_named,
+    )
+    from projections.window.prune import PrunePlan, register_planner
+    from projections.window.recalling import Recalled, recall
+    from projections.window.report import WindowReport, window_report
+    from projections.window.request import SummaryRequest
+    from projections.window.summarizer import Summarizer, ToolCalled
+    from projections.window.window import ContextWindow, Request
+
+__all__ = [
+    "AsyncContextWindow",
+    "AutoContinue",
+    "Blocked",
+    "CallModel",
+    "Compact",
+    "CompactionPolicy",
+    "CompactionResult",
+    "ContextPolicy",
+    "ContextWindow",
+    "Hooks",
+    "HttpSummarizer",
+    "LoopPolicy",
+    "OverflowPolicy",
+    "PendingCall",
+    "Prices",
+    "Promote",
+    "Prune",
+    "PrunePlan",
+    "PrunePolicy",
+    "Recalled",
+    "Request",
+    "RequestCompaction",
+    "RunSubtask",
+    "RunTools",
+    "Step",
+    "Stop",
+    "Summarizer",
+    "SummaryRequest",
+    "ToolCalled",
+    "TruncationPolicy",
+    "Wait",
+    "WindowReport",
+    "afill",
+    "apply_patch",
+    "covered_by",
+    "fill",
+    "policy_named",
+    "recall",
+    "register_planner",
+    "window_report",
+]
+
+_HOMES = {
+    "aio": ("AsyncContextWindow", "afill"),
+    "covered": ("covered_by",),
+    "compaction": ("CompactionResult",),
+    "filling": ("fill",),
+    "hooks": ("AutoContinue", "Hooks", "apply_patch"),
+    "http_summarizer": ("HttpSummarizer",),
+    "next_step": (
+        "Blocked",
+        "CallModel",
+        "Compact",
+        "PendingCall",
+        "Promote",
+        "Prune",
+        "RequestCompaction",
+        "RunSubtask",
+        "RunTools",
+        "Step",
+        "Stop",
+        "Wait",
+    ),
+    "policy": (
+        "CompactionPolicy",
+        "ContextPolicy",
+        "LoopPolicy",
+        "OverflowPolicy",
+        "Prices",
+        "PrunePolicy",
+        "TruncationPolicy",
+        "policy_named",
+    ),
+    "prune": ("PrunePlan", "register_planner"),
+    "recalling": ("Recalled", "recall"),
+    "report": ("WindowReport", "window_report"),
+    "request": ("SummaryRequest",),
+    "summarizer": ("Summarizer", "ToolCalled"),
+    "window": ("ContextWindow", "Request"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name where it lives."""
+    for module, names in _HOMES.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(f"projections.window.{module}"), name)
+            return found
+    raise AttributeError(f"module 'projections.window' has no attribute {name!r}")

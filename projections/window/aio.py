@@ -1,0 +1,108 @@
+"""The window for asyncio: the same object, with everything that may wait for the disk, a model or a tool awaited in a worker thread.
+
+Not another window: `sync` is the one it wraps.  Tools and summarisers may be coroutines.  For one task at a time.  A cancelled compaction is
+asked to stop and waited for, so it is recorded as aborted and never left half.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from projections.window.filling import ABORTED, LOOKS, Filling
+
+if TYPE_CHECKING:
+    from eventlog.reply import Reply
+    from eventlog.values import Model
+    from projections.window.compaction import CompactionResult
+    from projections.window.next_step import CallModel, PendingCall, Step
+    from projections.window.window import ContextWindow, Request
+
+__all__ = ["AsyncContextWindow", "afill"]
+
+T = TypeVar("T")
+
+
+class AsyncContextWindow:
+    """`async with AsyncContextWindow(ContextWindow(session)) as window: while step := await window.next_step(): …`."""
+
+    def __init__(self, window: ContextWindow) -> None:
+        self.sync = window
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.sync.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
+
+    async def next_step(self, *, allow_repeats: bool = False) -> Step:
+        """What to do now; see `ContextWindow.next_step`."""
+        return await asyncio.to_thread(self.sync.next_step, allow_repeats=allow_repeats)
+
+    async def perform(self, step: Step) -> CompactionResult | None:
+        """Carry out a step that is the window's own; see `ContextWindow.perform`."""
+        return await self._stoppable(lambda: self.sync.perform(step))
+
+    async def compact(self) -> CompactionResult:
+        """Compact now; see `ContextWindow.compact`."""
+        return await self._stoppable(self.sync.compact)
+
+    async def begin(
+        self, step: CallModel, model: Model | str | None = None, *, agent: str = "", snapshot: str | None = None
+    ) -> tuple[Reply, Request]:
+        """Open the reply that a step fills; see `ContextWindow.begin`."""
+        return await asyncio.to_thread(self.sync.begin, step, model, agent=agent, snapshot=snapshot)
+
+    async def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], Awaitable[str]]) -> None:
+        """Run one call with a tool that is a coroutine; see `ContextWindow.run`.  A cancelled tool is left to the end of the `with`."""
+        started = await asyncio.to_thread(self.sync.start, call)
+        if started is None:
+            return
+        try:
+            output = await tool(started.arguments)
+        except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
+            await asyncio.to_thread(self.sync.fail, started.call, error)
+        else:
+            await asyncio.to_thread(self.sync.succeed, started.call, output)
+
+    async def finish(self, reason: str = "tool-calls") -> None:
+        """Close the open reply."""
+        await asyncio.to_thread(self.sync.finish, reason)
+
+    async def _stoppable(self, work: Callable[[], T]) -> T:
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if not running.done():
+                await asyncio.to_thread(self.sync.session.interrupt, "cancelled")
+                await asyncio.wait([running])
+            raise
+
+
+async def afill(reply: Reply, chunks: AsyncIterable[Any]) -> str:
+    """Stream an answer into the reply; see `fill`.  Text is accepted at once, what waits for the disk does so in a thread.
+
+    An interrupt ends it early, as it does there.
+    """
+    filling = Filling(reply)
+    number = 0
+    async for chunk in chunks:
+        number += 1
+        plain = filling.plain(chunk)
+        if filling.waits(plain):
+            await asyncio.to_thread(filling.take, plain)
+        else:
+            filling.take(plain)
+        if number % LOOKS == 0 and await asyncio.to_thread(lambda: reply.interrupt_requested):
+            close = getattr(chunks, "aclose", None)
+            if close is not None:
+                await close()
+            await asyncio.to_thread(reply.abort)
+            return ABORTED
+    return await asyncio.to_thread(filling.end)

@@ -1,0 +1,58 @@
+"""The sections of a summary that another program wrote, by the headings that coding agents give them.
+
+Not the template's own (`template.py`), whose sections are looked for first.  Pure.  Imported by the digest, so that an imported session
+that was summarised before keeps its goal, its files and its next steps.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["foreign_sections"]
+
+_OURS = {
+    "accomplished": "Done",
+    "all user messages": "Constraints & Preferences",
+    "current work": "In Progress",
+    "discoveries": "Critical Context",
+    "errors and fixes": "Critical Context",
+    "files and code sections": "Relevant Files",
+    "instructions": "Constraints & Preferences",
+    "key technical concepts": "Critical Context",
+    "optional next step": "Next Steps",
+    "pending tasks": "Next Steps",
+    "primary request and intent": "Goal",
+    "problem solving": "Critical Context",
+    "relevant files / directories": "Relevant Files",
+}
+"""What others call a section, and where it belongs in the template."""
+
+_MARK = re.compile(r"\s*(?:#{1,6}\s+)?(?:\d{1,2}[.)]\s+)?")
+_FENCE = "```"
+
+
+def foreign_sections(text: str) -> dict[str, str]:
+    """The text below each known heading, under the template's name for it; what stands before the first one, and code, is left out.
+
+    A heading may be numbered, bold, or followed by its text on the same line.  Two that belong to one section follow one another.
+    """
+    found: dict[str, list[str]] = {}
+    body: list[str] | None = None
+    fenced = False
+    for line in text.splitlines():
+        if line.lstrip().startswith(_FENCE):
+            fenced = not fenced
+        elif not fenced:
+            name, rest = _section(line)
+            if name:
+                body = found.setdefault(name, [])
+            if body is not None:
+                body.append(rest)
+    return {name: "\n".join(lines).strip() for name, lines in found.items()}
+
+
+def _section(line: str) -> tuple[str, str]:
+    """The section that a line begins, "" if it begins none, and what else it says."""
+    words, _, rest = _MARK.sub("", line, count=1).partition(":")
+    name = _OURS.get(words.strip("* ").casefold(), "")
+    return (name, rest.strip("* ")) if name else ("", line)

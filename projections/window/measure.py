@@ -1,0 +1,32 @@
+"""The sizes planners decide by: tokens of a message as the view sends it, and of a tool's result.
+
+Not the counting (`projections/tokens`) and not any decision.  Imported by the planners of this package, which are given one: a `Measure`
+is a value that answers from the state of a conversation, so that planners stay pure functions.  Sizes are kept per message and asked
+again only for what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from eventlog.values import Content
+from projections.parts import Message, ToolPart
+
+__all__ = ["Measure"]
+
+
+class Measure(Protocol):
+    """Tokens by the counter of the policy, calibrated where that is asked for; all pure."""
+
+    def text(self, content: Content) -> str:
+        """The text behind a content."""
+        ...
+
+    def messages(self, messages: Sequence[Message]) -> int:
+        """Tokens that these messages of the conversation send, one after another."""
+        ...
+
+    def result(self, part: ToolPart) -> int:
+        """Tokens of a completed tool's result as it is sent now, attachments included."""
+        ...

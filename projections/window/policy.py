@@ -1,0 +1,215 @@
+"""The context policy: every number and switch of the window, as data that a session records (spec §5).
+
+Not the decisions (`overflow.py`, `truncation.py`, `prune.py`, `tail.py`, `next_step.py`), which are pure functions of it.  Anybody in
+`projections` may import this module.  A policy is recorded in the session as JSON (`SettingsSet.policy`), so that a replay decides
+as was decided; environment variables switch things off on one machine without being recorded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Literal
+
+import msgspec
+
+from eventlog.errors import CallError, NotFoundError
+
+__all__ = [
+    "DEFAULT_POLICY",
+    "OPENCODE_POLICY",
+    "POLICIES",
+    "CompactionPolicy",
+    "ContextPolicy",
+    "LoopPolicy",
+    "OverflowPolicy",
+    "Prices",
+    "PrunePolicy",
+    "TruncationPolicy",
+    "decode_policy",
+    "encode_policy",
+    "policy_named",
+    "switched",
+]
+
+
+class TruncationPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """When a tool's output is cut for the view, and which end is kept (spec §5.1)."""
+
+    enabled: bool = True
+    max_lines: int = 2_000
+    max_bytes: int = 50 * 1024
+    direction: Literal["head", "tail", "both"] = "both"
+    window_share: float | None = 0.125
+    """With a known window, the preview is also held below this share of usable (None: the same for all models)."""
+
+
+class Prices(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """US dollars per million tokens."""
+
+    input: Decimal = Decimal(3)
+    cache_read: Decimal = Decimal("0.30")
+    cache_write: Decimal = Decimal("3.75")
+    output: Decimal = Decimal(15)
+
+
+class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Which old tool results are cleared, and when it is worth it (spec §5.2)."""
+
+    enabled: bool = True
+    policy: str = "recency"
+    """Name of a planner in `prune.PLANNERS`: "recency", "superseded", "cost-aware", "opencode", or a registered one."""
+    protect: int = 40_000
+    """Tokens of the newest results that stay; at most a quarter of usable."""
+    minimum: int = 20_000
+    """Candidates must sum to more than this, or an eighth of usable if that is less."""
+    scale: bool = True
+    """Whether `protect` and `minimum` shrink with the window."""
+    turns: int = 2
+    """Newest turns that are protected after a loop."""
+    steps: int | None = 2
+    """Newest steps that are protected inside a loop; None: never prune inside a loop."""
+    protected_tools: tuple[str, ...] = ("skill",)
+    stop_at_pruned: bool = False
+    """Whether the walk ends at the first result that is already pruned."""
+    prices: Prices = Prices()
+    expected_turns: int = 10
+    """Requests that the cost-aware policy expects still to come in the session."""
+
+
+class OverflowPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """When the window is full (spec §5.3)."""
+
+    auto: bool = True
+    reserved: int | None = None
+    """Tokens kept free below an input limit; None: `buffer`, at most the model's largest output."""
+    buffer: int = 20_000
+    output_cap: int = 32_000
+    count_next: Literal["always", "before-usage", "never"] = "always"
+    """When the counted tokens of the next request are looked at beside the usage of the last step."""
+    max_messages: int | None = None
+    """Most messages in the view."""
+
+
+class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a compaction keeps, asks and accepts (spec §5.4-5.6)."""
+
+    tail_turns: int | None = 2
+    """Most turns kept verbatim; 0: no tail; None: as many as the budget holds."""
+    preserve_recent_tokens: int | None = None
+    """Tokens of the tail; None: a quarter of usable, within the two below."""
+    preserve_min: int = 2_000
+    preserve_max: int = 8_000
+    keep_newest_user: bool = True
+    """Whether the newest real user message is kept verbatim in any case."""
+    tail_when_all_fits: bool = True
+    """Whether the tail is kept when everything fits its budget (OpenCode then keeps nothing)."""
+    synthetic_turns: bool = False
+    """Whether a user message that the program wrote begins a turn, too (OpenCode's do)."""
+    replay_keeps_steps: bool = True
+    """Whether what the refused turn had already done may stay visible beside the replayed message (OpenCode drops it)."""
+    tool_output_limit: int = 2_000
+    """Characters of a tool's output in the request for a summary."""
+    require_sections: bool = True
+    """Whether a summary without the template's sections is refused; off with a prompt of one's own."""
+    max_failures: int = 3
+    """Automatic compactions in a row that may come to nothing before they stop."""
+    auto_continue: bool = True
+    replay: bool = True
+    """Whether the message that a refused request was for is added again."""
+
+
+class LoopPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What bounds a loop (spec §8)."""
+
+    max_steps: int | None = None
+    """Model calls of one turn; the last is told to come to an end."""
+    doom_loop: int = 3
+    """Identical calls in a row that are reported; 0: none are."""
+
+
+class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """All of it.  The defaults are the preset `default`."""
+
+    truncation: TruncationPolicy = TruncationPolicy()
+    prune: PrunePolicy = PrunePolicy()
+    overflow: OverflowPolicy = OverflowPolicy()
+    compaction: CompactionPolicy = CompactionPolicy()
+    loop: LoopPolicy = LoopPolicy()
+    preset: str = "default"
+    """Render options of the view (`projections.presets`)."""
+    counter: str = ""
+    """Name of the counter that decides: an encoding, "chars/4", or "" for the model's own, calibrated."""
+
+
+DEFAULT_POLICY = ContextPolicy()
+
+OPENCODE_POLICY = ContextPolicy(
+    truncation=TruncationPolicy(direction="tail", window_share=None),
+    prune=PrunePolicy(policy="opencode", scale=False, steps=None),
+    overflow=OverflowPolicy(count_next="never"),
+    compaction=CompactionPolicy(
+        tail_turns=None,
+        preserve_max=15_000,
+        keep_newest_user=False,
+        tail_when_all_fits=False,
+        synthetic_turns=True,
+        replay_keeps_steps=False,
+        require_sections=False,
+    ),
+    preset="opencode-1.18",
+    counter="chars/4",
+)
+"""OpenCode 1.18's numbers and chars/4 (spec §5).  Pruning is on, as where the pairs were recorded."""
+
+POLICIES = {"default": DEFAULT_POLICY, "opencode-1.18": OPENCODE_POLICY}
+
+
+def policy_named(name: str) -> ContextPolicy:
+    """The policy of a preset; `NotFoundError` for another name."""
+    try:
+        return POLICIES[name]
+    except KeyError:
+        raise NotFoundError("policy", name) from None
+
+
+def encode_policy(policy: ContextPolicy) -> str:
+    """The policy as canonical JSON: only what differs from the default."""
+    return msgspec.json.encode(policy, order="deterministic").decode()
+
+
+def decode_policy(text: str | None) -> ContextPolicy:
+    """The policy a session recorded; the default for None.  `CallError` names what cannot be understood."""
+    if text is None:
+        return DEFAULT_POLICY
+    try:
+        return msgspec.json.decode(text, type=ContextPolicy)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise CallError(f"the context policy cannot be read: {error}") from None
+
+
+SWITCHES = ("EVENTLOG_AUTO_COMPACT", "EVENTLOG_PRUNE")
+
+
+def switched(policy: ContextPolicy, environment: Mapping[str, str] | None = None) -> ContextPolicy:
+    """The policy with what the environment switches off: `EVENTLOG_AUTO_COMPACT=0` and `EVENTLOG_PRUNE=0`.
+
+    They only ever switch off, and hold for every decision; `CallError` for a value that is neither on nor off.
+    """
+    found = os.environ if environment is None else environment
+    compact, prune = (_is_on(name, found.get(name)) for name in SWITCHES)
+    if not compact:
+        policy = msgspec.structs.replace(policy, overflow=msgspec.structs.replace(policy.overflow, auto=False))
+    if not prune:
+        policy = msgspec.structs.replace(policy, prune=msgspec.structs.replace(policy.prune, enabled=False))
+    return policy
+
+
+def _is_on(name: str, value: str | None) -> bool:
+    text = (value or "").strip().lower()
+    if text in {"", "1", "true", "yes", "on"}:
+        return True
+    if text in {"0", "false", "no", "off"}:
+        return False
+    raise CallError(f"{name}={value!r} is neither on (1) nor off (0)")

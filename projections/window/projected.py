@@ -1,0 +1,268 @@
+"""A session as its window sees it: the view, what a loop must know, sizes, counts, settings; and the request of the next step.
+
+Nothing here appends; that is the window itself (`window.py`), which is made of this.  For one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from eventlog.values import Limits, Model
+from projections.checkpoints import Checkpoints
+from projections.model_view import RENDERER, LiveView, ModelView, digest_of
+from projections.presets import preset
+from projections.replay import Follower
+from projections.system_prompt import two_segments
+from projections.tokens import CharsCounter, LogCountCache, counter_named, encoding_for
+from projections.view_tokens import ViewCounter
+from projections.window.agenda import Agenda, AgendaProjection
+from projections.window.digest import digest
+from projections.window.hooks import Hooks, patch_of
+from projections.window.next_step import CallModel, Situation
+from projections.window.overflow import usable
+from projections.window.policy import ContextPolicy, decode_policy, encode_policy, policy_named, switched
+from projections.window.sizes import TokenSizes, sizes_named
+
+if TYPE_CHECKING:
+    from eventlog.reply import Reply
+    from eventlog.session import Session
+    from projections.neutral import NeutralMessage
+    from projections.parts import Message
+    from projections.render_options import RenderOptions
+    from projections.tokens import Counter
+    from projections.window.sizes import Sizes
+    from projections.window.summarizer import Summarizer
+
+__all__ = ["LAST_STEP", "ProjectedSession", "Request"]
+
+LAST_STEP = "This is the last step of this turn: no more tools may be called.  Say what was done, what is left to do, and how to go on."
+"""Said at the end of the view of a turn's last step (spec §4.7)."""
+
+
+class Request(NamedTuple):
+    """What the model is to be sent for one step, hooks included."""
+
+    messages: Sequence[NeutralMessage]
+    system: tuple[str, ...]
+    tools: str | None
+    version: int
+    """The view is that right after this version."""
+    digest: bytes
+    options: RenderOptions
+    counted: int
+    """Tokens as counted, before calibration."""
+    patch: str | None
+    """What hooks changed of the view."""
+
+    @property
+    def render(self) -> str:
+        """How the view was rendered, as JSON: the renderer and its options."""
+        return msgspec.json.encode({"renderer": RENDERER, "options": self.options}, order="deterministic").decode()
+
+
+class _Settings(NamedTuple):
+    """What the session has recorded, that everything else here is made from."""
+
+    policy: str | None
+    model: Model | None
+    limits: Limits | None
+
+
+class ProjectedSession:
+    """Everything about a session that its window decides by."""
+
+    def __init__(
+        self,
+        session: Session,
+        policy: ContextPolicy | str | None = None,
+        *,
+        model: Model | None = None,
+        limits: Limits | None = None,
+        summarizer: Summarizer = digest,
+        summary_model: Model | None = None,
+        hooks: Hooks | None = None,
+        options: RenderOptions | None = None,
+        environment: Mapping[str, str] | None = None,
+        checkpoint_every: int = 2_000,
+    ) -> None:
+        """Look at a session.  Nothing is written until something is to be done.
+
+        `policy` (or the name of one), `model` and `limits` go before what the session recorded, and are recorded by `record` or
+        with the first `with`.  `options` (what the provider asks for, reminders) go before the policy's preset; their model is
+        the session's, and they are recorded with every step.  `summary_model` is recorded with summaries; its limits are taken for
+        those of the model.  `environment` is `os.environ` by default (`policy.switched`).  A checkpoint is kept with every completed compaction, and
+        `checkpoint_every` events.
+        """
+        self.session = session
+        """The session that this is the window of."""
+        self._given = _Settings(
+            None if policy is None else encode_policy(policy_named(policy) if isinstance(policy, str) else policy),
+            model,
+            limits,
+        )
+        self._summarizer = summarizer
+        self._summary_model = summary_model
+        self._environment = environment
+        self.hooks = hooks or Hooks()
+        self._given_options = options
+        self._checkpoint_every = checkpoint_every
+        self._cache = LogCountCache(session.store.log)
+        self._agenda = Follower(AgendaProjection(), session, Checkpoints(session.store.log))
+        self._settings: _Settings | None = None
+        self._live = LiveView(session)
+        self._saved = session.version
+        self._reply: Reply | None = None
+        self.catch_up()
+
+    # -- what is known -------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Take in what the session got since."""
+        self._agenda.advance()
+        self._live.catch_up()
+        state = self._live.state
+        recorded = _Settings(state.policy, state.model, state.limits)
+        given = self._given
+        settings = _Settings(
+            given.policy or recorded.policy, given.model or recorded.model, given.limits or recorded.limits
+        )
+        if settings != self._settings:
+            self._configure(settings)
+        self._sizes.follow(self._live.state)
+        self._sizes_ratio()
+
+    def _configure(self, settings: _Settings) -> None:
+        self._settings = settings
+        self._recorded_policy = decode_policy(settings.policy)
+        self.policy = switched(self._recorded_policy, self._environment)
+        """The policy in force, with what the environment switches off."""
+        self.model = settings.model
+        self.limits = settings.limits
+        self.usable = usable(settings.limits, self.policy.overflow)
+        """Tokens that a request may have; None: any number."""
+        options = self._given_options or preset(self.policy.preset)
+        self.options = msgspec.structs.replace(options, model=settings.model)
+        self._live.render_with(self.options)
+        name = settings.model.name if settings.model is not None else ""
+        self._counter = counter_named(self.policy.counter or encoding_for(name))
+        self._views = ViewCounter(self._counter, name, self._cache)
+        self._sizes: Sizes = sizes_named(
+            self._counter.name, self._live.state, self.options, self.session.store.text, cache=self._cache
+        )
+
+    @property
+    def agenda(self) -> Agenda:
+        """What the last steps used, how compactions went, and the calibration."""
+        return self._agenda.state
+
+    def _is_calibrated(self) -> bool:
+        return self.policy.counter != CharsCounter.name
+
+    def _model_name(self) -> str:
+        return self.model.name if self.model is not None else self._newest_model()
+
+    def _newest_model(self) -> str:
+        return next((found.model for found in reversed(self.agenda.opens) if not found.summary), "")
+
+    def _sizes_ratio(self) -> None:
+        if isinstance(self._sizes, TokenSizes):
+            self._sizes.ratio = self.agenda.calibration.ratio(self._model_name())
+
+    def calibrated(self, counted: int) -> int:
+        """Tokens that the provider will report for a request that is counted so."""
+        if not self._is_calibrated():
+            return counted
+        return self.agenda.calibration.apply(self._model_name(), counted)
+
+    def view(self, excluding: str | None = None) -> ModelView:
+        """The view as of the last `catch_up`."""
+        return self._live.excluding(excluding)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a request with the view as it is, calibrated."""
+        view = self.view(self._open())
+        return self.calibrated(self._views.count(view.messages, view.system, view.tools))
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes that planners go by."""
+        return self._sizes
+
+    @property
+    def model_name(self) -> str:
+        """The model that counts are calibrated for: the one given or recorded, else the newest that answered; "" if none did."""
+        return self._model_name()
+
+    @property
+    def counter(self) -> Counter:
+        """Who counts, before calibration."""
+        return self._counter
+
+    def new_counter(self) -> ViewCounter:
+        """A counter of requests as this window counts them, before calibration; it shares the counts that are kept."""
+        return ViewCounter(self._counter, self.model.name if self.model is not None else "", self._cache)
+
+    def _fixed(self) -> int:
+        view = self.view()
+        counted = self._views.count((), view.system, view.tools)
+        return round(counted * self.agenda.calibration.ratio(self._model_name())) if self._is_calibrated() else counted
+
+    def _open(self) -> str | None:
+        return self._reply.id if self._reply is not None and self._reply.is_open else None
+
+    def situation(self, *, allow_repeats: bool = False) -> Situation:
+        """What `next_step` decides on."""
+        return Situation(
+            self._live.state,
+            self.agenda,
+            self.policy,
+            self.options,
+            self._sizes,
+            self.usable,
+            lambda: self.tokens,
+            self._fixed,
+            self._open(),
+            allow_repeats,
+        )
+
+    def request(self, step: CallModel) -> Request:
+        """What the model is to be sent for this step."""
+        options = self.options
+        view = self.view()
+        if step.last:
+            options = msgspec.structs.replace(options, max_steps=LAST_STEP)
+            view = ModelView.of(self.session, view.version, options)
+        sent: Sequence[NeutralMessage] = view.messages
+        system = view.system
+        if self.hooks.messages is not None:
+            sent = [*self.hooks.messages([*view.messages])]
+        if self.hooks.system is not None:
+            system = two_segments(self.hooks.system(view.system))
+        hooked = self.hooks.messages is not None or self.hooks.system is not None
+        patch = patch_of(view.messages, sent, view.system, system) if hooked else None
+        digest_sent = view.digest if patch is None else digest_of(sent, system, view.tools)
+        counted = self._views.count(sent, system, view.tools)
+        return Request(sent, system, view.tools, view.version, digest_sent, options, counted, patch)
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _newest_user(self) -> Message | None:
+        state = self._live.state
+        return next(
+            (
+                found
+                for found in reversed(state.messages.values())
+                if found.user and not found.removed and not found.waiting
+            ),
+            None,
+        )
+
+    def _count(self, messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
+        counted = ViewCounter(self._counter, self._model_name(), self._cache).count(messages, system)
+        if not self._is_calibrated():
+            return counted
+        return round(counted * self.agenda.calibration.ratio(self._model_name()))

@@ -1,0 +1,280 @@
+"""What fills a session's window, what would go next, and what went so far: a report, as frozen values that become JSON.
+
+Not a decision and nothing that appends: the plans are those that the window would carry out now.  Made from a `ContextWindow`; for the
+command line and for whoever shows a window.  It holds ids, names and numbers, never the text of the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.values import Limits
+from projections.parts import ToolPart
+from projections.selection import ordered
+from projections.window.breakdown import Kinds, MessageSize, PartSize, ToolSize, break_down
+from projections.window.next_step import INTERRUPTED, next_step
+from projections.window.prune import plan_prune
+from projections.window.tail import select_tail
+
+if TYPE_CHECKING:
+    from projections.parts import Compaction
+    from projections.window.agenda import Agenda, Change
+    from projections.window.next_step import Situation, Step
+    from projections.window.prune import PrunePlan
+    from projections.window.window import ContextWindow
+
+__all__ = [
+    "Changed",
+    "CompactionPreview",
+    "Failure",
+    "ModelRatio",
+    "NextStep",
+    "PrunePreview",
+    "WindowReport",
+    "preview_compaction",
+    "preview_prune",
+    "window_report",
+]
+
+
+class NextStep(msgspec.Struct, frozen=True):
+    """What the loop would do now, in a word ("call-model", "request-compaction", "stop" …), and why."""
+
+    step: str
+    reason: str = ""
+
+
+class PrunePreview(msgspec.Struct, frozen=True):
+    """What a prune would clear now."""
+
+    enabled: bool
+    policy: str
+    """Name of the planner."""
+    inside: bool
+    """Planned as inside a loop (the newest steps are protected), not as after one (the newest turns)."""
+    freed: int
+    """Tokens, calibrated."""
+    parts: tuple[PartSize, ...]
+    """The tool parts, oldest first; `tokens` are those of the results alone, calibrated."""
+
+
+class CompactionPreview(msgspec.Struct, frozen=True):
+    """What a compaction would cover now.  Tokens are calibrated."""
+
+    messages: int
+    """Messages that it would cover, beside an earlier summary."""
+    tokens: int
+    """Tokens of these, which the summary would stand for."""
+    through: str
+    """The last covered message."""
+    tail: str | None
+    """The first message that would stay; None: there is no tail."""
+    tail_messages: int
+    tail_tokens: int
+    kept: tuple[str, ...]
+    """Messages before the tail that would stay all the same."""
+    updates: bool
+    """Whether the summary in force would be brought up to date."""
+    pending: str | None
+    """The compaction (its part) that was requested and is not done, if there is one."""
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A prune or a compaction in force."""
+
+    kind: Literal["prune", "compaction"]
+    version: int
+    parts: tuple[str, ...]
+    """The tool parts that are cleared, or the compaction's part."""
+    policy: str = ""
+    """Who chose the parts of a prune."""
+    freed: int | None = None
+    """Tokens that the prune freed."""
+    tokens_after: int | None = None
+    """Tokens of the view after the compaction."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A compaction that came to nothing."""
+
+    version: int
+    auto: bool
+    reason: str
+
+
+class ModelRatio(msgspec.Struct, frozen=True):
+    """What is known of how a model's provider counts."""
+
+    model: str
+    counted: int
+    """Tokens of the last request as counted."""
+    reported: int
+    """Tokens of it as the provider reported them."""
+    ratio: float
+    """Reported tokens for one counted, at the margin."""
+
+
+class WindowReport(msgspec.Struct, frozen=True):
+    """All of it."""
+
+    session: str
+    version: int
+    preset: str
+    counter: str
+    """Who counted: an encoding, or "chars/4"."""
+    model: str
+    limits: Limits | None
+    """The model's limits, None if nobody said; see `usable`."""
+    usable: int | None
+    """Tokens that a request may have; None: unlimited, or nothing is known of the model."""
+    tokens: int
+    """Tokens of the next request, calibrated by what the provider reported."""
+    counted: int
+    """The same as counted; `kinds` sum to this."""
+    used: int | None
+    """Tokens of the newest step, as its provider reported them, None after a compaction and before the first."""
+    auto: bool
+    """Whether a full window is compacted automatically."""
+    messages: int
+    """Messages of the view."""
+    kinds: Kinds
+    tools: tuple[ToolSize, ...]
+    """The largest first, as are the next two."""
+    largest_messages: tuple[MessageSize, ...]
+    largest_parts: tuple[PartSize, ...]
+    next_step: NextStep
+    prune: PrunePreview
+    compaction: CompactionPreview | None
+    """None: there is nothing to compact."""
+    changes: tuple[Changed, ...]
+    """The newest prunes and compactions in force, oldest first."""
+    failures: tuple[Failure, ...]
+    """The newest compactions that failed, oldest first."""
+    calibration: tuple[ModelRatio, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON values; limits by name."""
+        limits = self.limits
+        named = None if limits is None else {name: getattr(limits, name) for name in limits.__struct_fields__}
+        return {**msgspec.to_builtins(self), "limits": named}
+
+
+def window_report(
+    window: ContextWindow, *, largest: int = 10, policy: str | None = None, inside: bool = False
+) -> WindowReport:
+    """Report on a window as it is now.
+
+    `largest`: how many messages, and parts, are listed.  `policy` and `inside` are those of `preview_prune`.
+    """
+    window.catch_up()
+    situation = window.situation()
+    view = window.view(situation.mine)
+    resolve = window.session.store.text
+    found = break_down(situation.state, view, window.options, resolve, window.new_counter())
+    agenda, limits = situation.agenda, window.limits
+    return WindowReport(
+        session=window.session.id,
+        version=view.version,
+        preset=window.policy.preset,
+        counter=window.counter.name,
+        model=window.model_name,
+        limits=limits,
+        usable=window.usable,
+        tokens=window.tokens,
+        counted=found.kinds.total,
+        used=None if agenda.used is None else agenda.used.tokens,
+        auto=window.policy.overflow.auto,
+        messages=len(view.messages),
+        kinds=found.kinds,
+        tools=found.tools,
+        largest_messages=found.messages[:largest],
+        largest_parts=found.parts[:largest],
+        next_step=_said(next_step(situation)),
+        prune=preview_prune(window, policy=policy, inside=inside),
+        compaction=preview_compaction(window),
+        changes=tuple(_changed(window, change) for change in agenda.changes),
+        failures=tuple(Failure(mark.version, mark.auto, mark.reason) for mark in agenda.trail if mark.kind == "failed"),
+        calibration=tuple(_ratios(agenda)),
+    )
+
+
+def preview_prune(window: ContextWindow, *, policy: str | None = None, inside: bool = False) -> PrunePreview:
+    """What `window.prune` would do now with the same arguments; `NotFoundError` for a planner that is unknown."""
+    window.catch_up()
+    now = window.situation()
+    chosen = now.policy.prune if policy is None else msgspec.structs.replace(now.policy.prune, policy=policy)
+    plan = plan_prune(now.state, chosen, now.measure, options=now.options, usable=now.usable, inside=inside)
+    if plan is None:
+        return PrunePreview(chosen.enabled, chosen.policy, inside, 0, ())
+    return PrunePreview(chosen.enabled, plan.policy, inside, plan.freed, tuple(_results(now, plan)))
+
+
+def preview_compaction(window: ContextWindow) -> CompactionPreview | None:
+    """What `window.compact` would cover now, or the compaction that was requested; None if there is nothing to compact."""
+    window.catch_up()
+    now = window.situation()
+    state, measure = now.state, now.measure
+    asked = _pending(now)
+    marker = None if asked is None else asked.message
+    found = select_tail(state, now.policy.compaction, measure, usable=now.usable, marker=marker, options=now.options)
+    if found is None:
+        return None
+    names = [message.id for message in ordered(state, now.options)]
+    start = len(names) if found.tail is None else names.index(found.tail)
+    tail = [state.messages[name] for name in names[start:] if name != marker]
+    return CompactionPreview(
+        messages=len(found.head),
+        tokens=measure.messages(found.head),
+        through=found.through,
+        tail=found.tail,
+        tail_messages=len(tail),
+        tail_tokens=measure.messages(tail),
+        kept=found.kept,
+        updates=found.previous is not None,
+        pending=None if asked is None else asked.part,
+    )
+
+
+# -- helpers -----------------------------------------------------------------------------------
+
+
+def _pending(now: Situation) -> Compaction | None:
+    """The compaction that the loop would carry out next: the newest, if it is still to be done (`next_step.py`)."""
+    newest = next(reversed(now.state.compactions.values()), None)
+    if newest is None or now.state.messages[newest.message].removed:
+        return None
+    is_due = newest.status == "requested" or (newest.status == "failed" and newest.reason == INTERRUPTED)
+    return newest if is_due else None
+
+
+def _results(now: Situation, plan: PrunePlan) -> Iterator[PartSize]:
+    for name in plan.parts:
+        message, part = now.state.where[name]
+        if isinstance(part, ToolPart):
+            tokens = now.measure.result(part)
+            yield PartSize(
+                part.id, message.id, "tool", tokens, part.tool, part.title, part.pruned, part.full is not None
+            )
+
+
+def _said(step: Step) -> NextStep:
+    name = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in type(step).__name__)[1:]
+    return NextStep(name, getattr(step, "sentence", "") or getattr(step, "reason", ""))
+
+
+def _changed(window: ContextWindow, change: Change) -> Changed:
+    recorded = next(iter(window.session.events(after=change.version - 1, upto=change.version)))
+    event = recorded.event
+    if isinstance(event, ev.Pruned):
+        return Changed("prune", change.version, change.parts, policy=event.policy, freed=event.freed)
+    after = event.tokens_after if isinstance(event, ev.CompactionCompleted) else None
+    return Changed(change.kind, change.version, change.parts, tokens_after=after)
+
+
+def _ratios(agenda: Agenda) -> Iterator[ModelRatio]:
+    for model, known in agenda.calibration.models.items():
+        yield ModelRatio(model, known.counted, known.reported, round(known.ratio, 4))

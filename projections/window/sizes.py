@@ -1,0 +1,241 @@
+"""Sizes as planners ask for them (`measure.py`): counted by `tokens/`, or as OpenCode 1.18 estimates them.
+
+Not a decision, and not the count of a whole request (`ModelView.tokens`), whose sum the messages' sizes are but for the few tokens
+that begin the answer.  Imported by the window, which holds one for a conversation.  A message is counted once and again only
+when something in it changed; a large text is counted once wherever it stands, because its count is kept under its hash.
+"""
+
+from __future__ import annotations
+
+import binascii
+from abc import ABC, abstractmethod
+from base64 import b64decode
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import msgspec
+
+from eventlog.values import Body, Content
+from projections.drafts import Draft
+from projections.formats.ai_sdk import model_messages
+from projections.neutral import NeutralMessage, NeutralPart, Text
+from projections.rendering import Resolver
+from projections.selection import carried_with, shows_question
+from projections.tokens import BodyCounter, CharsCounter, MemoryCountCache, counter_named, frame_tokens, media_tokens
+from projections.view_tokens import ViewCounter
+
+if TYPE_CHECKING:
+    from projections.carried import Carried
+    from projections.conversation import Conversation
+    from projections.parts import Message, Part, ToolPart
+    from projections.render_options import RenderOptions
+    from projections.tokens import CountCache, Counter
+
+__all__ = ["CharsSizes", "Sizes", "TokenSizes", "sizes_named"]
+
+Stamp: TypeAlias = tuple[object, ...]
+"""Everything that a message or a part is made of, to be compared with what it is made of later."""
+
+
+class Sizes(ABC):
+    """Sizes of what one conversation holds, each kept until what it is the size of changes.
+
+    For one thread.  `options` are those the view is rendered with: they decide what a message sends.
+    """
+
+    def __init__(self, state: Conversation, options: RenderOptions, resolve: Resolver) -> None:
+        self._state = state
+        self._options = options
+        self._resolve = resolve
+        self._messages: dict[str, tuple[Stamp, int]] = {}
+        self._results: dict[str, tuple[Stamp, int]] = {}
+
+    def follow(self, state: Conversation) -> None:
+        """Go on with another state of the same conversation; sizes of what is equal in it are kept."""
+        self._state = state
+
+    def text(self, content: Content) -> str:
+        """The text behind a content."""
+        return self._resolve(content)
+
+    @abstractmethod
+    def messages(self, messages: Sequence[Message]) -> int:
+        """Tokens that these messages send, one after another; a message that sends nothing counts nothing."""
+
+    def result(self, part: ToolPart) -> int:
+        """Tokens of a completed tool's result as it is sent when it is not pruned."""
+        stamp = (part.output, part.attachments)
+        known = self._results.get(part.id)
+        if known is None or known[0] != stamp:
+            known = self._results[part.id] = (stamp, self._count_result(part))
+        return known[1]
+
+    def forget(self) -> None:
+        """Let go of the sizes of what the conversation no longer holds (after a compaction)."""
+        state = self._state
+        self._messages = {name: known for name, known in self._messages.items() if name in state.messages}
+        self._results = {name: known for name, known in self._results.items() if name in state.where}
+
+    def _units(self, message: Message) -> int:
+        """The size of one message in the units that are summed."""
+        question = message.user and shows_question(self._state, message, self._options)
+        carried = carried_with(self._state, message) if self._options.carry else None
+        beside = (question, None if carried is None else _carried_stamp(carried))
+        stamp = (beside, _message_stamp(message))
+        known = self._messages.get(message.id)
+        if known is None or known[0] != stamp:
+            draft = Draft(message, self._options, self._resolve, shows_question=question, carried=carried)
+            units = self._count_message(draft.messages())
+            # Rendering joins the pieces of texts, so what the message is made of is looked at again.
+            known = self._messages[message.id] = ((beside, _message_stamp(message)), units)
+        return known[1]
+
+    @abstractmethod
+    def _count_message(self, sent: Sequence[NeutralMessage]) -> int:
+        """The units of what one message sends."""
+
+    @abstractmethod
+    def _count_result(self, part: ToolPart) -> int:
+        """The tokens of a result."""
+
+
+class TokenSizes(Sizes):
+    """Tokens by a counter, frames and attachments included, times `ratio` (calibration; 1: as counted)."""
+
+    def __init__(
+        self,
+        state: Conversation,
+        options: RenderOptions,
+        resolve: Resolver,
+        counter: Counter,
+        *,
+        ratio: float = 1.0,
+        cache: CountCache | None = None,
+    ) -> None:
+        super().__init__(state, options, resolve)
+        kept = cache or MemoryCountCache()
+        self._model = options.model.name if options.model is not None else ""
+        self._counter = counter
+        self._bodies = BodyCounter(counter, kept)
+        self._views = ViewCounter(counter, self._model, kept)
+        self.ratio = ratio
+        """Tokens that the provider reports for one counted here; may be set anew as it is learned."""
+
+    def messages(self, messages: Sequence[Message]) -> int:
+        """Tokens that these messages send: their sum, rounded once."""
+        return round(self.ratio * sum(map(self._units, messages)))
+
+    def result(self, part: ToolPart) -> int:
+        """Tokens of a completed tool's result as it is sent when it is not pruned, attachments included."""
+        return round(self.ratio * super().result(part))
+
+    def _count_message(self, sent: Sequence[NeutralMessage]) -> int:
+        return self._views.count(sent) - frame_tokens(0)
+
+    def _count_result(self, part: ToolPart) -> int:
+        return self._content(part.output or "") + sum(
+            media_tokens(found.mime, _data(self._resolve(found.url)), self._model) for found in part.attachments
+        )
+
+    def _content(self, content: Content) -> int:
+        if isinstance(content, Body):
+            return self._bodies.count(content.digest, lambda: self._resolve(content))
+        return self._counter.count(content)
+
+
+class CharsSizes(Sizes):
+    """OpenCode 1.18's estimates (`parity/FACTS.md`): a quarter of the UTF-16 units, halves rounded up.
+
+    Messages are measured as the JSON array of their `ModelMessage` form, media and marks included; a result as its stored
+    output alone, without its attachments.
+    """
+
+    def messages(self, messages: Sequence[Message]) -> int:
+        """A quarter of the UTF-16 units of the messages' JSON array."""
+        units = [found for found in map(self._units, messages) if found]
+        commas = max(len(units) - 1, 0)
+        return (sum(units) + commas + len("[]") + 2) // 4
+
+    def _count_message(self, sent: Sequence[NeutralMessage]) -> int:
+        """UTF-16 units of the JSON between the brackets; 0 if nothing is sent."""
+        filled, added = _filled(sent)
+        made = model_messages(filled)
+        return _utf16(msgspec.json.encode(made)) - len("[]") - added if made else 0
+
+    def _count_result(self, part: ToolPart) -> int:
+        output = part.output or ""
+        if isinstance(output, Body) and output.size == output.characters:  # ASCII: nothing need be read
+            return (output.size + 2) // 4
+        return CharsCounter().count(self._resolve(output))
+
+
+def sizes_named(
+    counter: str,
+    state: Conversation,
+    options: RenderOptions,
+    resolve: Resolver,
+    *,
+    ratio: float = 1.0,
+    cache: CountCache | None = None,
+) -> Sizes:
+    """The sizes that a policy's `counter` means, already resolved: an encoding or "chars/4"; `NotFoundError` for another name.
+
+    OpenCode's estimate is never calibrated, so "chars/4" takes no notice of `ratio`.
+    """
+    if counter == CharsCounter.name:
+        return CharsSizes(state, options, resolve)
+    return TokenSizes(state, options, resolve, counter_named(counter), ratio=ratio, cache=cache)
+
+
+# -- helpers -----------------------------------------------------------------------------------
+
+
+def _message_stamp(message: Message) -> Stamp:
+    return (
+        message.removed,
+        message.covered,
+        message.model,
+        message.finished,
+        message.error,
+        *map(_part_stamp, message.parts),
+    )
+
+
+def _carried_stamp(carried: Carried) -> Stamp:
+    return (carried.todos, carried.touches, *map(msgspec.structs.astuple, carried.pins))
+
+
+def _part_stamp(part: Part) -> Stamp:
+    """All fields, with the growing texts as they are now; equal strings are the same objects, so comparing is cheap."""
+    fields: Iterable[object] = msgspec.structs.astuple(part)
+    return tuple(tuple(cast("list[object]", field)) if isinstance(field, list) else field for field in fields)
+
+
+def _data(url: str) -> bytes:
+    """The bytes of a data URL; none for another address, or one that is not base64."""
+    if not url.startswith("data:"):
+        return b""
+    try:
+        return b64decode(url.partition(",")[2])
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _filled(sent: Sequence[NeutralMessage]) -> tuple[list[NeutralMessage], int]:
+    """The messages with each empty text a blank, because OpenCode sends those too, and how many there were."""
+    found: list[NeutralMessage] = []
+    added = 0
+    for message in sent:
+        parts: list[NeutralPart] = []
+        for part in message.parts:
+            added += isinstance(part, Text) and not part.text
+            parts.append(Text(" ", part.metadata) if isinstance(part, Text) and not part.text else part)
+        found.append(NeutralMessage(message.role, tuple(parts), message.source))
+    return found, added
+
+
+def _utf16(data: bytes) -> int:
+    """UTF-16 units of a text given as UTF-8."""
+    if data.isascii():
+        return len(data)
+    return len(data.decode().encode("utf-16-le")) // 2

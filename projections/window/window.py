@@ -1,0 +1,326 @@
+"""The one object above the line that appends: it keeps a session's view inside its model's window (spec §5-§8).
+
+Decisions are pure (`next_step.py` and the planners); this object projects the session (`projected.py`), asks them, and carries out what they say through
+the session's ordinary commands.  Model and tools are the program's: `begin` opens the reply to be filled, `RunTools` names the
+calls.  For one thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+
+import msgspec
+
+from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.values import Model
+from projections.window.agenda import TASK, newest_change
+from projections.window.compaction import Compaction, CompactionResult
+from projections.window.next_step import (
+    CallModel,
+    Compact,
+    PendingCall,
+    Promote,
+    Prune,
+    RequestCompaction,
+    RunSubtask,
+    Step,
+    next_step,
+)
+from projections.window.policy import ContextPolicy, encode_policy
+from projections.window.projected import LAST_STEP, ProjectedSession, Request
+from projections.window.prune import plan_prune
+from projections.window.truncation import truncate
+
+if TYPE_CHECKING:
+    from eventlog.reply import Call, Reply
+    from eventlog.session import Session
+    from eventlog.values import Attachment
+
+__all__ = ["LAST_STEP", "ContextWindow", "Request", "Started"]
+
+
+class Started(NamedTuple):
+    """A call that runs, and its arguments."""
+
+    call: Call
+    arguments: dict[str, Any]
+
+
+class ContextWindow(ProjectedSession):
+    """A session's window.  `with ContextWindow(session) as window` also holds the lease and closes what is left open."""
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.session.acquire()
+        try:
+            self.record()
+            self.catch_up()
+        except BaseException:
+            self.session.release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._reply is not None:
+                self._reply.close(kind)
+            self._cache.flush()
+        finally:
+            self._reply = None
+            self.session.release()
+
+    def record(self) -> None:
+        """Record the policy, model and limits that were given, where they differ from what the session has recorded."""
+        self.catch_up()
+        state = self._live.state
+        policy, model, limits = self._given
+        changed = (
+            model if model != state.model else None,
+            limits if limits != state.limits else None,
+            policy if policy is not None and policy != (state.policy or encode_policy(ContextPolicy())) else None,
+        )
+        if any(change is not None for change in changed):
+            self.session.set_settings(model=changed[0], limits=changed[1], policy=changed[2])
+
+    def next_step(self, *, allow_repeats: bool = False) -> Step:
+        """What to do now; false when the loop is to end.  `allow_repeats`: identical calls in a row are no reason to stop."""
+        self.catch_up()
+        if self.session.version - self._saved >= self._checkpoint_every:
+            self.save()
+        return next_step(self.situation(allow_repeats=allow_repeats))
+
+    def perform(self, step: Step) -> CompactionResult | None:
+        """Carry out a step that is the window's own: prune, request, compact or promote; `CallError` for another."""
+        session = self.session
+        match step:
+            case Prune():
+                session.prune(step.plan.parts, policy=step.plan.policy, freed=step.plan.freed)
+            case RequestCompaction():
+                self._request_compaction(auto=True, overflow=step.overflow)
+            case Compact():
+                return self._compact(step)
+            case Promote():
+                session.promote(step.message)
+            case _:
+                raise CallError(f"{type(step).__name__} is for the program to carry out, not for the window")
+        return None
+
+    def begin(
+        self,
+        step: CallModel,
+        model: Model | str | None = None,
+        *,
+        agent: str = "",
+        snapshot: str | None = None,
+    ) -> tuple[Reply, Request]:
+        """Open the reply that this step fills, and record what the model is sent for it; needs the lease (`with`).
+
+        Ends with `reply.finish`, after `reply.end_step` where tools run in between.
+        """
+        if self._open() is not None:
+            raise RefusedError("a reply is open", expected="its end")
+        if not self.session.holds_lease:
+            raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
+        request = self.request(step)
+        asked = self._live.state.messages[step.reply_to]
+        reply = self.session.assistant(
+            model or self.model or asked.model,
+            reply_to=step.reply_to,
+            agent=agent or asked.agent,
+            variant=asked.variant,
+        )
+        reply.begin()
+        self._reply = reply
+        reply.step(
+            view_version=request.version,
+            view_digest=request.digest,
+            render=request.render,
+            snapshot=snapshot,
+            counted=request.counted,
+            patch=request.patch,
+        )
+        return reply, request
+
+    def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], str]) -> None:
+        """Run one call of the open reply: the tool is started only once that is durable, and what it gives or raises is recorded.
+
+        `tool` is given the arguments (a JSON object) and returns the output.  What it raises (`Exception`) is the call's failure, in the
+        words of the exception; so are arguments that are no JSON object.
+        """
+        started = self.start(call)
+        if started is None:
+            return
+        try:
+            output = tool(started.arguments)
+        except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
+            self.fail(started.call, error)
+        else:
+            self.succeed(started.call, output)
+
+    def start(self, call: PendingCall) -> Started | None:
+        """Record, durably, that a call of the open reply runs; None if its arguments are no JSON object, which is then its failure."""
+        reply = self._reply
+        if reply is None or not reply.is_open:
+            raise RefusedError("no reply is open", expected="`begin`")
+        handle = reply.call(call.part)
+        arguments = _arguments(call.input)
+        if not call.running:
+            handle.run("{}" if arguments is None else call.input or "{}")
+        if arguments is None:
+            handle.fail(f"the arguments are not a JSON object: {call.input[:200]}")
+            return None
+        return Started(handle, arguments)
+
+    def fail(self, call: Call, error: Exception) -> None:
+        """Record what a tool raised as the failure of its call."""
+        call.fail(f"{type(error).__name__}: {error}")
+
+    def finish(self, reason: str = "tool-calls") -> None:
+        """Close the open reply, once all its calls have results."""
+        if self._reply is None:
+            raise RefusedError("no reply is open", expected="`begin`")
+        self._reply.finish(reason)
+
+    def run_subtask(self, step: RunSubtask, run: Callable[[Session], str]) -> Session:
+        """Give a subtask to a sub-session, which `run` is to work on; its answer becomes the result of a `task` call.
+
+        The sub-session is the same one when a crash comes in between.
+        """
+        name = f"{self.session.id[:200]}-{step.part[-40:]}"
+        task = step.subtask
+        try:
+            child = self.session.store.session(name)
+        except NotFoundError:
+            child = self.session.subsession(id=name, title=task.description, agent=task.agent)
+        if not child.state().messages:
+            child.user(self.session.store.text(task.prompt), agent=task.agent, model=task.model)
+        asked = self._live.state.messages[step.message]
+        with self.session.assistant(task.model or asked.model, reply_to=step.message, agent=asked.agent) as reply:
+            given: dict[str, object] = {
+                "description": task.description,
+                "subagent_type": task.agent,
+                "session": child.id,
+            }
+            call = reply.tool(TASK, call_id=step.part, input=given)
+            try:
+                output = run(child)
+            except Exception as error:  # noqa: BLE001  # as with a tool
+                self.fail(call, error)
+            else:
+                self.succeed(call, output)
+            reply.finish("tool-calls")
+        return child
+
+    def succeed(
+        self,
+        call: Call,
+        output: str,
+        *,
+        title: str = "",
+        attachments: Sequence[Attachment] = (),
+        metadata: str | None = None,
+    ) -> None:
+        """Record a tool's full output; the view shows a preview of one that is too long (spec §5.1)."""
+        truncation = truncate(output, self.policy.truncation, self.usable, part=call.id)
+        call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
+
+    # -- by hand -------------------------------------------------------------------------------
+
+    def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
+        """Prune now, as after a loop, if it is worth it; returns what was done.  `policy` names another planner."""
+        self.catch_up()
+        chosen = self.policy.prune if policy is None else msgspec.structs.replace(self.policy.prune, policy=policy)
+        plan = plan_prune(
+            self._live.state, chosen, self._sizes, options=self.options, usable=self.usable, inside=inside
+        )
+        if plan is None:
+            return None
+        step = Prune(plan)
+        self.perform(step)
+        return step
+
+    def compact(self) -> CompactionResult:
+        """Compact now, whatever the window holds."""
+        with self.session.lease():
+            self.catch_up()
+            part = self._request_compaction(auto=False, overflow=None)
+            self.catch_up()
+            message = self._live.state.compactions[part].message
+            return self._compact(Compact(part, message, auto=False, overflow=False))
+
+    def undo(self) -> str:
+        """Undo the newest prune, compaction or rollback that is in force; returns which of them it was."""
+        with self.session.lease():
+            self.catch_up()
+            newest = newest_change(self.session, self.agenda)
+            with self.session.deciding() as facts:
+                rollback = facts.history.to_redo()
+            if rollback is not None and (newest is None or rollback > newest.version):
+                self.session.redo()
+                return "rollback"
+            if newest is None:
+                raise RefusedError("there is nothing to undo", expected="a prune, a compaction or a rollback")
+            if newest.kind == "prune":
+                self.session.restore(newest.parts)
+            else:
+                self.session.undo_compaction()
+            return newest.kind
+
+    def save(self) -> None:
+        """Keep checkpoints of what is projected, and the counts; for whoever may write."""
+        self._live.save()
+        self._agenda.save()
+        self._cache.flush()
+        self._saved = self.session.version
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _request_compaction(self, *, auto: bool, overflow: bool | None) -> str:
+        like = self._newest_user()
+        return self.session.request_compaction(
+            auto=auto,
+            overflow=overflow,
+            agent="" if like is None else like.agent,
+            model=self.model if like is None else like.model,
+        )
+
+    def _compact(self, step: Compact) -> CompactionResult:
+        self.catch_up()
+        like = self._live.state.messages[step.message]
+        run = Compaction(
+            self.session,
+            self._live.state,
+            self.policy,
+            self.options,
+            self._sizes,
+            usable=self.usable,
+            version=self._live.version,
+            fixed=self._fixed(),
+            tokens_before=self.tokens,
+            count=self._count,
+            summarizer=self._summarizer,
+            hooks=self.hooks,
+            model=self._summary_model or like.model or self.model,
+            max_input=self.usable,
+        )
+        result = run.run(step)
+        self.catch_up()
+        if result.completed:
+            self._sizes.forget()
+            self.save()
+        return result
+
+
+def _arguments(text: str) -> dict[str, Any] | None:
+    """The arguments of a call; None if they are no JSON object.  None at all are an empty one."""
+    try:
+        found: Any = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None

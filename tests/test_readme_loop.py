@@ -1,0 +1,127 @@
+"""The README's loop, as it stands there, against a server; killed at every step in turn, it comes to the same result (spec §8)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from eventlog.state import INTERRUPTED
+from projections.rendering import QUESTION
+from tests.openai_server import Answer, Asked, OpenAIServer, ToolCall
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LARGE = "eventlog.Limits(context=400_000, output=128_000)"
+SMALL = "eventlog.Limits(context=4_000, output=1_000)"
+ANSWER = "All files are written."
+
+
+def loop() -> str:
+    """The program in the README's section "A loop"."""
+    section = README.partition("\n## A loop\n")[2].partition("\n## ")[0]
+    (program,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    return str(program)
+
+
+class Writer:
+    """A model that has files to write, the first two at once, and knows from the request alone which are written."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self.files = files
+
+    def __call__(self, asked: Asked) -> Answer:
+        """The next calls, or the last word."""
+        left = [path for path in self.files if path not in self._written(asked)]
+        if not left:
+            return Answer(["All files", " are written."])
+        chosen = left[:2] if len(left) == len(self.files) else left[:1]
+        number = len(asked.messages)
+        calls = [
+            ToolCall(f"call_{number}_{path}", "write_file", json.dumps({"path": path, "text": self.files[path]}))
+            for path in chosen
+        ]
+        return Answer(f"I write {len(chosen)}.", calls)
+
+    def _written(self, asked: Asked) -> set[str]:
+        paths: dict[str, str] = {}
+        written: set[str] = set()
+        broken: set[str] = set()
+        for message in asked.messages:
+            for call in message.get("tool_calls", ()):
+                paths[call["id"]] = json.loads(call["function"]["arguments"] or "{}").get("path", "")
+            if message["role"] == "tool":
+                path = paths[message["tool_call_id"]]
+                (broken if INTERRUPTED in message["content"] else written).add(path)
+            elif message["role"] == "assistant":
+                carried = re.findall(r"^- (\S+) \(written\)$", message["content"], re.MULTILINE)
+                written.update(carried)
+        return {path for path in written if path not in broken or self._newest(asked, path)}
+
+    def _newest(self, asked: Asked, path: str) -> bool:
+        """Whether the newest call for this file went well."""
+        names = {
+            call["id"]
+            for message in asked.messages
+            for call in message.get("tool_calls", ())
+            if json.loads(call["function"]["arguments"] or "{}").get("path") == path
+        }
+        said = [message["content"] for message in asked.messages if message.get("tool_call_id") in names]
+        return INTERRUPTED not in said[-1]
+
+
+def run(tmp_path: Path, program: str, files: dict[str, str]) -> tuple[list[dict[str, Any]], list[Asked]]:
+    """Run the program whole, and killed at each point; what was left each time."""
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    with OpenAIServer(by=Writer(files)) as server:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.readme_loop_runner", str(tmp_path / "program.py"), str(tmp_path / "runs")],
+            cwd=ROOT,
+            env={**os.environ, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+        assert done.returncode == 0, done.stderr[-3_000:]
+        return [json.loads(line) for line in done.stdout.splitlines()], server.asked
+
+
+def test_killed_at_every_step_the_loop_comes_to_the_same_result(tmp_path: Path) -> None:
+    """Spec §8: killed before or after any request, tool or append, a compaction's included, and started again, it leaves the same result."""
+    program = loop()
+    assert LARGE in program
+    files = {f"{name}.txt": f"{name} " * 800 for name in "abcd"}
+    runs, asked = run(tmp_path, program.replace(LARGE, SMALL), files)
+    whole, killed = runs[0], runs[1:]
+    assert whole["points"] == len(killed) > 15
+    assert sum(found["killed"] for found in killed) > 0.9 * len(killed)
+    for found in runs:
+        assert (found["said"], found["files"]) == (f"{ANSWER}\n", files), found
+        assert (found["questions"], found["undone"], found["last"]) == (1, 0, "assistant")
+        assert len(files) <= found["completed"] <= found["running"] <= len(files) + 2
+        assert found["compactions"] > 0, found
+    assert whole["running"] == whole["completed"] == len(files)
+    assert any(message.get("content") == QUESTION for request in asked for message in request.messages)
+
+
+def test_the_loop_runs_as_it_stands(tmp_path: Path) -> None:
+    """The program in the README is whole: it runs unchanged, offers its tool, and sends the conversation so far each time."""
+    files = {"a.txt": "one", "b.txt": "two", "c.txt": "three"}
+    with OpenAIServer(by=Writer(files)) as server:
+        done = subprocess.run(
+            [sys.executable, "-c", loop(), "write them"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{ANSWER}\n", "")
+    assert {path.name: path.read_text() for path in tmp_path.glob("*.txt")} == files
+    assert [len(asked.messages) for asked in server.asked] == [1, 4, 6]
+    assert {asked.body["tools"][0]["function"]["name"] for asked in server.asked} == {"write_file"}

@@ -1,0 +1,152 @@
+"""Whether what many writers saw of a session can have happened one thing after another: linearizability, checked.
+
+A history holds every call with the time before it was made and the time after it came back, and what came of it.  It is sound
+when each call can be given one moment between those two at which it took effect, such that all outcomes are those of one log
+that does one thing at a time: an append is given the next versions, or is refused because the version is another one, or
+because the epoch is over; a lease is replaced if it is still the one that was named.
+
+In general that is a search.  Here it is not: versions say in which order appends took effect, and epochs in which order leases did.  So it is
+enough to look whether those orders fit the times, and whether every outcome fits some moment of its call.  A call whose outcome nobody
+learned (a killed process) may have taken effect or not: the log says which.
+
+Pure; knows no log.  Imported by the tests of this folder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+
+__all__ = ["Entry", "Operation", "faults"]
+
+NEVER = 1 << 62
+"""When a call came back that never did."""
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One call on one session: when it was made and came back (nanoseconds of one clock), by whom, and what came of it.
+
+    `kind` "append" asks for `count` versions, under the condition that the version is `expected` (None: no condition) and, if
+    `epoch` is not 0, that the lease's epoch is that.  "lease" asks for the lease to be of `epoch` if it is of the one before.
+    "read" asks for the version.
+
+    `outcome`: "done" (an append: `first` is its first version; a read: the version is `first`), "conflict" (the version was `first`), "fenced"
+    (the epoch was `first`), "lost" (a lease: it was another one), "unknown".
+    """
+
+    name: str
+    """Its own: what it appends says it, too."""
+    writer: str
+    session: str
+    kind: Literal["append", "lease", "read"]
+    called: int
+    returned: int = NEVER
+    expected: int | None = None
+    epoch: int = 0
+    count: int = 1
+    outcome: Literal["done", "conflict", "fenced", "lost", "unknown"] = "unknown"
+    first: int = 0
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What the log holds: an append by its name, its versions `first .. last`, and the epoch it was written under."""
+
+    name: str
+    first: int
+    last: int
+    epoch: int
+
+
+def faults(session: str, operations: Iterable[Operation], log: Sequence[Entry]) -> list[str]:
+    """Every way in which the history of one session is not one thing after another; none if it is sound.
+
+    `log` is what the session holds in the end, in its order.
+    """
+    own = [operation for operation in operations if operation.session == session]
+    by_name = {operation.name: operation for operation in own}
+    found = [f"the name {name} was used twice" for name, times in Counter(one.name for one in own).items() if times > 1]
+    found += _contents(own, by_name, log)
+    return found or [*_versions(own, by_name, log), *_epochs(own, by_name, log)]
+
+
+def _contents(own: Sequence[Operation], by_name: dict[str, Operation], log: Sequence[Entry]) -> list[str]:
+    """Versions were given once each, without a gap, to who was told so; and to nobody who was told that nothing was written."""
+    found: list[str] = []
+    version = 0
+    for entry in log:
+        if entry.first != version + 1 or entry.last < entry.first:
+            found.append(f"versions {entry.first}..{entry.last} of {entry.name} do not follow {version}")
+        version = entry.last
+        operation = by_name.get(entry.name)
+        if operation is None or operation.kind != "append":
+            found.append(f"nobody appended {entry.name}")
+        elif operation.outcome not in {"done", "unknown"}:
+            found.append(f"{entry.name} is there, and its outcome was {operation.outcome}")
+        elif (entry.last - entry.first + 1, entry.epoch) != (operation.count, operation.epoch):
+            found.append(f"{entry.name} is not what was appended")
+        elif operation.outcome == "done" and operation.first != entry.first:
+            found.append(f"{entry.name} was told version {operation.first}, and has {entry.first}")
+        elif operation.expected is not None and operation.expected != entry.first - 1:
+            found.append(f"{entry.name} expected version {operation.expected}, and went in at {entry.first}")
+    held = Counter(entry.name for entry in log)
+    found += [f"{name} is there {times} times" for name, times in held.items() if times > 1]
+    found += [
+        f"{one.name} is gone" for one in own if one.kind == "append" and one.outcome == "done" and not held[one.name]
+    ]
+    return found
+
+
+def _order(what: str, ordered: Iterable[tuple[int, Operation]]) -> list[str]:
+    """No call took effect before one that had come back when it was made; those of the same place are in no order."""
+    found: list[str] = []
+    before: Operation | None = None
+    latest: Operation | None = None
+    """The latest call among those at earlier places, and among those up to this one."""
+    last = 0
+    for place, operation in sorted(ordered, key=lambda one: one[0]):
+        if place != last:
+            before, last = latest, place
+        if before is not None and operation.returned < before.called:
+            found.append(f"{operation} had come back when a call was made that has an earlier {what}: {before}")
+        if latest is None or operation.called > latest.called:
+            latest = operation
+    return found
+
+
+def _versions(own: Sequence[Operation], by_name: dict[str, Operation], log: Sequence[Entry]) -> list[str]:
+    """Appends took effect in the order of their versions, and what was seen of the version was true between two of them."""
+    found: list[str] = []
+    places = [(2 * entry.last, by_name[entry.name]) for entry in log]
+    known = {0, *(entry.last for entry in log)}
+    for one in own:
+        if one.outcome == "conflict" and one.expected in {None, one.first}:
+            found.append(f"{one.name} was refused for the very version that it expected")
+        if one.outcome == "conflict" or (one.kind == "read" and one.outcome == "done"):
+            places.append((2 * one.first + 1, one))
+            if one.first not in known:
+                found.append(f"{one.name} saw version {one.first}, which the session never had")
+    return found + _order("version", places)
+
+
+def _epochs(own: Sequence[Operation], by_name: dict[str, Operation], log: Sequence[Entry]) -> list[str]:
+    """Each epoch was won once, and what was written under it was written while it lasted: between it and the next."""
+    won = [one for one in own if one.kind == "lease" and one.outcome == "done"]
+    times = Counter(one.epoch for one in won)
+    found = [f"epoch {epoch} was won {count} times" for epoch, count in times.items() if count > 1]
+    asked = {one.epoch for one in own if one.kind == "lease" and one.outcome in {"done", "unknown"}}
+    written = [(entry.epoch, by_name[entry.name]) for entry in log if entry.epoch]
+    for (earlier, _), (later, operation) in pairwise(written):
+        if later < earlier:
+            found.append(f"{operation.name} was written under epoch {later}, after one of epoch {earlier}")
+    highest = max([0, *asked & set(times), *(epoch for epoch, _ in written)])
+    found += [f"nobody can have taken epoch {epoch}" for epoch in range(1, highest + 1) if epoch not in asked]
+    taken = [(2 * one.epoch, one) for one in won]
+    under = [(2 * epoch + 1, operation) for epoch, operation in written]
+    fenced = [one for one in own if one.outcome == "fenced"]
+    found += [f"{one.name} was fenced by its own epoch" for one in fenced if one.first == one.epoch]
+    found += [f"{one.name} was fenced by an epoch that nobody took" for one in fenced if one.first not in {0, *asked}]
+    return found + _order("epoch", [*taken, *under, *((2 * one.first + 1, one) for one in fenced)])

@@ -1,0 +1,23 @@
+"""Counting what was tried, for the table in the README.  Not a test; imported by the tests of this folder.
+
+With `EVERDELTA_TALLY=FILE` every test adds a line to that file; `python -m tests.faults.table FILE` makes the table of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+__all__ = ["SLOW", "tally"]
+
+SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
+"""Whether to try for minutes what is otherwise tried for seconds."""
+
+
+def tally(fault: str, tried: int, **found: int) -> None:
+    """So many faults of a kind were tried, and what was promised held; `found` are other numbers worth telling."""
+    file = os.environ.get("EVERDELTA_TALLY")
+    if file:
+        with Path(file).open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"fault": fault, "tried": tried, **found}) + "\n")

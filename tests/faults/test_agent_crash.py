@@ -1,0 +1,54 @@
+"""`kill -9` of an agent at whatever it is doing: nothing durable is lost, what was open is settled once, and the agent goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eventlog.checkpoints import versions
+from eventlog.log.memory import MemoryLog
+from eventlog.restoring import STATE
+from eventlog.store import Store
+from projections.verify import verify
+from tests.faults.crash_agent import WORK
+from tests.faults.tally import SLOW, tally
+from tests.faults.test_full_disk import program
+
+KILLS = 1200 if SLOW else 10
+RUNS = 12 if SLOW else 1
+"""The kills are shared out among so many programs."""
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int) -> None:
+    """Promises 1-3, 7, 11, spec §9: streams, tools, compactions, settling, checkpoints, folds and growth of the map, killed inside.
+
+    What was durable is there, unchanged; replay equals live; settling happens once and changes no view; a compaction is completed or
+    failed; in the end every question was asked once and is answered.
+    """
+    done = program("crash_agent", tmp_path, seed, KILLS // RUNS, *WORK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    killed = {work: found.pop(work, 0) for work in WORK}
+    assert sum(killed.values()) >= KILLS // RUNS
+    assert all(killed.values()), killed
+    for work, times in killed.items():
+        tally(f"kill -9: {work}", times)
+    tally("kill -9: all of these", sum(killed.values()), **found)
+
+
+def test_a_long_session_is_sound_however_its_state_is_packed() -> None:
+    """Promise 7: of a session so long that its state is packed, no sound checkpoint is said to differ from a replay."""
+    with Store(MemoryLog(), checkpoint_events=90) as store:
+        session = store.create_session(id="s")
+        for number in range(200):
+            session.user(f"message {number}", id=f"m{number}")
+        with session.lease():
+            session.remove_message("m3")
+            for number in range(200):
+                session.user(f"another {number}", id=f"n{number}")
+        report = verify(store, deep=True)
+        assert versions(store.log, STATE, "s")
+    assert report.sound, report

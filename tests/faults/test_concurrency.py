@@ -1,0 +1,132 @@
+"""Processes and threads contend for a few sessions, are killed and stopped; what they saw is one log that does one thing at a time."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from eventlog.log.base import Append
+from eventlog.log.embedded import open_log
+from tests.faults.contender import OPTIONS, SESSIONS, read_record
+from tests.faults.history import Entry, Operation, faults
+from tests.faults.tally import SLOW, tally
+
+ROOT = Path(__file__).resolve().parents[2]
+PROCESSES, THREADS, SECONDS = (8, 4, 60.0) if SLOW else (3, 3, 4.0)
+
+
+class Crowd:
+    """The processes: one that dies is followed by another."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = directory / "store"
+        self.records = directory / "records"
+        self.records.mkdir()
+        self.started = 0
+
+    def start(self, seconds: float) -> subprocess.Popen[str]:
+        """Another process, for so long."""
+        self.started += 1
+        name = f"p{self.started}"
+        arguments = [self.store, self.records / name, name, THREADS, seconds, self.started]
+        return subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "tests.faults.contender", *map(str, arguments)],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, chance: random.Random) -> tuple[int, int]:
+        """Until the time is over; returns how many were killed, and how many stopped for a while."""
+        begun = time.monotonic()
+        crowd = [self.start(SECONDS) for _ in range(PROCESSES)]
+        killed = stopped = 0
+        while (left := begun + SECONDS - time.monotonic()) > 1.2:
+            time.sleep(chance.uniform(0.2, 0.9))
+            place = chance.randrange(PROCESSES)
+            if chance.random() < 0.5:
+                crowd[place].send_signal(signal.SIGSTOP)
+                time.sleep(chance.uniform(0.02, 0.2))
+                crowd[place].send_signal(signal.SIGCONT)
+                stopped += 1
+            elif list(self.records.iterdir()):
+                crowd[place].kill()
+                crowd[place].communicate()
+                crowd[place] = self.start(left)
+                killed += 1
+        for process in crowd:
+            _, errors = process.communicate(timeout=120)
+            assert process.returncode == 0, errors
+        return killed, stopped
+
+
+def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path) -> None:
+    """Promises 2, 4, 5: versions are given once and in real time's order, each refusal was true then, no fenced writer gets in."""
+    crowd = Crowd(tmp_path)
+    log = open_log(crowd.store, **OPTIONS)
+    begun: list[Operation] = []
+    for session in SESSIONS:
+        begun.append(Operation(f"begin {session}", "", session, "append", 0, 1, outcome="done", first=1))
+        log.submit(Append(session=session, payload=begun[-1].name.encode(), count=1, time=1, creates_at=0)).wait(30)
+    killed, stopped = crowd.run(random.Random(9))
+    operations = begun + [one for record in sorted(crowd.records.iterdir()) for one in read_record(record)]
+    for session in SESSIONS:
+        held = [Entry(one.payload.decode(), one.first, one.last, one.epoch) for one in log.read(session)]
+        assert faults(session, operations, held) == []
+    assert log.check() == []
+    log.close()
+    outcomes = Counter(f"{one.kind} {one.outcome}" for one in operations)
+    assert set(outcomes) >= {"append done", "append conflict", "append fenced", "lease done", "read done"}, outcomes
+    tally(
+        f"{PROCESSES} processes x {THREADS} threads",
+        len(operations),
+        killed=killed,
+        stopped=stopped,
+        won=outcomes["append done"],
+        conflicts=outcomes["append conflict"],
+        fenced=outcomes["append fenced"],
+        leases=outcomes["lease done"],
+    )
+
+
+def test_a_read_beside_one_that_catches_up_sees_as_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 2: while one thread takes in what another process committed, no other thread takes what was there before for all there is."""
+    path = tmp_path / "store"
+    open_log(path, **OPTIONS).close()
+    reader = open_log(path, read_only=True)
+    write = (
+        "import sys; from eventlog.log.base import Append; from eventlog.log.embedded import open_log\n"
+        "log = open_log(sys.argv[1])\n"
+        "log.submit(Append(session='s', payload=b'x', count=1, time=1, creates_at=0)).wait(30)\n"
+        "log.close()\n"
+    )
+    subprocess.run([sys.executable, "-c", write, str(path)], cwd=ROOT, check=True, timeout=60)
+    partition = reader._partition
+    catch_up, begun, go_on = partition._catch_up, threading.Event(), threading.Event()
+
+    def slowly(until: int) -> None:
+        begun.set()
+        assert go_on.wait(30)
+        catch_up(until)
+
+    monkeypatch.setattr(partition, "_catch_up", slowly)
+    seen: list[int] = []
+    first = threading.Thread(target=lambda: seen.append(reader.last_position()))
+    second = threading.Thread(target=lambda: seen.append(reader.last_position()))
+    first.start()
+    assert begun.wait(30)
+    second.start()
+    second.join(0.2)
+    go_on.set()
+    first.join(30)
+    second.join(30)
+    assert seen == [1, 1]
+    reader.close()

@@ -1,0 +1,92 @@
+"""A full disk below LMDB, for real: nothing is lost, errors are typed, no process dies, and work goes on when there is room."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from eventlog.errors import StorageError
+from eventlog.log.embedded import open_log
+from tests.faults.planned import OPTIONS, compare, complete, workload
+from tests.faults.tally import SLOW, tally
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def program(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a program of this folder."""
+    command = [sys.executable, "-W", "error", "-m", f"tests.faults.{name}", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+
+
+def test_every_size_at_which_lmdb_cannot_grow(tmp_path: Path) -> None:
+    """Promises 1, 3, 12: a fold that is refused in the middle of LMDB's commit loses nothing, and is done when there is room."""
+    done = program("full_disk", tmp_path, 11 if SLOW else 13, 1 if SLOW else 9)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    tried, failed = found.pop("tried"), found.pop("failed")
+    assert failed
+    tally("the disk is full below LMDB", tried, **found)
+
+
+def test_what_is_mapped_has_room(tmp_path: Path) -> None:
+    """Promise 12: no file that is mapped to be written has a hole, for on a full disk storing into one kills the process."""
+    open_log(tmp_path / "s").close()
+    for name in ("mark", "lmdb/lock.mdb"):
+        status = (tmp_path / "s" / name).stat()
+        assert status.st_blocks * 512 >= status.st_size > 0, name
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Path]:
+    """A file system of a megabyte, where this process may mount one."""
+    if os.geteuid() or shutil.which("mount") is None:
+        pytest.skip("needs the right to mount a file system")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def test_a_file_system_without_room(small_disk: Path) -> None:
+    """Issue 5, limits: with any amount of room left on a real file system a store is made, or is refused with a typed error."""
+    tried = 0
+    log = open_log(small_disk / "before", **OPTIONS)
+    acknowledged = [log.submit(append).wait(30) for append in workload()[:20]]
+    log.close()
+    for left in range(0, 200, 4 if SLOW else 80):
+        filler = small_disk / "filler"
+        room = os.statvfs(small_disk)
+        filler.write_bytes(bytes(max(room.f_bavail * room.f_frsize - left * 1024, 0)))
+        done = program("write_until_full", small_disk / "new", small_disk / "before")
+        assert done.returncode == 0, (left, done.returncode, done.stdout, done.stderr)
+        filler.unlink()
+        shutil.rmtree(small_disk / "new", ignore_errors=True)
+        tried += 1
+    log = open_log(small_disk / "before", **OPTIONS)
+    compare(log, workload(), acknowledged)
+    complete(log, workload())
+    log.close()
+    tally("a file system without room", tried)
+
+
+def test_what_the_system_refuses_is_a_typed_error(tmp_path: Path) -> None:
+    """Issue 5, limits: where no store can be made or opened the error is the engine's, and names the path and the cause."""
+    (tmp_path / "file").write_text("no directory")
+    for read_only in (False, True):
+        with pytest.raises(StorageError, match="file/store"):
+            open_log(tmp_path / "file" / "store", read_only=read_only)
+    open_log(tmp_path / "s").close()
+    (tmp_path / "s" / "format").unlink()
+    (tmp_path / "s" / "format").mkdir()
+    with pytest.raises(StorageError) as refused:
+        open_log(tmp_path / "s")
+    assert isinstance(refused.value.__cause__, IsADirectoryError)

@@ -1,0 +1,140 @@
+"""Every call of the journal's I/O in turn fails, in every way a system fails: what was promised holds, and work goes on."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from eventlog.errors import CallError, EventlogError
+from eventlog.head import StoreHead
+from eventlog.log.embedded import open_log
+from eventlog.store import Store
+from tests.faults.agent import SESSION, finished, open_agent, sound, turn
+from tests.faults.caller import Caller
+from tests.faults.failing_io import FAULTS, FailingIO
+from tests.faults.planned import OPTIONS, compare, probe_here, workload
+from tests.faults.tally import SLOW, tally
+
+STEP = 1 if SLOW else 19
+"""Every so many calls one is made to fail."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No child for every opening."""
+    probe_here(monkeypatch)
+
+
+QUIET = {"unlink", "rename"}
+"""Calls whose failure harms nobody: a file that is not taken away, or not made ready ahead."""
+TURNS = 5
+PLAN = workload()[: 60 if SLOW else 40]
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "until healed"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_call_in_turn_fails(tmp_path: Path, fault: str, *, lasting: bool) -> None:
+    """Promises 1, 3, 5, 12: whichever call fails, acknowledged ⊆ recovered, in order, and only typed errors come up.
+
+    A batch that there was no room for is not there, and goes in when there is room; one of unknown outcome is settled by its id.
+    """
+    at = 1 + FAULTS.index(fault) if not SLOW else 1
+    tried = 0
+    errors: Counter[str] = Counter()
+    while True:
+        io = FailingIO(fault, at, lasting=lasting)
+        path = tmp_path / f"{at}"
+        caller = Caller(path, PLAN, io.heal, io=io)
+        caller.run()
+        shutil.rmtree(path)
+        if not io.met:
+            break
+        tried += 1
+        errors += caller.errors
+        at += STEP
+    assert tried
+    tally("an I/O call fails: " + fault, tried, **errors)
+
+
+def opens(path: Path, io: FailingIO, *, read_only: bool) -> bool:
+    """Whether the store can be opened and closed; what refuses it is an error that does not blame the caller."""
+    refused: EventlogError | None = None
+    try:
+        open_log(path, io=io, read_only=read_only, **OPTIONS).close()
+    except EventlogError as error:
+        refused = error
+    assert not isinstance(refused, CallError), repr(refused)
+    return refused is None
+
+
+@pytest.mark.parametrize("fault", ["EIO", "EMFILE", "short"])
+def test_every_call_of_opening_fails(tmp_path: Path, fault: str) -> None:
+    """Promise 12: while a store that was left in the middle is opened, any failing call is a typed error, and harms nothing."""
+    original = tmp_path / "original"
+    log = open_log(original, **OPTIONS)
+    acknowledged = [log.submit(append).wait(30) for append in PLAN]
+    shutil.copytree(original, tmp_path / "left")  # as a killed process leaves it
+    log.close()
+    tried = 0
+    at = 1
+    while True:
+        io = FailingIO(fault, at, lasting=True)
+        path = tmp_path / "copy"
+        shutil.copytree(tmp_path / "left", path)
+        if opens(path, io, read_only=bool(at % 2)):
+            assert not io.met or fault == "short" or set(io.met) <= QUIET
+        log = open_log(path, **OPTIONS)
+        compare(log, PLAN, acknowledged)
+        log.close()
+        shutil.rmtree(path)
+        if not io.met:
+            break
+        tried += 1
+        at += 1 if SLOW else 3
+    tally("an I/O call fails while a store is opened: " + fault, tried)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_call_under_an_agent_fails(tmp_path: Path, fault: str) -> None:
+    """Promises 1, 7, 11, 12: an agent whose disk fails learns it as a typed error; opened again all that was durable is there, and it goes on."""
+    at, tried = (1, 0) if SLOW else (3, 0)
+    errors: Counter[str] = Counter()
+    while True:
+        io = FailingIO(fault, at, lasting=bool(at % 2))
+        path = tmp_path / f"{at}"
+        errors += outlive(path, io)
+        shutil.rmtree(path)
+        if not io.met:
+            break
+        tried += 1
+        at += 5 if SLOW else 300
+    assert tried
+    tally("an I/O call under an agent fails: " + fault, tried, **errors)
+
+
+def outlive(path: Path, io: FailingIO) -> Counter[str]:
+    """An agent that works through a fault, opening its store again when it is told to; counts what it was told."""
+    told: list[StoreHead] = []
+    errors: Counter[str] = Counter()
+    for _ in range(5):
+        store: Store | None = None
+        try:
+            store, session = open_agent(open_log(path, io=io, **OPTIONS))
+            for number in range(TURNS):
+                turn(session, number, told.append)
+            store.close()
+            break
+        except EventlogError as error:
+            errors[type(error).__name__] += 1
+            if store is not None:
+                with suppress(EventlogError):
+                    store.close()
+            io.heal()
+    with Store(open_log(path, **OPTIONS)) as store:
+        sound(store, told[-1])
+        finished(store.session(SESSION), TURNS, failed=errors.total())
+    return errors

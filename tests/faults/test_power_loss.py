@@ -1,0 +1,181 @@
+"""The power fails after any call of a workload: what may be on disk then is made into a store, opened and compared."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eventlog.errors import DamagedError
+from eventlog.head import StoreHead
+from eventlog.log.base import Committed
+from eventlog.log.embedded import open_log
+from eventlog.store import Store
+from tests.faults.agent import finished, open_agent, sound, turn
+from tests.faults.images import HOW, Image, image_of
+from tests.faults.planned import OPTIONS, compare, complete, probe_here, scratch, workload
+from tests.faults.recording import Call, Recording, recorded
+from tests.faults.tally import SLOW, tally
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = 6000 if SLOW else 120
+AGENT_IMAGES = 3000 if SLOW else 40
+TURNS = 12 if SLOW else 8
+PLAN = workload()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No child for every opening."""
+    probe_here(monkeypatch)
+
+
+def record(store: Path, patch: pytest.MonkeyPatch) -> Recording:
+    """The plan, in groups of one to four, with derived values in between, to an orderly close."""
+    open_log(store, **OPTIONS).close()
+    chance = random.Random(3)
+    with recorded(store, patch) as (io, begin, acknowledge):
+        log = open_log(store, io=io, **OPTIONS)
+        recording = begin()
+        waiting = list(PLAN)
+        while waiting:
+            group = [waiting.pop(0) for _ in range(min(len(waiting), chance.randrange(1, 5)))]
+            tickets = [log.submit(append) for append in group]
+            for ticket in tickets:
+                acknowledge(ticket.wait(60))
+            log.put_derived([(b"derived", b"%d" % len(waiting))])
+        log.close()
+    return recording
+
+
+def record_agent(path: Path, patch: pytest.MonkeyPatch) -> Recording:
+    """An agent's turns, with tools, compactions and checkpoints."""
+    open_log(path, **OPTIONS).close()
+    with recorded(path, patch) as (io, begin, acknowledge):
+        store, session = open_agent(open_log(path, io=io, **OPTIONS))
+        recording = begin()
+        with store:
+            for number in range(TURNS):
+                turn(session, number, acknowledge)
+    return recording
+
+
+def spread(calls: list[Call], most: int, chance: random.Random) -> list[int]:
+    """Moments at which the power fails; three quarters of them are telling ones.
+
+    Telling are those right before a flush counts: then the most is on its way.
+    """
+    moments = range(1, len(calls) + 1)
+    due = {"flush", "flush names", "lmdb ends", "rename"}
+    telling = [moment for moment in moments if moment == len(calls) or calls[moment].what in due]
+    return sorted(chance.choices(telling, k=most * 3 // 4) + chance.choices(moments, k=most - most * 3 // 4))
+
+
+def fail(
+    recording: Recording, most: int, look: Callable[[Path, Image, int], int], chance: random.Random
+) -> Counter[str]:
+    """Let the power fail `most` times, and look at what is left each time; counts what was found."""
+    found: Counter[str] = Counter()
+    with scratch() as directory:
+        for number, count in enumerate(spread(recording.calls, most, chance)):
+            how = HOW[number % len(HOW)]
+            image = image_of(recording, count, how, chance)
+            path = directory / "image"
+            image.write(path)
+            try:
+                found["recovered"] += look(path, image, number)
+            except Exception as error:
+                raise AssertionError(f"a power failure after call {count} of {len(recording.calls)}, {how}") from error
+            shutil.rmtree(path)
+            found[how] += 1
+            found["acknowledged"] += len(image.acknowledged)
+    return found
+
+
+def look_at_log(path: Path, image: Image, number: int) -> int:
+    """Open for reading or for writing, and compare; every eighth time go on with the rest of the plan."""
+    acknowledged = [one for one in image.acknowledged if isinstance(one, Committed)]
+    go_on = number % 8 == 0
+    log = open_log(path, read_only=not go_on, **OPTIONS)
+    try:
+        count = compare(log, PLAN, acknowledged)
+        if go_on:
+            complete(log, PLAN)
+    finally:
+        log.close()
+    if go_on:
+        log = open_log(path, **OPTIONS)
+        assert compare(log, PLAN, acknowledged) == len(PLAN)
+        log.close()
+    return count
+
+
+def look_at_agent(path: Path, image: Image, number: int) -> int:
+    """Verify against the newest head that was told, deep; every tenth time the agent goes on to its end."""
+    kept = next((head for head in reversed(image.acknowledged) if isinstance(head, StoreHead)), None)
+    go_on = number % 10 == 0
+    store = Store(open_log(path, read_only=not go_on, **OPTIONS))
+    with store:
+        count = sound(store, kept)
+    if go_on:
+        store, session = open_agent(open_log(path, **OPTIONS))
+        with store:
+            for question in range(TURNS):
+                turn(session, question, lambda _head: None)
+            sound(store, kept)
+            finished(session, TURNS)
+    return count
+
+
+def test_a_power_failure_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promises 1-3, 5, 12: acknowledged ⊆ recovered, the order kept, nothing half; no error at all, and the rest goes in."""
+    recording = record(tmp_path / "store", monkeypatch)
+    found = fail(recording, IMAGES, look_at_log, random.Random(5))
+    assert found["acknowledged"]
+    tally("power failure, appends", IMAGES, calls=len(recording.calls), **found)
+
+
+def test_a_power_failure_under_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promises 1-3, 7, 11: everything told durable is there unchanged, replay equals live, and the agent goes on where it was."""
+    recording = record_agent(tmp_path / "store", monkeypatch)
+    found = fail(recording, AGENT_IMAGES, look_at_agent, random.Random(6))
+    assert found["acknowledged"]
+    tally("power failure, an agent with tools and compactions", AGENT_IMAGES, calls=len(recording.calls), **found)
+
+
+def test_the_images_lose_what_was_not_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The made-up failures are real ones: a log whose flushes do nothing loses what it acknowledged, and that is seen."""
+    recording = record(tmp_path / "store", monkeypatch)
+    recording.calls = [call for call in recording.calls if call.what not in {"flush", "flush names"}]
+    image = image_of(recording, len(recording.calls), "lost", random.Random(1))
+    image.write(tmp_path / "image")
+    assert image.acknowledged
+    with pytest.raises((AssertionError, DamagedError)):
+        look_at_log(tmp_path / "image", image, 1)
+
+
+def test_a_mark_that_never_reached_the_disk(tmp_path: Path) -> None:
+    """Promises 2, 12: a store whose mark is an empty file is read to its end, and a reader goes on to see what is written later."""
+    path = tmp_path / "store"
+    log = open_log(path, **OPTIONS)
+    acknowledged = [log.submit(append).wait(30) for append in PLAN[:20]]
+    shutil.copytree(path, tmp_path / "left")
+    log.close()
+    (tmp_path / "left" / "mark").write_bytes(b"")
+    reader = open_log(tmp_path / "left", read_only=True, **OPTIONS)
+    assert compare(reader, PLAN, acknowledged) == 20
+    goes_on = (
+        "import sys; from eventlog.log.embedded import open_log; from tests.faults.planned import OPTIONS, workload\n"
+        "log = open_log(sys.argv[1], **OPTIONS)\n"
+        "[log.submit(append).wait(30) for append in workload()[20:30]]\n"
+        "log.close()\n"
+    )
+    subprocess.run([sys.executable, "-c", goes_on, str(tmp_path / "left")], cwd=ROOT, check=True, timeout=60)
+    assert compare(reader, PLAN, acknowledged) == 30
+    reader.close()

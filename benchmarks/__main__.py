@@ -1,6 +1,6 @@
-"""`python -m benchmarks [--short] [--only ID…] [--json OUT] [--list]`: measure, print a table, write JSON.
+"""`python -m benchmarks [--short|--full] [--only ID…] [--json OUT] [--baseline FILE] [--plot DIR] [--markdown OUT] [--list]`.
 
-Exit code 0 when everything ran, whether or not the targets were met; 2 for a wrong call.
+Measures and prints tables.  Exit code 0 when everything ran, whether or not the targets were met; 2 for a wrong call.
 """
 
 from __future__ import annotations
@@ -8,16 +8,21 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 
+import msgspec
 from rich.console import Console
 
-from benchmarks.cases import CASES, LONG, SHORT, chosen
-from benchmarks.figures import Case, Result, Setting, Sizes, results_of
+from benchmarks.baseline import compared, read_results
+from benchmarks.cases import CASES, FULL, SHORT, chosen
+from benchmarks.figures import Case, Notes, Result, Setting, Sizes, results_of
 from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
-from benchmarks.report import show_cases, show_results, write_json
+from benchmarks.markdown import markdown
+from benchmarks.plots import write_plots
+from benchmarks.report import show_cases, show_changes, show_curves, show_missing, show_results, write_json
 from benchmarks.sessions import data_in_use
 
 __all__ = ["main", "measure"]
@@ -28,32 +33,34 @@ PAPER = 170
 """Columns of a table that is written to a file or a pipe."""
 
 
-def measure(cases: Sequence[Case], sizes: Sizes, place: Path, recorded: Path | None, console: Console) -> list[Result]:
+def measure(
+    cases: Sequence[Case], sizes: Sizes, place: Path, recorded: Path | None, *, console: Console, notes: Notes
+) -> list[Result]:
     """Run the cases, each in a folder of its own that is removed again."""
     results: list[Result] = []
     for case in cases:
+        start = perf_counter()
         with (
             console.status(f"{case.id} …"),
             tempfile.TemporaryDirectory(prefix="everdelta-benchmark-", dir=place) as directory,
         ):
-            results += results_of(case, case.run(Setting(Path(directory), sizes, recorded)))
+            results += results_of(case, case.run(Setting(Path(directory), sizes, recorded, notes)))
+        console.print(f"{case.id}: {perf_counter() - start:.0f} s")
     return results
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; returns the exit code."""
-    parser = ArgumentParser(prog="python -m benchmarks", description="What the engine costs, as ratios in one run.")
-    parser.add_argument("--short", action="store_true", help="fewer rounds, shorter histories: under three minutes")
-    parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="only these cases or figures")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")
-    parser.add_argument("--list", action="store_true", help="say what can be run, and run nothing")
-    parser.add_argument("--directory", type=Path, help="where to measure (default: the first usual place on a disk)")
+    parser = _parser()
     options = parser.parse_args(arguments)
     console = Console(stderr=True)
     try:
         cases = chosen(options.only)
+        earlier = read_results(options.baseline) if options.baseline is not None else None
     except KeyError as unknown:
         parser.error(f"no case or figure {unknown}; --list names them")
+    except (OSError, msgspec.MsgspecError) as error:
+        parser.error(f"--baseline {options.baseline}: {error}")
     if options.list:
         show_cases(_paper(), cases)
         return 0
@@ -63,11 +70,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(f"measuring in {place} ({filesystem_of(place) or 'unknown file system'}); {machine['data']}")
     if filesystem_of(place) in VOLATILE:
         console.print("[red]this file system is in memory: durable figures mean nothing here (see --directory)")
-    results = measure(cases, SHORT if options.short else LONG, place, recorded, console)
+    notes = Notes()
+    results = measure(cases, FULL if options.full else SHORT, place, recorded, console=console, notes=notes)
     show_results(_paper(), {figure.id: figure for case in CASES for figure in case.figures}, results)
-    if options.json is not None:
-        write_json(options.json, machine, results)
+    show_curves(_paper(), notes.curves)
+    show_missing(_paper(), notes.missing)
+    if earlier is not None:
+        show_changes(_paper(), compared(earlier, results))
+    _write(options, machine, results, notes)
     return 0
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="python -m benchmarks", description="What the engine costs, as ratios in one run.")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument(
+        "--short", action="store_true", help="fewer rounds, shorter histories: under three minutes (default)"
+    )
+    size.add_argument("--full", action="store_true", help="everything, histories of a million events: an hour or so")
+    parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="only these cases or figures")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="compare with an earlier run, as --json wrote it")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the plots into this folder, as SVG")
+    parser.add_argument("--markdown", type=Path, metavar="OUT", help="write the tables of the README to this file")
+    parser.add_argument("--list", action="store_true", help="say what can be run, and run nothing")
+    parser.add_argument("--directory", type=Path, help="where to measure (default: the first usual place on a disk)")
+    return parser
+
+
+def _write(options: Namespace, machine: dict[str, object], results: Sequence[Result], notes: Notes) -> None:
+    """Write the files that were asked for."""
+    figures = {figure.id: figure for case in CASES for figure in case.figures}
+    if options.json is not None:
+        write_json(options.json, machine, results, notes.curves, notes.missing)
+    drawn = [] if options.plot is None else write_plots(options.plot, notes.curves)
+    if options.markdown is not None:
+        text = markdown(machine, figures, results, notes, drawn)
+        options.markdown.write_text(text, encoding="utf-8")
 
 
 def _paper() -> Console:

@@ -4,17 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import groups, listing, sessions, streaming, turns
+from benchmarks import groups, listing, sessions, streaming, turns, window
 from benchmarks.figures import Case, Sizes
+from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, viewing
+from benchmarks.targets import groups as target_groups
+from benchmarks.targets import streaming as target_streaming
+from benchmarks.targets import turns as target_turns
 
-__all__ = ["CASES", "LONG", "SHORT", "chosen"]
+__all__ = ["CASES", "FULL", "SHORT", "chosen"]
 
-CASES: tuple[Case, ...] = (*streaming.CASES, *turns.CASES, *groups.CASES, *sessions.CASES, *listing.CASES)
+CASES: tuple[Case, ...] = (
+    *target_streaming.CASES,
+    *beside_peers.CASES,
+    *target_turns.CASES,
+    *target_groups.CASES,
+    *space.CASES,
+    *opening.CASES,
+    *replaying.CASES,
+    *viewing.CASES,
+    *memory.CASES,
+    *starting.CASES,
+    *streaming.CASES,
+    *turns.CASES,
+    *groups.CASES,
+    *sessions.CASES,
+    *listing.CASES,
+    *window.CASES,
+)
 
-SHORT = Sizes(rounds=7, deltas=100_000, turns=500, history=5_000, callers=64, appends=40, flushes=200, generated=400)
+SHORT = Sizes(
+    rounds=3,
+    deltas=50_000,
+    turns=200,
+    history=5_000,
+    callers=64,
+    appends=20,
+    flushes=200,
+    generated=200,
+    sessions=2_000,
+    lengths=(100, 1_000, 5_000, 20_000),
+    peer_lengths=(100, 1_000, 5_000),
+    patient=False,
+    peer_turns=3,
+    events=(1_000, 10_000, 100_000),
+    hurry=10,
+    day=0.02,
+    import_bytes=20_000_000,
+)
 """Under three minutes in all."""
-LONG = Sizes(
-    rounds=25, deltas=200_000, turns=2_000, history=50_000, callers=64, appends=100, flushes=2_000, generated=4_000
+FULL = Sizes(
+    rounds=25,
+    deltas=200_000,
+    turns=2_000,
+    history=50_000,
+    callers=64,
+    appends=100,
+    flushes=2_000,
+    generated=4_000,
+    sessions=10_000,
+    lengths=(100, 1_000, 5_000, 20_000, 100_000),
+    peer_lengths=(100, 1_000, 5_000),
+    patient=True,
+    peer_turns=30,
+    events=(1_000, 10_000, 100_000, 1_000_000),
+    hurry=1,
+    day=1.0,
+    import_bytes=500_000_000,
 )
 
 

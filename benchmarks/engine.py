@@ -1,4 +1,4 @@
-"""The engine doing the workloads, through its public names only."""
+"""The engine doing the workloads, through its public names only; filling it beforehand is `history.py`'s."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from time import perf_counter
 
 import eventlog
+from benchmarks.history import begun
 from benchmarks.workloads import Turn, turns
+from projections.transcript import Transcript
 
-__all__ = ["opened", "stream", "take_turn", "with_history"]
+__all__ = ["EngineChat", "opened", "stream", "take_turn", "with_history"]
 
 
 @contextmanager
@@ -63,3 +65,36 @@ def with_history(store: eventlog.Store, messages: int) -> eventlog.Session:
         for turn in turns(messages // 2, seed=4):
             take_turn(session, turn)
     return session
+
+
+class EngineChat:
+    """The engine as the peers are: one conversation that is filled, continued, and loaded whole."""
+
+    def __init__(self, directory: Path) -> None:
+        self._store = eventlog.open(directory)
+        known = next(iter(self._store.sessions()), None)
+        self._session = None if known is None else self._store.session(known.id)
+
+    def seed(self, work: Sequence[Turn]) -> None:
+        """All turns through the log."""
+        self._session = self._store.session(begun(self._store, work))
+
+    def turn(self, turn: Turn) -> None:
+        """One turn, durable; the lease is taken with the first and held."""
+        session = self._begun()
+        if not session.holds_lease:
+            session.acquire()
+        take_turn(session, turn)
+
+    def load(self) -> int:
+        """The whole transcript."""
+        return len(Transcript(self._begun()).oldest_first())
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def _begun(self) -> eventlog.Session:
+        if self._session is None:
+            self._session = self._store.create_session(title="chat")
+        return self._session

@@ -8,7 +8,19 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-__all__ = ["Case", "Figure", "Measured", "Result", "Setting", "Sizes", "Target", "results_of"]
+__all__ = [
+    "Case",
+    "Curve",
+    "Figure",
+    "Measured",
+    "Missing",
+    "Notes",
+    "Result",
+    "Setting",
+    "Sizes",
+    "Target",
+    "results_of",
+]
 
 
 class Target(NamedTuple):
@@ -56,6 +68,39 @@ class Result(msgspec.Struct, frozen=True):
     met: bool | None
 
 
+class Curve(msgspec.Struct, frozen=True):
+    """How one side does over the length of the history: a line of the plot `plot` (`plots.py` knows the plots)."""
+
+    plot: str
+    side: str
+    points: list[tuple[float, float]]
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A peer that could not be measured here: how to install it, and what went wrong."""
+
+    peer: str
+    install: str
+    reason: str
+
+
+class Notes:
+    """What cases have to say besides their figures.  Each thing is kept once."""
+
+    def __init__(self) -> None:
+        self.curves: list[Curve] = []
+        self.missing: list[Missing] = []
+
+    def curve(self, plot: str, side: str, points: Mapping[int, float]) -> None:
+        """Add a line to a plot."""
+        self.curves.append(Curve(plot, side, [(float(length), value) for length, value in sorted(points.items())]))
+
+    def miss(self, missing: Missing) -> None:
+        """Report a peer that is not here."""
+        if missing.peer not in {known.peer for known in self.missing}:
+            self.missing.append(missing)
+
+
 class Sizes(NamedTuple):
     """How much work a run does."""
 
@@ -75,8 +120,24 @@ class Sizes(NamedTuple):
     """Flushes whose bytes are counted."""
     generated: int
     """Records of the session that is generated where there is no recorded one."""
-    sessions: int = 10_000
+    sessions: int
     """Sessions that are listed."""
+    lengths: tuple[int, ...]
+    """Messages of the sessions in which the engine's turns are compared; the last is the long one."""
+    peer_lengths: tuple[int, ...]
+    """The same for the peers; the last is where they are compared with the engine."""
+    patient: bool
+    """Whether a peer is also measured at lengths at which it takes minutes."""
+    peer_turns: int
+    """Turns of each peer at each length."""
+    events: tuple[int, ...]
+    """Events of the histories that are opened; the first is the short one, the last the long one."""
+    hurry: int
+    """How many times faster than a model paced streams are, deltas and flushes alike."""
+    day: float
+    """Share of a day's streaming that is simulated."""
+    import_bytes: int
+    """Size of the file that is imported in bounded memory."""
 
 
 class Setting(NamedTuple):
@@ -87,6 +148,8 @@ class Setting(NamedTuple):
     sizes: Sizes
     recorded: Path | None
     """The folder of recorded sessions, None where there is none."""
+    notes: Notes
+    """Where curves and missing peers are put down."""
 
 
 class Case(NamedTuple):

@@ -20,7 +20,7 @@ from eventlog.codec import encode
 from eventlog.events import Custom
 from eventlog.log.base import Append, Log, Ticket
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "SMALL", "run_tasks", "run_threads"]
 
 TEXT = "The tests fail, fix them"
 SMALL = encode([(0, Custom("benchmark", "{}"))], 0)
@@ -34,7 +34,8 @@ def _alone(wait: Callable[[], object], appends: int) -> float:
     return perf_counter() - start
 
 
-def _threads(waits: Sequence[Callable[[], object]], appends: int) -> float:
+def run_threads(waits: Sequence[Callable[[], object]], appends: int) -> float:
+    """Seconds until a thread for each of `waits` has called it `appends` times."""
     barrier = Barrier(len(waits) + 1)
 
     def work(wait: Callable[[], object]) -> None:
@@ -52,7 +53,9 @@ def _threads(waits: Sequence[Callable[[], object]], appends: int) -> float:
     return perf_counter() - start
 
 
-def _tasks(waits: Sequence[Callable[[], Awaitable[object]]], appends: int) -> float:
+def run_tasks(waits: Sequence[Callable[[], Awaitable[object]]], appends: int) -> float:
+    """Seconds until an asyncio task for each of `waits` has awaited it `appends` times."""
+
     async def work(wait: Callable[[], Awaitable[object]]) -> None:
         for _ in range(appends):
             await wait()
@@ -77,8 +80,8 @@ def _rates(
     each = sizes.appends * sizes.callers
     sides: dict[str, Callable[[], list[float]]] = {
         "alone": lambda: [_alone(one, alone) / alone],
-        "threads": lambda: [_threads(blocking, sizes.appends) / each],
-        "tasks": lambda: [_tasks(awaiting, sizes.appends) / each],
+        "threads": lambda: [run_threads(blocking, sizes.appends) / each],
+        "tasks": lambda: [run_tasks(awaiting, sizes.appends) / each],
     }
     samples = in_turn(sides, sizes.rounds)
     rate = {name: 1 / found.median for name, found in samples.items()}

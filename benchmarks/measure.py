@@ -1,4 +1,4 @@
-"""How things are measured: sides in turn, medians, bytes written.  Knows no engine.
+"""How things are measured: sides in turn, medians, bytes written, bytes kept.  Knows no engine.
 
 On a shared machine an absolute figure says little, so every side of a comparison runs in the same process, in turn, in rounds
 of changing order; what is compared is the medians of all rounds.
@@ -6,12 +6,13 @@ of changing order; what is compared is the medians of all rounds.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import median
 
-__all__ = ["Samples", "in_turn", "timed", "written"]
+__all__ = ["Samples", "in_turn", "kept", "timed", "written"]
 
 
 class Samples:
@@ -37,16 +38,22 @@ class Samples:
 def in_turn(sides: Mapping[str, Callable[[], Iterable[float]]], rounds: int, *, warm_up: int = 1) -> dict[str, Samples]:
     """Run each side once per round, in an order that rotates, and gather the seconds that it returns.
 
-    The times of the first `warm_up` rounds, which come on top, are thrown away.
+    The times of the first `warm_up` rounds, which come on top, are thrown away.  What is there before is frozen, so that no side
+    pays for the collector's walks over what others have imported or prepared.
     """
     samples = {name: Samples() for name in sides}
     names = list(sides)
-    for number in range(rounds + warm_up):
-        shift = number % len(names)
-        for name in names[shift:] + names[:shift]:
-            seconds = sides[name]()
-            if number >= warm_up:
-                samples[name].add(seconds)
+    gc.collect()
+    gc.freeze()
+    try:
+        for number in range(rounds + warm_up):
+            shift = number % len(names)
+            for name in names[shift:] + names[:shift]:
+                seconds = sides[name]()
+                if number >= warm_up:
+                    samples[name].add(seconds)
+    finally:
+        gc.unfreeze()
     return samples
 
 
@@ -67,3 +74,8 @@ def written() -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith("wchar:")), 0)
+
+
+def kept(directory: Path) -> int:
+    """Bytes that a directory takes on the disk: allocated blocks, whatever they hold."""
+    return sum(path.lstat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())

@@ -9,16 +9,27 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.figures import Case, Figure, Result
+from benchmarks.baseline import Change
+from benchmarks.figures import Case, Curve, Figure, Missing, Result
 
-__all__ = ["show_cases", "show_results", "write_json"]
+__all__ = ["number", "show_cases", "show_changes", "show_curves", "show_missing", "show_results", "write_json"]
 
 _VERDICT = {True: "[green]met", False: "[red]short", None: ""}
 
 
-def write_json(path: Path, machine: Mapping[str, object], results: Sequence[Result]) -> None:
-    """Write `{"machine": {…}, "results": [{"id", "value", "unit", "baseline", "ratio", "target", "met"}]}`."""
-    data = msgspec.json.encode({"machine": machine, "results": results})
+def write_json(
+    path: Path,
+    machine: Mapping[str, object],
+    results: Sequence[Result],
+    curves: Sequence[Curve] = (),
+    missing: Sequence[Missing] = (),
+) -> None:
+    """Write a run.
+
+    `{"machine": {…}, "results": [{"id", "value", "unit", "baseline", "ratio", "target", "met"}],
+    "curves": [{"plot", "side", "points": [[length, value]]}], "missing": [{"peer", "install", "reason"}]}`
+    """
+    data = msgspec.json.encode({"machine": machine, "results": results, "curves": curves, "missing": missing})
     path.write_bytes(msgspec.json.format(data, indent=2) + b"\n")
 
 
@@ -42,14 +53,47 @@ def show_results(console: Console, figures: Mapping[str, Figure], results: Seque
             result.id,
             figure.title,
             figure.against,
-            f"{_number(result.value)} {result.unit}",
-            "" if result.baseline is None else _number(result.baseline),
-            "" if result.ratio is None else _number(result.ratio),
+            f"{number(result.value)} {result.unit}",
+            "" if result.baseline is None else number(result.baseline),
+            "" if result.ratio is None else number(result.ratio),
             result.target or "",
             _VERDICT[result.met],
         )
     console.print(table)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A number as a person reads it: three digits, or all of a large one."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def show_curves(console: Console, curves: Sequence[Curve]) -> None:
+    """A table for each plot: a line for each side, a column for each length."""
+    for plot in dict.fromkeys(curve.plot for curve in curves):
+        lines = [curve for curve in curves if curve.plot == plot and curve.points]
+        lengths = sorted({length for curve in lines for length, _ in curve.points})
+        table = Table(plot)
+        for length in lengths:
+            table.add_column(f"{length:,.0f}", justify="right")
+        for curve in lines:
+            known = dict(curve.points)
+            table.add_row(curve.side, *(number(known[length]) if length in known else "" for length in lengths))
+        console.print(table)
+
+
+def show_missing(console: Console, missing: Sequence[Missing]) -> None:
+    """A line for each peer that was not measured."""
+    for gap in missing:
+        console.print(f"[yellow]missing[/]: {gap.peer} ({gap.reason}); {gap.install}", markup=True, highlight=False)
+
+
+def show_changes(console: Console, changes: Sequence[Change]) -> None:
+    """A table of a run against an earlier one."""
+    table = Table("figure", "compared")
+    for title in ("then", "now", "times", ""):
+        table.add_column(title, justify="right")
+    for change in changes:
+        kind = "ratio" if change.is_ratio else "value, as this machine is"
+        verdict = {"better": "[green]better", "worse": "[red]worse", "same": ""}[change.verdict]
+        table.add_row(change.id, kind, number(change.then), number(change.now), number(change.times), verdict)
+    console.print(table)

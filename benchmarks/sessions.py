@@ -32,26 +32,28 @@ def data_in_use(recorded: Path | None) -> str:
     return "no recorded sessions: a generated one and the packaged demo stand for them"
 
 
-def _sessions(setting: Setting) -> list[Path]:
+def session_files(setting: Setting) -> list[Path]:
     """The files to import as whole sessions, longest first."""
     found = recorded_sessions(setting.recorded) if setting.recorded is not None else []
     return found or [generated_session(setting.directory / "generated.jsonl", setting.sizes.generated)]
 
 
-def _streams(setting: Setting) -> list[Path]:
+def stream_files(setting: Setting) -> list[Path]:
     """The recorded streams to import: those of the formats there is an importer for."""
     found = recorded_streams(setting.recorded) if setting.recorded is not None else []
-    return list(_known(found)) or sorted(DEMO.glob("*.sse"))
+    return list(known_files(found)) or sorted(DEMO.glob("*.sse"))
 
 
-def _known(paths: Sequence[Path]) -> Iterator[Path]:
+def known_files(paths: Sequence[Path], formats: Sequence[str] = ()) -> Iterator[Path]:
+    """Those of the files that there is an importer for, of these formats if any are named."""
     for path in paths:
         try:
             with path.open("rb") as file:
-                detect(file.read(1 << 16), str(path))
+                found = detect(file.read(1 << 16), str(path))
         except ImportFormatError:
             continue
-        yield path
+        if not formats or found in formats:
+            yield path
 
 
 def _import_rate(setting: Setting, name: str, paths: Sequence[Path], decode: Callable[[Path], object]) -> Measured:
@@ -70,8 +72,8 @@ def _import_rate(setting: Setting, name: str, paths: Sequence[Path], decode: Cal
 
 def _imports(setting: Setting) -> dict[str, Measured]:
     return {
-        "import.sessions": _import_rate(setting, "sessions", _sessions(setting), decode_lines),
-        "import.streams": _import_rate(setting, "streams", _streams(setting), decode_stream),
+        "import.sessions": _import_rate(setting, "sessions", session_files(setting), decode_lines),
+        "import.streams": _import_rate(setting, "streams", stream_files(setting), decode_stream),
     }
 
 
@@ -84,7 +86,7 @@ def _longest(path: Path) -> Generator[eventlog.Session]:
 
 
 def _views(setting: Setting) -> dict[str, Measured]:
-    source = _sessions(setting)[0]
+    source = session_files(setting)[0]
     path = setting.directory / "views"
     with eventlog.open(path) as store:
         import_file(store, source)

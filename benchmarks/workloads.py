@@ -13,10 +13,13 @@ from typing import NamedTuple
 
 __all__ = [
     "ANSWER_CHARACTERS",
+    "DELTA_CHARACTERS",
     "TOOL_BYTES",
     "Turn",
     "deltas",
     "generated_session",
+    "in_deltas",
+    "prose",
     "recorded_sessions",
     "recorded_streams",
     "turns",
@@ -26,6 +29,9 @@ ANSWER_CHARACTERS = 400
 TOOL_BYTES = 4096
 DELTA_CHARACTERS = 5
 """Text deltas of recorded streams have 5.8 characters on average (OpenAI 4.7, Anthropic 15)."""
+
+DIFFERENT = 4_000
+"""Different turns of a generated session; beyond that they come again, with another number."""
 
 _WORDS = (
     "the", "model", "reads", "every", "file", "that", "this", "test", "names", "and", "then", "it", "writes", "one", "line",
@@ -47,7 +53,8 @@ class Turn(NamedTuple):
         return "".join((self.question, *self.answer, self.command, self.output)).encode()
 
 
-def _prose(random: Random, length: int) -> str:
+def prose(random: Random, length: int) -> str:
+    """Words in a row, so many characters."""
     words: list[str] = []
     size = 0
     while size < length:
@@ -67,13 +74,14 @@ def _listing(random: Random, length: int) -> str:
     return "".join(lines)[:length]
 
 
-def _cut(text: str) -> tuple[str, ...]:
+def in_deltas(text: str) -> tuple[str, ...]:
+    """A text cut as a stream brings it."""
     return tuple(text[start : start + DELTA_CHARACTERS] for start in range(0, len(text), DELTA_CHARACTERS))
 
 
 def deltas(count: int) -> list[str]:
     """Texts of `count` deltas, each a string of its own, as a stream brings them."""
-    return list(_cut(_prose(Random(1), count * DELTA_CHARACTERS)))
+    return list(in_deltas(prose(Random(1), count * DELTA_CHARACTERS)))
 
 
 def turns(count: int, seed: int = 2) -> list[Turn]:
@@ -81,8 +89,8 @@ def turns(count: int, seed: int = 2) -> list[Turn]:
     random = Random(seed)
     return [
         Turn(
-            _prose(random, 60),
-            _cut(_prose(random, ANSWER_CHARACTERS)),
+            prose(random, 60),
+            in_deltas(prose(random, ANSWER_CHARACTERS)),
             f"ls -la {random.choice(_WORDS)}",
             _listing(random, TOOL_BYTES),
         )
@@ -104,27 +112,29 @@ def recorded_streams(data: Path, most: int = 40) -> list[Path]:
 
 def generated_session(path: Path, turns_: int) -> Path:
     """Write a session in the form of Claude Code's JSONL, for machines without recorded ones."""
+    different = turns(min(turns_, DIFFERENT), seed=3)
     parent: str | None = None
-    lines: list[str] = []
+    written = 0
+    with path.open("w", encoding="utf-8") as file:
 
-    def record(kind: str, content: object, **more: object) -> None:
-        nonlocal parent
-        identity = f"00000000-0000-4000-8000-{len(lines):012d}"
-        clock = f"2026-01-01T{len(lines) // 3600 % 24:02}:{len(lines) // 60 % 60:02}:{len(lines) % 60:02}.000Z"
-        message = {"role": kind, "content": content, **more}
-        fields = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": "/home/user/project"}
-        fields |= {"sessionId": "00000000-0000-4000-8000-generated000", "version": "2.0.0", "type": kind}
-        lines.append(json.dumps({**fields, "message": message, "uuid": identity, "timestamp": clock}))
-        parent = identity
+        def record(kind: str, content: object, **more: object) -> None:
+            nonlocal parent, written
+            identity = f"00000000-0000-4000-8000-{written:012d}"
+            clock = f"2026-01-01T{written // 3600 % 24:02}:{written // 60 % 60:02}:{written % 60:02}.000Z"
+            message = {"role": kind, "content": content, **more}
+            fields = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": "/home/user/project"}
+            fields |= {"sessionId": "00000000-0000-4000-8000-generated000", "version": "2.0.0", "type": kind}
+            file.write(json.dumps({**fields, "message": message, "uuid": identity, "timestamp": clock}) + "\n")
+            parent = identity
+            written += 1
 
-    for number, turn in enumerate(turns(turns_, seed=3)):
-        model = {"model": "claude", "id": f"msg_{number}", "type": "message"}
-        call = f"toolu_{number}"
-        record("user", turn.question)
-        record("assistant", [{"type": "text", "text": "".join(turn.answer)}], **model)
-        record(
-            "assistant", [{"type": "tool_use", "id": call, "name": "Bash", "input": {"command": turn.command}}], **model
-        )
-        record("user", [{"type": "tool_result", "tool_use_id": call, "content": turn.output}])
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        for number in range(turns_):
+            turn = different[number % len(different)]
+            model = {"model": "claude", "id": f"msg_{number}", "type": "message"}
+            call = f"toolu_{number}"
+            command = {"command": f"{turn.command} {number}"}
+            record("user", turn.question)
+            record("assistant", [{"type": "text", "text": "".join(turn.answer)}], **model)
+            record("assistant", [{"type": "tool_use", "id": call, "name": "Bash", "input": command}], **model)
+            record("user", [{"type": "tool_result", "tool_use_id": call, "content": f"{number}\n{turn.output}"}])
     return path

@@ -4,38 +4,64 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from io import StringIO
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from rich.console import Console
 
 import eventlog
 from benchmarks.__main__ import measure
+from benchmarks.baseline import compared, read_results
 from benchmarks.cases import CASES, chosen
-from benchmarks.figures import Figure, Measured, Result, Sizes, Target, results_of
+from benchmarks.children import child
+from benchmarks.figures import Curve, Figure, Measured, Missing, Notes, Result, Sizes, Target, results_of
+from benchmarks.history import begun, compacted
 from benchmarks.limits import RawFile, SqliteTurns, decode_lines, decode_stream, encode_one_by_one
 from benchmarks.machine import describe, workplace
-from benchmarks.measure import Samples, in_turn, written
-from benchmarks.report import show_cases, show_results, write_json
+from benchmarks.markdown import markdown
+from benchmarks.measure import Samples, in_turn, kept, written
+from benchmarks.peers.base import Chat, Peer, PeerError, missing
+from benchmarks.peers.registry import PEERS, present
+from benchmarks.plots import write_plots
+from benchmarks.report import show_cases, show_changes, show_curves, show_missing, show_results, write_json
+from benchmarks.svg import plot
+from benchmarks.targets.space import free_pages
 from benchmarks.workloads import ANSWER_CHARACTERS, TOOL_BYTES, deltas, generated_session, turns
 from eventlog.importers import import_file
+from projections.model_view import ModelView
+from projections.transcript import Transcript
 
 ROOT = Path(__file__).resolve().parents[1]
-TINY = Sizes(rounds=1, deltas=40, turns=4, history=20, callers=3, appends=2, flushes=3, generated=3, sessions=5)
+TINY = Sizes(
+    rounds=1, deltas=40, turns=4, history=20, callers=3, appends=2, flushes=3, generated=3, sessions=5,
+    lengths=(4, 8), peer_lengths=(4, 8), patient=False, peer_turns=1, events=(100, 200), hurry=100, day=0.0,
+    import_bytes=20_000,
+)  # fmt: skip
+MAY_BE_ZERO = ("target.4.free", "window.")
+"""Figures of which there may be none: free pages, and what a session this short never needs."""
 NEEDS_BASELINE = ("deltas.one", "turn.raw", "turn.sqlite-full", "turn.history", "log.threads", "session.tasks")
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+def notes() -> Notes:
+    """What the cases of `results` put down."""
+    return Notes()
+
+
+@pytest.fixture(scope="module")
+def results(notes: Notes, tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     """Every case, at sizes that prove nothing but that it runs."""
-    return measure(CASES, TINY, tmp_path_factory.mktemp("benchmarks"), None, Console(quiet=True))
+    place = tmp_path_factory.mktemp("benchmarks")
+    return measure(CASES, TINY, place, None, console=Console(quiet=True), notes=notes)
 
 
 def test_every_figure_of_every_case_is_measured(results: list[Result]) -> None:
     """A run reports each figure of each case once, in the order of the list."""
     assert [result.id for result in results] == [figure.id for case in CASES for figure in case.figures]
-    assert all(result.value > 0 for result in results)
+    assert all(result.value > 0 for result in results if not result.id.startswith(MAY_BE_ZERO))
 
 
 def test_ratios_are_of_value_and_baseline(results: list[Result]) -> None:
@@ -49,11 +75,14 @@ def test_ratios_are_of_value_and_baseline(results: list[Result]) -> None:
 
 
 def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path) -> None:
-    """`--json OUT` is `{"machine": {…}, "results": [{"id", "value", "unit", "baseline", "ratio", "target", "met"}]}`."""
+    """`--json OUT` holds the machine, the results, the curves, and the peers that were missing; `--baseline` reads it."""
     out = tmp_path / "out.json"
-    write_json(out, describe(tmp_path, "none"), results)
+    write_json(out, describe(tmp_path, "none"), results, [Curve("turn", "a", [(1.0, 2.0)])], [Missing("p", "i", "r")])
     document = json.loads(out.read_text(encoding="utf-8"))
-    assert set(document) == {"machine", "results"}
+    assert set(document) == {"machine", "results", "curves", "missing"}
+    assert document["curves"] == [{"plot": "turn", "side": "a", "points": [[1.0, 2.0]]}]
+    assert document["missing"] == [{"peer": "p", "install": "i", "reason": "r"}]
+    assert read_results(out) == results
     assert {"system", "processor", "cores", "filesystem", "python", "libraries", "data"} <= set(document["machine"])
     assert len(document["results"]) == len(results)
     for entry in document["results"]:
@@ -102,6 +131,7 @@ def test_names_choose_cases() -> None:
     assert chosen([]) == list(CASES)
     assert [case.id for case in chosen(["view", "deltas"])] == ["deltas.one", "deltas.two", "view"]
     assert [case.id for case in chosen(["turn.raw"])] == ["turn"]
+    assert [case.id for case in chosen(["target.2"])] == ["peers", "target.2.flat"]
 
 
 def test_targets_say_which_side_is_good() -> None:
@@ -120,6 +150,177 @@ def test_a_case_must_measure_its_figures() -> None:
         results_of(case, {})
     [result] = results_of(case, {"a": Measured(2.0)})
     assert (result.baseline, result.ratio, result.met) == (None, None, None)
+
+
+def test_every_target_of_the_nine_has_a_figure() -> None:
+    """Each of the nine targets has figures of its own, each with a bound."""
+    figures = [figure for case in CASES for figure in case.figures if figure.id.startswith("target.")]
+    assert {figure.id.split(".")[1] for figure in figures if figure.target} == {str(number) for number in range(1, 10)}
+    assert {figure.id for figure in figures if not figure.target} == {"target.4.journal", "target.7.render.replay"}
+
+
+def test_curves_have_a_point_for_each_length(results: list[Result], notes: Notes) -> None:
+    """A case over lengths puts down every length, for the engine and for the peers beside it."""
+    assert results
+    curves = {(curve.plot, curve.side): [length for length, _ in curve.points] for curve in notes.curves}
+    for plot_name in ("turn", "load", "kept"):
+        assert curves[plot_name, "everdelta"] == curves[plot_name, "plain SQLite FULL"] == [4.0, 8.0]
+    assert curves["length", "median"] == curves["next", "everdelta"] == [4.0, 8.0]
+    assert curves["open", "session and view"] == [100.0, 200.0]
+
+
+def test_a_missing_peer_is_reported_with_the_line_that_installs_it() -> None:
+    """A peer that cannot be imported is put down once, with its reason and how to get it, and not measured."""
+    absent = Peer("p", "A peer", durable=True, package="no_such_package", install="pip install p")
+    gap = missing(absent)
+    assert gap is not None
+    assert (gap.peer, gap.install) == ("A peer", "pip install p")
+    notes = Notes()
+    notes.miss(gap)
+    notes.miss(gap)
+    text = StringIO()
+    show_missing(Console(width=200, file=text), notes.missing)
+    assert text.getvalue().count("pip install p") == 1
+    assert "no_such_package" in text.getvalue()
+    notes = Notes()
+    assert len(present(notes)) + len([peer for peer in PEERS if missing(peer)]) == len(PEERS)
+
+
+def test_peers_are_installed_as_the_group_has_them() -> None:
+    """The line that a missing peer is reported with names the requirements of the optional group `bench`, and all of them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    told = {requirement for peer in PEERS for requirement in peer.install.split("'")[1::2]}
+    assert told == set(project["optional-dependencies"]["bench"])
+
+
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if missing(peer) is None], ids=lambda peer: peer.id)
+def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
+    """Turns that a peer was given, seeded or one by one, are there when its store is opened again.
+
+    Of the peers that are installed: those of the group `bench` are not among the tests' own requirements.
+    """
+    if peer.chat is not None:
+        chat = peer.chat(tmp_path / "chat")
+        chat.seed(turns(3))
+        before = chat.load()
+        chat.turn(turns(1)[0])
+        chat.close()
+        chat = peer.chat(tmp_path / "chat")
+        assert chat.load() == pytest.approx(before * 4 / 3, rel=0.02)
+        chat.close()
+    if peer.streamer is not None:
+        stream = peer.streamer(tmp_path / "stream")
+        for text in deltas(5):
+            stream.append(text)
+        stream.finish()
+        assert kept(tmp_path / "stream") > 0
+    assert peer.chat is not None or peer.streamer is not None
+
+
+def test_a_server_that_does_not_start_is_missing() -> None:
+    """A peer whose server does not answer is reported as missing with what it said, and the run goes on."""
+
+    def silent(directory: Path) -> Chat:
+        raise PeerError(f"nobody answers in {directory.name}")
+
+    gap = missing(Peer("s", "A server", durable=True, install="pip install s", chat=silent, server=True))
+    assert gap == Missing("A server", "pip install s", "PeerError: nobody answers in trial")
+
+
+def test_a_run_is_compared_by_ratios() -> None:
+    """Better and worse follow the target's side, whatever the machine; figures without a baseline are compared as they are."""
+
+    def result(name: str, value: float, baseline: float | None, target: str | None = None, unit: str = "ms") -> Result:
+        return Result(name, value, unit, baseline, value / baseline if baseline else None, target, None)
+
+    then = [
+        result("a", 1, 1),
+        result("b", 1, 1, ">= 1"),
+        result("c", 4, None),
+        result("d", 1, 1),
+        result("f", 1, 1, None, "/s"),
+    ]
+    now = [
+        result("a", 8, 4),
+        result("b", 8, 4, ">= 1"),
+        result("c", 1, None),
+        result("e", 1, 1),
+        result("f", 1, 2, None, "/s"),
+    ]
+    changes = {change.id: change for change in compared(then, now)}
+    assert {name: change.verdict for name, change in changes.items()} == {
+        "a": "worse", "b": "better", "c": "better", "f": "worse",
+    }  # fmt: skip
+    assert (changes["a"].times, changes["a"].is_ratio, changes["c"].is_ratio) == (2, True, False)
+    text = StringIO()
+    show_changes(Console(width=200, file=text), list(changes.values()))
+    assert "worse" in text.getvalue()
+
+
+def test_plots_are_drawn_from_curves(tmp_path: Path) -> None:
+    """Each plot that has a curve becomes an SVG file that names its sides; axes are whole decades."""
+    curves = [
+        Curve("turn", "everdelta", [(100, 0.2), (5000, 0.3)]),
+        Curve("turn", "A & B", [(100, 20), (5000, 700)]),
+        Curve("stream", "everdelta", [(2000, 1)]),
+    ]
+    [path] = write_plots(tmp_path, curves)
+    text = path.read_text(encoding="utf-8")
+    document = ET.fromstring(text)  # noqa: S314 - what was just written
+    assert path.name == "turn.svg"
+    assert document.tag.endswith("svg")
+    labels = ["".join(node.itertext()) for node in document.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"everdelta", "A & B", "100", "10,000", "0.1", "1,000"} <= set(labels)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        plot("empty", "x", "y", {"a": [(1, 0)]})
+
+
+def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes: Notes, tmp_path: Path) -> None:
+    """`--markdown OUT` has a line for each target, missed ones marked, a table for each plot of peers, and what is missing."""
+    figures = {figure.id: figure for case in CASES for figure in case.figures}
+    some = Notes()
+    some.curves = notes.curves
+    some.miss(Missing("p", "pip install p", "r"))
+    text = markdown(describe(tmp_path, "none"), figures, results, some, [Path("plots/turn.svg")])
+    lines = text.splitlines()
+    targets = [result for result in results if result.target is not None and result.ratio is not None]
+    assert text.count(", missed |") == len([result for result in targets if not result.met])
+    assert len([line for line in lines if "≤" in line or "≥" in line or "| < " in line]) == len(targets)
+    assert len([line for line in lines if line.startswith("| plain SQLite FULL |")]) == 4
+    assert "pip install p" in text
+    assert "](plots/turn.svg)" in text
+    shown = StringIO()
+    show_curves(Console(width=200, file=shown), notes.curves)
+    assert "plain SQLite FULL" in shown.getvalue()
+
+
+def test_a_history_is_what_turns_would_have_left(tmp_path: Path) -> None:
+    """A history that is appended in bulk is one that a handle can continue, and its view is that of the turns."""
+    work = turns(3)
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.session(begun(store, work))
+        assert session.info.messages == 6
+        said = Transcript(session).oldest_first()
+        assert [message.parts[0].text for message in said[::2]] == [turn.question for turn in work]
+        assert said[1].parts[0].text == "".join(work[0].answer)
+        assert said[1].parts[1].text == work[0].output
+        compacted(session, "What was done.")
+        session.user("Go on")
+        view = ModelView.of(session).messages
+        assert [message.role for message in view] == ["user", "assistant", "user"]
+
+
+def test_free_pages_are_counted(tmp_path: Path) -> None:
+    """A store has some pages, and fewer free ones than all."""
+    with eventlog.open(tmp_path / "store") as store:
+        begun(store, turns(20))
+    free, every = free_pages(tmp_path / "store")
+    assert 0 <= free < every
+
+
+def test_a_child_says_what_it_measured() -> None:
+    """A snippet runs in a process of its own, finds the packages and its arguments, and hands back a value."""
+    assert child("import sys, eventlog; print([*map(int, sys.argv[1:])])", "1", "2") == [1, 2]
 
 
 def test_sides_take_turns_in_changing_order() -> None:

@@ -1,0 +1,38 @@
+"""Measuring in a process of its own: import times and memory, which a process that has already run says nothing about.
+
+A child is a snippet of Python that prints one JSON value; it imports from where this process does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+__all__ = ["child", "run_time"]
+
+_ROOT = str(Path(__file__).resolve().parents[1])
+
+
+def child(code: str, *arguments: str) -> Any:
+    """What the snippet printed; it finds `arguments` in `sys.argv[1:]`.  `CalledProcessError` if it fails."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *arguments], check=True, stdout=subprocess.PIPE, env=_environment(), timeout=3600
+    )
+    return msgspec.json.decode(ran.stdout)
+
+
+def run_time(*command: str) -> float:
+    """Seconds from starting Python with these arguments to its end; what it prints is dropped."""
+    start = perf_counter()
+    subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL, env=_environment(), timeout=600)
+    return perf_counter() - start
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))}

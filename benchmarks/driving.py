@@ -1,0 +1,226 @@
+"""A recorded session driven through a context window to its end: the recorded answers come whatever the model is sent.
+
+Not the figures (`window.py`).  The model of the provider's bill is printed with them: what a request shares with the one before, message by
+message, is read from the cache, the rest is written to it, answers are output, and requests for summaries are not cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from functools import partial
+from typing import Any, NamedTuple
+
+from eventlog.session import Session
+from eventlog.values import Limits, Model, Tokens, Usage
+from projections.neutral import NeutralMessage
+from projections.tokens import TokenCounter
+from projections.transcript import Said, Transcript
+from projections.view_tokens import ViewCounter
+from projections.window.digest import digest
+from projections.window.next_step import Blocked, CallModel, Compact, Prune, RunTools
+from projections.window.policy import DEFAULT_POLICY, ContextPolicy, Prices
+from projections.window.request import SummaryRequest
+from projections.window.window import ContextWindow, Request
+
+__all__ = ["Driven", "Recorded", "drive", "recorded_turns"]
+
+
+LIMITS = Limits(36_000, 4_000)
+"""Of a model whose window leaves 32k tokens for requests."""
+
+
+class RecordedCall(NamedTuple):
+    """A tool call and its whole result."""
+
+    tool: str
+    input: str
+    output: str
+    failed: bool
+
+
+class RecordedStep(NamedTuple):
+    """What one answer of the model said and called."""
+
+    reasoning: str
+    text: str
+    calls: tuple[RecordedCall, ...]
+
+
+class Recorded(NamedTuple):
+    """A user message and the steps that answered it."""
+
+    text: str
+    steps: tuple[RecordedStep, ...]
+
+
+class Driven(NamedTuple):
+    """What came of it; tokens are o200k's."""
+
+    steps: int
+    largest: int
+    """Tokens of the largest request."""
+    usable: int
+    compactions: int
+    prunes: int
+    freed_by_prune: int
+    freed_by_compaction: int
+    common_prefix: float
+    """Mean share of a request's tokens that it has in common with the one before."""
+    cost: Decimal
+    """US dollars."""
+    cost_uncached: Decimal
+    """The same without any cache."""
+    blocked: str
+    """Why it could not go on to the end, "" if it did."""
+
+
+def recorded_turns(session: Session) -> list[Recorded]:
+    """The turns of an imported session, in order; what nobody answered is left out."""
+    turns: list[Recorded] = []
+    for said in Transcript(session).oldest_first():
+        if said.removed or said.summary:
+            continue
+        if said.role == "user":
+            text = "\n".join(part.text for part in said.parts if part.kind == "text" and part.text)
+            if text:
+                turns.append(Recorded(text, ()))
+        elif turns:
+            turns[-1] = turns[-1]._replace(steps=(*turns[-1].steps, _step(said)))
+    return [turn for turn in turns if turn.steps]
+
+
+def _step(said: Said) -> RecordedStep:
+    texts = {kind: "\n".join(part.text for part in said.parts if part.kind == kind) for kind in ("reasoning", "text")}
+    calls = tuple(
+        RecordedCall(part.tool, part.input or "{}", part.error or part.text, part.status == "failed")
+        for part in said.parts
+        if part.kind == "tool"
+    )
+    return RecordedStep(texts["reasoning"], texts["text"], calls)
+
+
+class _Bill:
+    """What a provider would ask for, request by request."""
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+        self._counter = ViewCounter(TokenCounter.for_model(""))
+        self._before: list[NeutralMessage] = []
+        self.tokens = Tokens()
+        self.cost = self.uncached = Decimal(0)
+        self.shares: list[float] = []
+        self.largest = 0
+
+    def request(self, request: Request, answer: str) -> Usage:
+        """One step: its input in two kinds, and its output."""
+        sent = [*request.messages]
+        shared = next(
+            (place for place, (one, two) in enumerate(zip(self._before, sent, strict=False)) if one != two),
+            min(len(self._before), len(sent)),
+        )
+        whole = request.counted
+        read = min(self._counter.count(sent[:shared]), whole) if shared else 0
+        output = TokenCounter.for_model("").count(answer)
+        if self._before:
+            self.shares.append(read / whole)
+        self._before = sent
+        self.largest = max(self.largest, whole)
+        return self._charge(Tokens(0, output, 0, read, whole - read, whole + output))
+
+    def summary(self, request: SummaryRequest) -> Iterator[str]:
+        """A summary that is written offline, charged as if a model had been asked."""
+        text = "".join(piece for piece in _texts(digest(request)))
+        self._charge(Tokens(request.tokens, TokenCounter.for_model("").count(text)))
+        yield text
+
+    def _charge(self, tokens: Tokens) -> Usage:
+        prices = self._prices
+        given = tokens.input * prices.input + tokens.cache_read * prices.cache_read
+        cost = (given + tokens.cache_write * prices.cache_write + tokens.output * prices.output) / 1_000_000
+        whole = tokens.input + tokens.cache_read + tokens.cache_write
+        self.cost += cost
+        self.uncached += (whole * prices.input + tokens.output * prices.output) / 1_000_000
+        return Usage(tokens, cost)
+
+
+def _texts(answer: object) -> Iterable[str]:
+    return [answer] if isinstance(answer, str) else [piece for piece in answer if isinstance(piece, str)]  # type: ignore[attr-defined]
+
+
+def drive(
+    session: Session,
+    turns: Iterable[Recorded],
+    policy: ContextPolicy = DEFAULT_POLICY,
+    limits: Limits = LIMITS,
+) -> Driven:
+    """Say and answer everything again in a new session, inside a window of `limits`."""
+    bill = _Bill(policy.prune.prices)
+    steps = compactions = prunes = pruned = compacted = 0
+    blocked = ""
+    with ContextWindow(
+        session, policy, limits=limits, model=Model("recorded", "model"), summarizer=bill.summary
+    ) as window:
+        for turn in turns:
+            if blocked:
+                break
+            session.user(turn.text)
+            left = [*turn.steps]
+            playing = RecordedStep("", "Nothing is left to do.", ())
+            while step := window.next_step(allow_repeats=True):
+                if isinstance(step, CallModel):
+                    playing = left.pop(0) if left else RecordedStep("", "Nothing is left to do.", ())
+                    reply, request = window.begin(step)
+                    steps += 1
+                    if playing.reasoning:
+                        reply.reasoning().append(playing.reasoning)
+                    if playing.text:
+                        reply.say(playing.text)
+                    for number, call in enumerate(playing.calls):
+                        reply.tool(call.tool, call_id=f"call_{steps}_{number}").input(call.input)
+                    said = "".join((playing.reasoning, playing.text, *(call.input for call in playing.calls)))
+                    usage = bill.request(request, said)
+                    reply.end_step("tool-calls" if playing.calls else "stop", usage=usage)
+                    if not playing.calls:
+                        reply.finish("tool-calls" if left else "stop")
+                elif isinstance(step, RunTools):
+                    for pending, call in zip(step.calls, playing.calls, strict=True):
+                        window.run(pending, partial(_result, call))
+                    window.finish()
+                else:
+                    result = window.perform(step)
+                    if isinstance(step, Prune):
+                        prunes += 1
+                        pruned += step.plan.freed
+                    elif isinstance(step, Compact) and result is not None and result.completed:
+                        compactions += 1
+                        compacted += result.tokens_before - result.tokens_after
+            if isinstance(step, Blocked):
+                blocked = step.sentence
+        usable = window.usable or 0
+    shares = bill.shares
+    return Driven(
+        steps,
+        bill.largest,
+        usable,
+        compactions,
+        prunes,
+        pruned,
+        compacted,
+        sum(shares) / len(shares) if shares else 1.0,
+        bill.cost,
+        bill.uncached,
+        blocked,
+    )
+
+
+class _FailedBefore(Exception):  # noqa: N818  # a recorded failure, played again
+    """The tool failed when the session was recorded."""
+
+
+def _result(call: RecordedCall, arguments: dict[str, Any]) -> str:
+    """What a tool gave when the session was recorded, whatever it is given now."""
+    del arguments
+    if call.failed:
+        raise _FailedBefore(call.output)
+    return call.output

@@ -1,0 +1,124 @@
+"""Long conversations made quickly: the events of turns, encoded and appended through the log's own contract.
+
+What is there afterwards is what `engine.take_turn` would have left, an append for each turn, without the time that deciding each
+command takes.  Nothing here is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import cycle, islice
+from pathlib import Path
+
+import eventlog
+from benchmarks.workloads import Turn, turns
+from eventlog import events as ev
+from eventlog.blobs import to_content
+from eventlog.codec import Item, encode
+from eventlog.deltas import DeltaRun
+from eventlog.log.base import Append, Ticket
+from eventlog.values import Model, Text, Tool
+
+__all__ = ["EVENTS_A_TURN", "begun", "compacted", "extend", "seasoned", "small_turns"]
+
+BEGAN = 1_767_225_600_000
+"""2026-01-01, in UTC milliseconds."""
+TURN_TAKES = 20_000
+"""Milliseconds from one turn to the next."""
+DELTA_TAKES = 20
+SMALL_OUTPUT = 200
+"""Characters of a tool's output where a history is to be long and not large."""
+AT_ONCE = 200
+"""Appends that wait for their outcome at the same time."""
+SEASON = 64
+"""Appends that bring a journal to its full size …"""
+SEASON_BYTES = 1 << 20
+"""… and how large each of them is."""
+_MODEL = Model("bench", "mark")
+EVENTS_A_TURN = 9 + 80
+"""Events of a small turn: its deltas and nine others."""
+
+
+def small_turns(count: int) -> Iterable[Turn]:
+    """`count` turns with short tool outputs; a hundred different ones in a circle."""
+    different = [turn._replace(output=turn.output[:SMALL_OUTPUT]) for turn in turns(100, seed=6)]
+    return islice(cycle(different), count)
+
+
+def begun(store: eventlog.Store, work: Iterable[Turn], title: str = "history") -> str:
+    """A new session with these turns; returns its id."""
+    session = store.create_session(title=title).id
+    extend(store, session, work)
+    return session
+
+
+def extend(store: eventlog.Store, session: str, work: Iterable[Turn], first: int = 0) -> None:
+    """Append turns to a session that nobody runs; `first` numbers them, so that their ids are new."""
+    waiting: list[Ticket] = []
+    for number, turn in enumerate(work, first):
+        bodies: dict[bytes, bytes] = {}
+        time = BEGAN + number * TURN_TAKES
+        items = _items(number, turn, time, bodies)
+        count = sum(item.count if isinstance(item, DeltaRun) else 1 for item in items)
+        waiting.append(
+            store.log.submit(
+                Append(
+                    session=session,
+                    payload=encode(items, time),
+                    count=count,
+                    time=time,
+                    messages=2,
+                    bodies=list(bodies.items()),
+                )
+            )
+        )
+        if len(waiting) == AT_ONCE:
+            for ticket in waiting:
+                ticket.wait()
+            waiting.clear()
+    for ticket in waiting:
+        ticket.wait()
+
+
+def seasoned(path: Path) -> Path:
+    """A store that has been written to until its journal's files have their full size and are used again; closed."""
+    with eventlog.open(path) as store:
+        session = store.create_session(title="what was before").id
+        payload = encode([(BEGAN, ev.Custom("benchmark", '"' + "x" * SEASON_BYTES + '"'))], BEGAN)
+        for _ in range(SEASON):
+            store.log.submit(Append(session=session, payload=payload, count=1, time=BEGAN)).wait()
+    return path
+
+
+def compacted(session: eventlog.Session, summary: str = "What was done so far, in one sentence.") -> None:
+    """Compact everything before now, as a window does, with a summary that is known."""
+    with session.lease():
+        part = session.request_compaction()
+        session.start_compaction(part)
+        with session.assistant(model="bench/mark", summary=True) as reply:
+            reply.say(summary)
+            reply.finish()
+        session.complete_compaction(part, reply.id)
+
+
+def _items(number: int, turn: Turn, time: int, bodies: dict[bytes, bytes]) -> list[Item]:
+    user, assistant = f"msg_{number:020d}u", f"msg_{number:020d}v"
+    asked, said, called = (f"prt_{number:020d}{letter}" for letter in "uvw")
+    flat: list[object] = []
+    at = time
+    for text in turn.answer:
+        at += DELTA_TAKES
+        flat += ((said, "text"), text, at)
+    command = f'{{"command":"{turn.command}"}}'
+    return [
+        (time, ev.UserMessageAdded(user)),
+        (time, ev.PartStarted(user, asked, Text(turn.question))),
+        (time, ev.AssistantMessageStarted(assistant, user, model=_MODEL)),
+        (time, ev.PartStarted(assistant, said, Text(""))),
+        DeltaRun.from_flat(flat, time),
+        (at, ev.PartEnded(said)),
+        (at, ev.PartStarted(assistant, called, Tool("call_1", "bash"))),
+        (at, ev.ToolRunning(called, command)),
+        (at, ev.ToolCompleted(called, to_content(turn.output, bodies))),
+        (at, ev.MessageFinished(assistant, "tool-calls")),
+    ]

@@ -1,0 +1,73 @@
+"""A run as Markdown, for a README: the targets, the peers side by side, what was missing, and on which machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.figures import Curve, Figure, Notes, Result
+from benchmarks.plots import PLOTS
+from benchmarks.report import number
+
+__all__ = ["markdown"]
+
+_VERDICT = {True: "", False: ", missed", None: ""}
+_TABLES = {
+    "turn": "A turn (question, 400 characters in deltas, 4 KB result), ms at so many messages",
+    "load": "Loading a conversation, ms at so many messages",
+    "kept": "MB on the disk at so many messages",
+    "stream": "An answer of 2,000 deltas, µs for each delta",
+}
+
+
+def markdown(
+    machine: Mapping[str, object],
+    figures: Mapping[str, Figure],
+    results: Sequence[Result],
+    notes: Notes,
+    drawn: Sequence[Path] = (),
+) -> str:
+    """The whole section; the plots that were `drawn` are shown from where they were written."""
+    parts = [_machine(machine), _targets(figures, results)]
+    parts += [
+        _beside(title, [curve for curve in notes.curves if curve.plot == plot]) for plot, title in _TABLES.items()
+    ]
+    if drawn:
+        parts.append("\n".join(f"![{PLOTS[path.stem].title}]({path.as_posix()})" for path in drawn))
+    if notes.missing:
+        parts.append("\n".join(f"Not measured: {gap.peer} (`{gap.install}`; {gap.reason})." for gap in notes.missing))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _machine(machine: Mapping[str, object]) -> str:
+    return (
+        f"Measured on {machine['cores']} cores ({machine['processor']}), {machine['memory']}, {machine['filesystem']}, "
+        f"{machine['system']}, Python {machine['python']}, {str(machine['time'])[:10]}."
+    )
+
+
+def _targets(figures: Mapping[str, Figure], results: Sequence[Result]) -> str:
+    lines = ["| what | against | reached | ratio | target |", "|---|---|---|---|---|"]
+    for result in results:
+        if result.target is not None and result.ratio is not None:
+            figure = figures[result.id]
+            reached = f"{number(result.value)} {result.unit}".strip()
+            wanted = result.target.replace("<=", "≤").replace(">=", "≥")
+            lines.append(
+                f"| {figure.title} | {figure.against} | {reached} | {number(result.ratio)} | {wanted}{_VERDICT[result.met]} |"
+            )
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _beside(title: str, curves: Sequence[Curve]) -> str:
+    lengths = sorted({length for curve in curves for length, _ in curve.points})
+    if not lengths:
+        return ""
+    heads = [f"{length:,.0f}" for length in lengths]
+    lines = [f"| {title} | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    for curve in curves:
+        known = dict(curve.points)
+        cells = [number(known[length]) if length in known else "" for length in lengths]
+        if any(cells):
+            lines.append(f"| {curve.side} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)

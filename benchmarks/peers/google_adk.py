@@ -1,0 +1,79 @@
+"""Google ADK's `SqliteSessionService`: a row of JSON for each event, and the session's row rewritten.
+
+It opens a connection for each call and leaves SQLite's defaults, a rollback journal and `synchronous=FULL`: every event is
+durable, and there is no other choice.  Seeding is its own calls, event by event, because there is no other way in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.base import Peer, imported
+from benchmarks.workloads import Turn
+
+__all__ = ["PEERS"]
+
+_NAMES = {"app_name": "benchmark", "user_id": "user", "session_id": "s"}
+
+
+class AdkChat:
+    """One session; a turn is a user event, an answer with a call, and its result."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._runner = asyncio.Runner()
+        self._event: Any = imported("google.adk.events").Event
+        self._types: Any = imported("google.genai.types")
+        self._service: Any = imported("google.adk.sessions.sqlite_session_service").SqliteSessionService(
+            str(directory / "chat.db")
+        )
+        self._session: Any = None
+
+    def seed(self, work: Sequence[Turn]) -> None:
+        """Event by event."""
+        for turn in work:
+            self.turn(turn)
+
+    def turn(self, turn: Turn) -> None:
+        """Three events, each appended and durable."""
+        self._runner.run(self._append(turn))
+
+    def load(self) -> int:
+        """`get_session` with all its events."""
+        self._session = self._runner.run(self._service.get_session(**_NAMES))
+        return len(self._session.events)
+
+    def close(self) -> None:
+        """Close the loop; the service holds no connection."""
+        self._runner.close()
+
+    async def _append(self, turn: Turn) -> None:
+        if self._session is None:
+            self._session = await self._service.get_session(**_NAMES) or await self._service.create_session(**_NAMES)
+        types = self._types
+        call = types.FunctionCall(id="call_1", name="bash", args={"command": turn.command})
+        answer = types.FunctionResponse(id="call_1", name="bash", response={"output": turn.output})
+        parts = (
+            ("user", "user", [types.Part(text=turn.question)]),
+            ("agent", "model", [types.Part(text="".join(turn.answer)), types.Part(function_call=call)]),
+            ("agent", "user", [types.Part(function_response=answer)]),
+        )
+        for author, role, content in parts:
+            event = self._event(author=author, content=types.Content(role=role, parts=content), invocation_id="i")
+            await self._service.append_event(self._session, event)
+
+
+PEERS = (
+    Peer(
+        "google-adk",
+        "Google ADK SqliteSessionService",
+        durable=True,
+        package="google.adk.sessions.sqlite_session_service",
+        install="pip install 'google-adk>=2.13,<3'",
+        chat=AdkChat,
+        quick=100,
+    ),
+)

@@ -1,0 +1,75 @@
+"""A line of JSON for each message, or for each delta, at the end of a file, as Claude Code and Codex do; with `fsync` and without."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.peers.base import Peer
+from benchmarks.workloads import Turn
+
+__all__ = ["PEERS", "JsonlChat"]
+
+
+class JsonlChat:
+    """A conversation as a file of lines; also a streamer, with a line for each delta."""
+
+    def __init__(self, directory: Path, *, sync: bool) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._path = directory / "chat.jsonl"
+        self._file = self._path.open("ab", buffering=0)
+        self._sync = sync
+        self._encode = msgspec.json.Encoder().encode
+        self._decode = msgspec.json.Decoder().decode
+
+    def seed(self, work: Sequence[Turn]) -> None:
+        """All lines in one write."""
+        self._file.write(b"".join(map(self._lines, work)))
+
+    def turn(self, turn: Turn) -> None:
+        """Three lines in one write."""
+        self._write(self._lines(turn))
+
+    def append(self, text: str) -> None:
+        """One line."""
+        self._write(self._encode({"type": "text-delta", "id": "prt_1", "text": text}) + b"\n")
+
+    def load(self) -> int:
+        """Every line, decoded."""
+        with self._path.open("rb") as lines:
+            return len([self._decode(line) for line in lines])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    finish = close
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
+        if self._sync:
+            os.fsync(self._file.fileno())
+
+    def _lines(self, turn: Turn) -> bytes:
+        call = {"type": "tool_use", "id": "call_1", "name": "bash", "input": {"command": turn.command}}
+        result = {"type": "tool_result", "tool_use_id": "call_1", "content": turn.output}
+        said = {"type": "text", "text": "".join(turn.answer)}
+        messages = (("user", turn.question), ("assistant", [said, call]), ("user", [result]))
+        return b"".join(self._encode({"role": role, "content": content}) + b"\n" for role, content in messages)
+
+
+def _synced(directory: Path) -> JsonlChat:
+    return JsonlChat(directory, sync=True)
+
+
+def _unsynced(directory: Path) -> JsonlChat:
+    return JsonlChat(directory, sync=False)
+
+
+PEERS = (
+    Peer("jsonl", "JSONL, no fsync", durable=False, chat=_unsynced, streamer=_unsynced),
+    Peer("jsonl-fsync", "JSONL + fsync", durable=True, chat=_synced, streamer=_synced),
+)

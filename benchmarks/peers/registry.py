@@ -1,0 +1,34 @@
+"""All peers, in the order of the tables, and which of them are here."""
+
+from __future__ import annotations
+
+from benchmarks.figures import Notes
+from benchmarks.peers import event_stores, google_adk, jsonl, langgraph, openai_agents, plain_sqlite, raw
+from benchmarks.peers.base import Peer, missing
+
+__all__ = ["LIMITS", "PEERS", "present"]
+
+PEERS: tuple[Peer, ...] = (
+    *plain_sqlite.PEERS,
+    *jsonl.PEERS,
+    *openai_agents.PEERS,
+    *langgraph.PEERS,
+    *google_adk.PEERS,
+    *event_stores.PEERS,
+    *raw.PEERS,
+)
+
+LIMITS = frozenset(peer.id for peer in raw.PEERS)
+"""Not conversations: what nobody can be faster than, so nobody is compared with them when the fastest peer is asked for."""
+
+
+def present(notes: Notes) -> list[Peer]:
+    """The peers whose packages can be imported; the others are put down as missing."""
+    found: list[Peer] = []
+    for peer in PEERS:
+        gap = missing(peer)
+        if gap is None:
+            found.append(peer)
+        else:
+            notes.miss(gap)
+    return found

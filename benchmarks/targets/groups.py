@@ -1,0 +1,241 @@
+"""Target 3: group commit, 64 callers each waiting for its own append, against the same disk and against the same hand-off.
+
+* The raw writes: the engine's own journal writes of a run, noted as they go by, are done again by themselves: the same sizes, each with
+  its `fdatasync`, into a file of the same kind.  What the engine adds to that is its ratio.
+* The hand-off limit: a queue, a thread, and a plain lock for each waiter, with a commit that is a sleep of 0.3 ms.  The engine is held against
+  it with its own `fdatasync` replaced by the same sleep, so that the disk plays no part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Thread
+from time import perf_counter
+
+from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.groups import SMALL, run_tasks, run_threads
+from benchmarks.measure import in_turn
+from eventlog.log.base import Append
+from eventlog.log.embedded import open_log
+from eventlog.log.filesystem import JournalIO
+
+__all__ = ["CASES"]
+
+COMMIT = 0.0003
+"""Seconds of a commit that is only waited for."""
+
+
+class NotingIO(JournalIO):
+    """The journal's way to the disk, with the size of each flushed write noted."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self._unflushed = 0
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+        """Write, and note."""
+        self._unflushed += len(data)
+        return super().pwrite(fd, data, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        """Flush, and note what was flushed."""
+        self.sizes.append(self._unflushed)
+        self._unflushed = 0
+        super().fdatasync(fd)
+
+
+class SleepingIO(JournalIO):
+    """The journal's way to nowhere: a flush is a sleep."""
+
+    def fdatasync(self, fd: int) -> None:
+        """Wait as long as a commit takes."""
+        del fd
+        time.sleep(COMMIT)
+
+
+class Engine:
+    """A log with a session for each caller."""
+
+    def __init__(self, directory: Path, callers: int, io: JournalIO) -> None:
+        self._log = open_log(directory, io=io)
+        appends = [
+            Append(session=f"ses_{number}", payload=SMALL, count=1, time=1, creates_at=0) for number in range(callers)
+        ]
+        for append in appends:
+            self._log.submit(append).wait()
+        more = [Append(session=append.session, payload=SMALL, count=1, time=1) for append in appends]
+        self.blocking: list[Callable[[], object]] = [self._waiting(append) for append in more]
+        self.awaiting: list[Callable[[], Awaitable[object]]] = [self._awaiting(append) for append in more]
+        self.close = self._log.close
+
+    def _waiting(self, append: Append) -> Callable[[], object]:
+        submit = self._log.submit
+        return lambda: submit(append).wait()
+
+    def _awaiting(self, append: Append) -> Callable[[], Awaitable[object]]:
+        submit = self._log.submit
+        return lambda: submit(append)
+
+
+class HandOff:
+    """The least that a group commit can be: a queue, a thread, a lock or a future for each waiter, and a sleep."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Lock | asyncio.Future[None]] = deque()
+        self._bell = Lock()
+        self._open = True
+        self._thread = Thread(target=self._run, name="hand-off")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Be part of a commit, in a thread."""
+        lock = Lock()
+        lock.acquire()
+        self._put(lock)
+        lock.acquire()
+
+    async def waited(self) -> None:
+        """The same in a task."""
+        future = asyncio.get_running_loop().create_future()
+        self._put(future)
+        await future
+
+    def close(self) -> None:
+        """End the thread."""
+        self._open = False
+        self._ring()
+        self._thread.join()
+
+    def _put(self, waiter: Lock | asyncio.Future[None]) -> None:
+        self._queue.append(waiter)
+        self._ring()
+
+    def _ring(self) -> None:
+        with suppress(RuntimeError):  # it rings already
+            self._bell.release()
+
+    def _run(self) -> None:
+        while self._open:
+            self._bell.acquire()
+            batch = [self._queue.popleft() for _ in range(len(self._queue))]
+            if not batch:
+                continue
+            time.sleep(COMMIT)
+            futures = [waiter for waiter in batch if isinstance(waiter, asyncio.Future)]
+            for waiter in batch:
+                if not isinstance(waiter, asyncio.Future):
+                    waiter.release()
+            if futures:
+                futures[0].get_loop().call_soon_threadsafe(_done, futures)
+
+
+def _done(futures: Sequence[asyncio.Future[None]]) -> None:
+    for future in futures:
+        future.set_result(None)
+
+
+def _again(path: Path, sizes: Sequence[int]) -> float:
+    """Do noted writes by themselves: seconds for all of them."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        zeros = bytes(1 << 20)
+        for offset in range(0, sum(sizes) + len(zeros), len(zeros)):
+            os.pwrite(fd, zeros, offset)
+        os.fsync(fd)
+        data = os.urandom(max(sizes))
+        at, start = 0, perf_counter()
+        for size in sizes:
+            os.pwrite(fd, data[:size], at)
+            os.fdatasync(fd)
+            at += size
+        return perf_counter() - start
+    finally:
+        os.close(fd)
+        path.unlink()
+
+
+def _against_disk(setting: Setting) -> dict[str, Measured]:
+    sizes = setting.sizes
+    each = sizes.appends * sizes.callers
+    io = NotingIO()
+    engine = Engine(setting.directory / "log", sizes.callers, io)
+    raw: dict[str, list[float]] = {"threads": [], "tasks": []}
+
+    def side(name: str, run: Callable[[], float]) -> Callable[[], list[float]]:
+        def measured() -> list[float]:
+            io.sizes.clear()
+            seconds = run()
+            raw[name].append(_again(setting.directory / "again", io.sizes) / each)
+            return [seconds / each]
+
+        return measured
+
+    try:
+        samples = in_turn(
+            {
+                "threads": side("threads", lambda: run_threads(engine.blocking, sizes.appends)),
+                "tasks": side("tasks", lambda: run_tasks(engine.awaiting, sizes.appends)),
+            },
+            sizes.rounds,
+        )
+    finally:
+        engine.close()
+    return {
+        f"target.3.{name}": Measured(1 / found.median, 1 / sorted(raw[name][1:])[len(raw[name][1:]) // 2])
+        for name, found in samples.items()
+    }
+
+
+def _against_hand_off(setting: Setting) -> dict[str, Measured]:
+    sizes = setting.sizes
+    each = sizes.appends * sizes.callers
+    engine = Engine(setting.directory / "sleeping", sizes.callers, SleepingIO())
+    limit = HandOff()
+    waits: list[Callable[[], object]] = [limit.wait] * sizes.callers
+    waited: list[Callable[[], Awaitable[object]]] = [limit.waited] * sizes.callers
+    try:
+        samples = in_turn(
+            {
+                "threads": lambda: [run_threads(engine.blocking, sizes.appends) / each],
+                "threads.limit": lambda: [run_threads(waits, sizes.appends) / each],
+                "tasks": lambda: [run_tasks(engine.awaiting, sizes.appends) / each],
+                "tasks.limit": lambda: [run_tasks(waited, sizes.appends) / each],
+            },
+            sizes.rounds,
+        )
+    finally:
+        engine.close()
+        limit.close()
+    return {
+        f"target.3.{name}.handoff": Measured(1 / samples[name].median, 1 / samples[f"{name}.limit"].median)
+        for name in ("threads", "tasks")
+    }
+
+
+RAW = "its journal writes by themselves: same sizes, each with its fdatasync"
+LIMIT = "a bare queue and thread; commits of both are sleeps of 0.3 ms"
+
+CASES = (
+    Case(
+        "target.3.disk",
+        (
+            Figure("target.3.threads", "durable appends of 64 threads", "/s", RAW, Target(">=", 0.4)),
+            Figure("target.3.tasks", "durable appends of 64 asyncio tasks", "/s", RAW, Target(">=", 0.7)),
+        ),
+        _against_disk,
+    ),
+    Case(
+        "target.3.handoff",
+        (
+            Figure("target.3.threads.handoff", "appends of 64 threads", "/s", LIMIT, Target(">=", 0.5)),
+            Figure("target.3.tasks.handoff", "appends of 64 asyncio tasks", "/s", LIMIT, Target(">=", 0.5)),
+        ),
+        _against_hand_off,
+    ),
+)

@@ -1,0 +1,69 @@
+"""Target 6: replay of a whole history into the model-visible view, against decoding the same events with bare msgspec."""
+
+from __future__ import annotations
+
+import msgspec
+
+import eventlog
+from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.history import EVENTS_A_TURN, begun, small_turns
+from benchmarks.measure import in_turn, timed
+from eventlog.events import Event
+from eventlog.session import Session
+from projections.model_view import ModelViewProjection
+from projections.replay import replay
+
+__all__ = ["CASES"]
+
+EVENTS = 100_000
+"""Events of the history, at most: all of them are held as objects, too."""
+CHUNK = 1_000
+"""Events that bare msgspec decodes at a time."""
+PROJECTION = ModelViewProjection()
+
+
+def _one_by_one(session: Session) -> None:
+    """Every event an object, and folded by itself."""
+    state = PROJECTION.initial()
+    for recorded in session.events():
+        state = PROJECTION.apply(state, recorded.event, recorded.version, recorded.time)
+
+
+def _replays(setting: Setting) -> dict[str, Measured]:
+    path = setting.directory / "history"
+    with eventlog.open(path) as store:
+        name = begun(store, small_turns(min(EVENTS, setting.sizes.events[-1]) // EVENTS_A_TURN))
+    with eventlog.open(path) as store:
+        session = store.session(name)
+        events = [recorded.event for recorded in session.events()]
+        count = len(events)
+        encode = msgspec.msgpack.Encoder().encode
+        chunks = [encode(events[start : start + CHUNK]) for start in range(0, count, CHUNK)]
+        decode = msgspec.msgpack.Decoder(list[Event]).decode
+        samples = in_turn(
+            {
+                "runs": lambda: [timed(lambda: replay(PROJECTION, session))],
+                "deltas": lambda: [timed(lambda: _one_by_one(session))],
+                "bare": lambda: [timed(lambda: [decode(chunk) for chunk in chunks])],
+            },
+            setting.sizes.rounds,
+        )
+    rate = {name: count / found.median for name, found in samples.items()}
+    return {
+        "target.6.runs": Measured(rate["runs"], rate["bare"]),
+        "target.6.deltas": Measured(rate["deltas"], rate["bare"]),
+    }
+
+
+BARE = f"msgspec decoding of the same events, {CHUNK:,} at a time"
+
+CASES = (
+    Case(
+        "target.6",
+        (
+            Figure("target.6.runs", "replay from the log, runs of deltas whole", "events/s", BARE, Target(">=", 2)),
+            Figure("target.6.deltas", "the same, an object for each delta", "events/s", BARE, Target(">=", 0.35)),
+        ),
+        _replays,
+    ),
+)

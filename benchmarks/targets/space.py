@@ -1,0 +1,190 @@
+"""Target 4: bytes kept, with everything that grows: LMDB's pages, the bodies, the indexes, the locks.
+
+The journal's files are counted apart (`target.4.journal`): they are recycled, so they have the same size whatever a store holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, repeat
+from pathlib import Path
+from random import Random
+
+import lmdb
+
+import eventlog
+from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.measure import kept
+from benchmarks.sessions import known_files, session_files, stream_files
+from benchmarks.workloads import DELTA_CHARACTERS, in_deltas, prose
+from eventlog.importers import import_file
+from eventlog.log.environment import LIB_VERSION
+from eventlog.log.segments import TREES
+from projections.transcript import Transcript
+
+__all__ = ["CASES", "free_pages"]
+
+LONG_ANSWER = 4096
+SHORT_ANSWER = 1024
+"""Bytes of text from which on an answer counts as long, and as short."""
+ANSWERS = 100
+"""Answers of each length that are streamed."""
+DAY = 86_400 * 100
+"""Deltas of a day at 100 a second."""
+SIMULATED_ANSWER = 2_000
+LEASE_TTL = 10**12
+"""Milliseconds: simulated time passes too quickly for a lease to be renewed."""
+
+
+def _grown(path: Path) -> int:
+    return kept(path) - kept(path / "journal")
+
+
+def _imported(path: Path, files: Sequence[Path]) -> Measured:
+    with eventlog.open(path) as store:
+        for file in files:
+            import_file(store, file)
+    return Measured(_grown(path) / 1e6, sum(file.stat().st_size for file in files) / 1e6)
+
+
+def _recordings(setting: Setting) -> dict[str, Measured]:
+    sessions = session_files(setting)
+    if setting.recorded is not None:
+        sessions = [
+            *known_files(sorted(setting.recorded.glob("entireio_c*/*.jsonl")), ("claude_code", "codex")),
+        ] or sessions
+    path = setting.directory / "sessions"
+    measured = {
+        "target.4.sessions": _imported(path, sessions),
+        "target.4.streams": _imported(setting.directory / "streams", stream_files(setting)),
+    }
+    return {**measured, "target.4.journal": Measured(kept(path / "journal") / 1e6)}
+
+
+def _answers(setting: Setting) -> list[str]:
+    """What assistants said in the recorded sessions; prose where there are none."""
+    found: list[str] = []
+    if setting.recorded is not None:
+        with eventlog.open("memory:") as store:
+            for path in session_files(setting):
+                import_file(store, path)
+            for info in list(store.sessions()):
+                for said in Transcript(store.session(info.id)).oldest_first():
+                    found += [part.text for part in said.parts if part.kind in ("text", "reasoning", "tool")]
+    return found or [prose(Random(number), 2 * LONG_ANSWER) for number in range(ANSWERS)]
+
+
+def _cut_to(texts: Sequence[str], least: int, most: int) -> list[str]:
+    """Answers of `least` to `most` bytes, from texts that are at least so long."""
+    sizes = Random(9)
+    long = [text for text in dict.fromkeys(texts) if len(text) >= least and text.isprintable() | ("\n" in text)]
+    return [text[: sizes.randrange(least, most)] for text in long[:ANSWERS]]
+
+
+def _streamed(path: Path, answers: Sequence[str]) -> float:
+    """Bytes that streaming the answers adds to a store that has one already, for each byte of their text."""
+    clock = _clock()
+
+    def stream(texts: Sequence[str]) -> int:
+        with eventlog.open(path, clock=lambda: next(clock), lease_ttl=LEASE_TTL) as store:
+            known = next(iter(store.sessions()), None)
+            session = store.create_session() if known is None else store.session(known.id)
+            for text in texts:
+                with session.assistant(model="bench/mark") as reply:
+                    append = reply.text().append
+                    for delta in in_deltas(text):
+                        append(delta)
+                    reply.finish()
+        return _grown(path)
+
+    before = stream(answers[:1])
+    rest = answers[1:] or answers
+    return (stream(rest) - before) / sum(len(text.encode("utf-8", "replace")) for text in rest)
+
+
+def _clock() -> Iterator[int]:
+    """A clock that passes as deltas come: 5 to 40 ms from one look to the next."""
+    random = Random(10)
+    return accumulate((random.randrange(5, 40) for _ in repeat(None)), initial=1_767_225_600_000)
+
+
+def _seals(setting: Setting) -> dict[str, Measured]:
+    texts = _answers(setting)
+    long = _cut_to(texts, LONG_ANSWER, 3 * LONG_ANSWER)
+    short = _cut_to(texts, SHORT_ANSWER, LONG_ANSWER)
+    return {
+        "target.4.seals.long": Measured(_streamed(setting.directory / "long", long), 1.0),
+        "target.4.seals.short": Measured(_streamed(setting.directory / "short", short), 1.0),
+    }
+
+
+def free_pages(path: Path) -> tuple[int, int]:
+    """Free pages and all pages of a store that is closed."""
+    environment = lmdb.open(str(path / "lmdb"), readonly=True, max_dbs=len(TREES), lock=False, lib_version=LIB_VERSION)
+    try:
+        every = int(environment.info()["last_pgno"]) + 1
+        with environment.begin() as transaction:
+            trees = [environment.open_db(name.encode(), txn=transaction, create=False) for name in TREES]
+            stats = [environment.stat(), *(transaction.stat(tree) for tree in trees)]
+        used = 2 + sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
+        return every - used, every
+    finally:
+        environment.close()
+
+
+def _a_day(setting: Setting) -> dict[str, Measured]:
+    """Answers of 2,000 deltas in a new session each hour, as long as a day's deltas last; folded as they go."""
+    path = setting.directory / "day"
+    answers = max(int(DAY * setting.sizes.day / SIMULATED_ANSWER), 1)
+    with eventlog.open(path) as store:
+        session = store.create_session()
+        for number in range(answers):
+            if number and number % 180 == 0:
+                session = store.create_session()
+            with session.assistant(model="bench/mark") as reply:
+                append = reply.text().append
+                for delta in in_deltas(prose(Random(number), SIMULATED_ANSWER * DELTA_CHARACTERS)):
+                    append(delta)
+                reply.finish()
+    free, every = free_pages(path)
+    return {"target.4.free": Measured(max(free, 0), every)}
+
+
+CASES = (
+    Case(
+        "target.4.recordings",
+        (
+            Figure("target.4.sessions", "recorded sessions, imported", "MB", "their JSONL", Target("<=", 0.22)),
+            Figure("target.4.streams", "recorded streams, imported", "MB", "the stream files", Target("<=", 0.05)),
+            Figure("target.4.journal", "the journal's recycled files after closing", "MB"),
+        ),
+        _recordings,
+    ),
+    Case(
+        "target.4.seals",
+        (
+            Figure(
+                "target.4.seals.long",
+                "an answer of over 4 KB with its deltas and their times",
+                "B/B",
+                "its plain text",
+                Target("<=", 0.65),
+            ),
+            Figure("target.4.seals.short", "the same of 1 to 4 KB", "B/B", "its plain text", Target("<=", 0.75)),
+        ),
+        _seals,
+    ),
+    Case(
+        "target.4.free",
+        (
+            Figure(
+                "target.4.free",
+                "free pages after a day of streaming (a fiftieth of one without --full)",
+                "pages",
+                "all pages",
+                Target("<=", 0.1),
+            ),
+        ),
+        _a_day,
+    ),
+)

@@ -119,7 +119,8 @@ class _Messages:
 def _document(session: Session, told: list[_Told], bound: int, exact: Record | None) -> Record:
     text = session.store.text
     whole = _Messages((found for found in told if found.version <= bound), text)
-    effective = _Messages(_told(session.history()), text)
+    hidden = [_Told(session.version, 0, ev.PartRedacted(part)) for part in session.inherited_redactions()]
+    effective = _Messages([*_told(session.history()), *hidden], text)
     known = _known(session, told)
     records: dict[str, Record] = {}
     if exact is not None:

@@ -25,6 +25,8 @@ import msgspec
 __all__ = ["Calibration", "ModelCalibration"]
 
 _STEPS = 16
+_LEAST = 100
+"""Growth that counts, in tokens as counted: what is less is mostly the frames' noise."""
 
 
 class ModelCalibration(msgspec.Struct, frozen=True):
@@ -39,7 +41,7 @@ class ModelCalibration(msgspec.Struct, frozen=True):
         """Return what is known after one more step."""
         more_counted, more_reported = counted - self.counted, reported - self.reported
         growth = self.growth
-        if more_counted > 0 and more_reported > 0:
+        if more_counted >= _LEAST and more_reported > 0:
             growth = (*growth, (more_counted, more_reported))[-_STEPS:]
         return ModelCalibration(counted, reported, growth)
 

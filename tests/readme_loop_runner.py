@@ -155,6 +155,9 @@ def _warm_up(program: str, directory: Path) -> None:
     os.chdir(before)
     result(directory)
     gc.collect()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(30)  # the store's and the server's threads are ending
     assert threading.active_count() == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from eventlog.store import Store
 from tests.faults.agent import SESSION, finished, open_agent, sound, turn
 from tests.faults.caller import Caller
 from tests.faults.failing_io import FAULTS, FailingIO
+from tests.faults.left import copied_as_left
 from tests.faults.planned import OPTIONS, compare, probe_here, workload
 from tests.faults.tally import SLOW, tally
 
@@ -78,7 +78,7 @@ def test_every_call_of_opening_fails(tmp_path: Path, fault: str) -> None:
     original = tmp_path / "original"
     log = open_log(original, **OPTIONS)
     acknowledged = [log.submit(append).wait(30) for append in PLAN]
-    _copied_as_left(original, tmp_path / "left")
+    copied_as_left(original, tmp_path / "left")
     log.close()
     tried = 0
     at = 1
@@ -97,19 +97,6 @@ def test_every_call_of_opening_fails(tmp_path: Path, fault: str) -> None:
         tried += 1
         at += 1 if SLOW else 3
     tally("an I/O call fails while a store is opened: " + fault, tried)
-
-
-def _copied_as_left(original: Path, copy: Path) -> None:
-    """Copy a store in use, as a killed process leaves it; again if its housekeeper changed a file meanwhile."""
-    for _ in range(50):
-        try:
-            shutil.copytree(original, copy)
-        except shutil.Error:
-            shutil.rmtree(copy)
-            time.sleep(0.02)
-        else:
-            return
-    raise AssertionError("the store never came to rest")
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -19,6 +19,7 @@ from eventlog.log.embedded import open_log
 from eventlog.store import Store
 from tests.faults.agent import finished, open_agent, sound, turn
 from tests.faults.images import HOW, Image, image_of
+from tests.faults.left import copied_as_left
 from tests.faults.planned import OPTIONS, compare, complete, probe_here, scratch, workload
 from tests.faults.recording import Call, Recording, recorded
 from tests.faults.tally import SLOW, tally
@@ -165,7 +166,7 @@ def test_a_mark_that_never_reached_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "store"
     log = open_log(path, **OPTIONS)
     acknowledged = [log.submit(append).wait(30) for append in PLAN[:20]]
-    shutil.copytree(path, tmp_path / "left")
+    copied_as_left(path, tmp_path / "left")
     log.close()
     (tmp_path / "left" / "mark").write_bytes(b"")
     reader = open_log(tmp_path / "left", read_only=True, **OPTIONS)

@@ -1,0 +1,22 @@
+"""A copy of a store in use, as a killed process leaves it.  For the tests of this folder."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+__all__ = ["copied_as_left"]
+
+
+def copied_as_left(original: Path, copy: Path) -> None:
+    """Copy it; again if its housekeeper changed a file meanwhile."""
+    for _ in range(50):
+        try:
+            shutil.copytree(original, copy)
+        except shutil.Error:
+            shutil.rmtree(copy)
+            time.sleep(0.02)
+        else:
+            return
+    raise AssertionError("the store never came to rest")

@@ -10,6 +10,7 @@ answer by what the messages say.  It keeps every request.  For tests only.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +74,14 @@ class Asked:
         return cast("list[dict[str, Any]]", self.body["messages"])
 
 
+class _QuietServer(ThreadingHTTPServer):
+    """Says nothing of clients that go away in the middle of an answer, as those that have seen enough do."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class OpenAIServer:
     """The server, running from `with` to its end; `url` is the base address, `asked` the requests so far."""
 
@@ -81,7 +90,7 @@ class OpenAIServer:
         self._by = by
         self._lock = threading.Lock()
         self.asked: list[Asked] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _QuietServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 

@@ -18,9 +18,9 @@ from projections.tokens import TokenCounter
 from projections.transcript import Said, Transcript
 from projections.view_tokens import ViewCounter
 from projections.window.digest import digest
-from projections.window.next_step import Blocked, CallModel, Compact, Prune, RunTools
 from projections.window.policy import DEFAULT_POLICY, ContextPolicy, Prices
 from projections.window.request import SummaryRequest
+from projections.window.steps import Blocked, CallModel, Compact, Prune, RunTools
 from projections.window.window import ContextWindow, Request
 
 __all__ = ["Driven", "Recorded", "drive", "recorded_turns"]

@@ -249,7 +249,7 @@ class Reply:
         state = self._session.state()
         asked = self._started.reply_to
         since = 0 if asked is None else state.message(asked).added
-        return state.interrupt_pending() and state.interrupts[-1][0] > since
+        return state.interrupt_pending(since)
 
     # -- parts ---------------------------------------------------------------------------------
 

@@ -217,9 +217,9 @@ class State:
                 return part
         return None
 
-    def interrupt_pending(self) -> bool:
-        """Whether an interrupt was requested that nothing has answered."""
-        return bool(self.interrupts) and self.interrupts[-1][1] == "requested"
+    def interrupt_pending(self, since: int = 0) -> bool:
+        """Whether an interrupt was requested after version `since` that nothing has answered."""
+        return bool(self.interrupts) and self.interrupts[-1][1] == "requested" and self.interrupts[-1][0] > since
 
     def closing(self, reason: str) -> list[ev.Event]:
         """The events that close what is open: text is kept, tools are interrupted, messages aborted (spec §9)."""

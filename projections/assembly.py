@@ -18,7 +18,7 @@ from projections.constraints import join
 from projections.conversation import Conversation
 from projections.drafts import Draft
 from projections.neutral import NeutralMessage, Text
-from projections.parts import CompactionPart, Message
+from projections.parts import Message
 from projections.render_options import RenderOptions
 from projections.rendering import Resolver
 from projections.selection import carried_with, hidden, ordered, shows_question
@@ -157,11 +157,7 @@ class Assembly:
             self._shared, self._settled, self._places, self._index = [], [], [], {}
             self._waiting = [message.id for message in ordered(state, self._options)]
             for message in state.messages.values():
-                if (
-                    message.removed
-                    or message.summary
-                    or any(isinstance(part, CompactionPart) for part in message.parts)
-                ):
+                if message.removed or message.summary or message.is_marker:
                     self._known.pop(message.id, None)
         else:
             cut = min((self._index[name] for name in state.touched if name in self._index), default=None)

@@ -191,15 +191,21 @@ class Conversation:
         while len(self.touches) > TOUCHES:
             del self.touches[next(iter(self.touches))]
 
+    def to_carry(self) -> Carried:
+        """What a compaction would carry that completes now."""
+        return Carried(self.todos, tuple(map(self._pinned, self.pins.values())), tuple(self.touches))
+
+    def _pinned(self, pin: Pin) -> Pin:
+        """The pin with what its part says now, or said when it was last seen."""
+        found = self.where.get(pin.part or "")
+        if found is None:
+            return Pin(pin.pin, pin.part, pin.pieces, pin.redacted)
+        return Pin(pin.pin, pin.part, said_by(found[1]), found[1].redacted)
+
     def carry(self, compaction: Compaction) -> None:
         """Fix what a completed compaction carries, before anything is let go."""
-        for pin in self.pins.values():
-            found = self.where.get(pin.part or "")
-            if found is not None:
-                pin.pieces, pin.redacted = said_by(found[1]), found[1].redacted
-        pins = tuple(Pin(pin.pin, pin.part, pin.pieces, pin.redacted) for pin in self.pins.values())
-        carried = Carried(self.todos, pins, tuple(self.touches))
-        compaction.carried = carried or None
+        compaction.carried = self.to_carry() or None
+        self.pins = {name: self._pinned(pin) for name, pin in self.pins.items()}
 
     def let_go(self, compaction: Compaction) -> None:
         """Forget, or mark, every message that a completed compaction covers."""

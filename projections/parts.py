@@ -165,6 +165,11 @@ class Message(msgspec.Struct, array_like=True, gc=False):
         return self.delivery == "queue" and not self.promoted
 
     @property
+    def is_marker(self) -> bool:
+        """Whether this is the message that asks for a compaction."""
+        return any(isinstance(part, CompactionPart) for part in self.parts)
+
+    @property
     def place(self) -> int:
         """The version that orders it among the messages of the view."""
         return self.promoted or self.version

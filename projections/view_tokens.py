@@ -15,7 +15,7 @@ from eventlog.blobs import INLINE
 from projections.neutral import Call, File, NeutralMessage, NeutralPart, Result
 from projections.tokens import BodyCounter, CountCache, Counter, MemoryCountCache, frame_tokens, media_tokens
 
-__all__ = ["ViewCounter"]
+__all__ = ["ViewCounter", "wire_messages"]
 
 
 class ViewCounter:
@@ -32,7 +32,7 @@ class ViewCounter:
         total, frames = 0, 0
         known: dict[int, tuple[NeutralMessage, int, int]] = {}
         for message in messages:
-            entry = self._known.get(id(message)) or (message, self._message(message), _frames(message))
+            entry = self._known.get(id(message)) or (message, self._message(message), wire_messages(message))
             known[id(message)] = entry
             total += entry[1]
             frames += entry[2]
@@ -64,7 +64,7 @@ class ViewCounter:
         return media_tokens(file.mime, data, self._model)
 
 
-def _frames(message: NeutralMessage) -> int:
+def wire_messages(message: NeutralMessage) -> int:
     """Messages on the wire: each result of a tool is one."""
     return len(message.parts) if message.role == "tool" else 1
 

@@ -25,9 +25,9 @@ from projections.neutral import NeutralMessage, Text
 from projections.timeline import timeline
 from projections.window.filling import fill
 from projections.window.hooks import Hooks
-from projections.window.next_step import CallModel, RunTools
 from projections.window.policy import ContextPolicy, LoopPolicy
 from projections.window.request import GOES_ON, SummaryRequest
+from projections.window.steps import CallModel, RunTools
 from projections.window.summary_record import SUMMARY_RENDERER
 from projections.window.template import SECTIONS, SYSTEM, summary_prompt
 from projections.window.window import ContextWindow

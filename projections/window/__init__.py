@@ -16,20 +16,6 @@ if TYPE_CHECKING:
     from projections.window.filling import fill
     from projections.window.hooks import AutoContinue, Hooks, apply_patch
     from projections.window.http_summarizer import HttpSummarizer
-    from projections.window.next_step import (
-        Blocked,
-        CallModel,
-        Compact,
-        PendingCall,
-        Promote,
-        Prune,
-        RequestCompaction,
-        RunSubtask,
-        RunTools,
-        Step,
-        Stop,
-        Wait,
-    )
     from projections.window.policy import (
         CompactionPolicy,
         ContextPolicy,
@@ -44,6 +30,20 @@ if TYPE_CHECKING:
     from projections.window.recalling import Recalled, recall
     from projections.window.report import WindowReport, window_report
     from projections.window.request import SummaryRequest
+    from projections.window.steps import (
+        Blocked,
+        CallModel,
+        Compact,
+        PendingCall,
+        Promote,
+        Prune,
+        RequestCompaction,
+        RunSubtask,
+        RunTools,
+        Step,
+        Stop,
+        Wait,
+    )
     from projections.window.summarizer import Summarizer, ToolCalled
     from projections.window.window import ContextWindow, Request
 
@@ -97,7 +97,7 @@ _HOMES = {
     "filling": ("fill",),
     "hooks": ("AutoContinue", "Hooks", "apply_patch"),
     "http_summarizer": ("HttpSummarizer",),
-    "next_step": (
+    "steps": (
         "Blocked",
         "CallModel",
         "Compact",

@@ -90,7 +90,6 @@ class Answer(msgspec.Struct, array_like=True):
     reply_to: str | None = None
     calls: bool = False
     """Whether it called a tool that the program runs."""
-    finished: bool = False
     reason: str | None = None
     error: MessageError | None = None
 
@@ -168,7 +167,7 @@ class AgendaProjection:
     """The fold.  One that keeps other than the usual number of `changes` is for a replay without checkpoints."""
 
     name = "agenda"
-    version = 1
+    version = 2
 
     def __init__(self, changes: int = TRAIL) -> None:
         """`changes`: the newest so many are kept."""
@@ -196,7 +195,7 @@ class AgendaProjection:
             case ev.MessageFinished():
                 answer = state.answer
                 if answer is not None and answer.message == event.message:
-                    answer.finished, answer.reason, answer.error = True, event.reason, event.error
+                    answer.reason, answer.error = event.reason, event.error
             case ev.MessageRemoved():
                 if state.answer is not None and state.answer.message == event.message:
                     state.answer = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eventlog.reply import Reply
     from eventlog.values import Model
     from projections.window.compaction import CompactionResult
-    from projections.window.next_step import CallModel, PendingCall, Step
+    from projections.window.steps import CallModel, PendingCall, Step
     from projections.window.window import ContextWindow, Request
 
 __all__ = ["AsyncContextWindow", "afill"]

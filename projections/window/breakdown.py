@@ -18,6 +18,7 @@ from projections.parts import ToolPart
 from projections.rendering import QUESTION
 from projections.selection import carried_with, compaction_of, ordered, shows_question
 from projections.tokens import frame_tokens
+from projections.view_tokens import wire_messages
 
 if TYPE_CHECKING:
     from projections.conversation import Conversation
@@ -152,7 +153,7 @@ class _Sizer:
         sums["system"] = self._texts(view.system)
         sums["tools"] = self._texts([view.tools] if view.tools else [])
         others = len(view.system) + bool(view.tools)
-        sums["frames"] = frame_tokens(sum(map(_frames, view.messages)) + others)
+        sums["frames"] = frame_tokens(sum(map(wire_messages, view.messages)) + others)
         for message in view.messages:
             source = self._state.messages.get(message.source)
             carried = self._carried(source)
@@ -259,8 +260,3 @@ def _pieces(part: NeutralPart) -> list[tuple[str, NeutralPart]]:
             return [("reasoning", part)]
         case _:
             return [("", part)]
-
-
-def _frames(message: NeutralMessage) -> int:
-    """Messages on the wire: each result of a tool is one."""
-    return len(message.parts) if message.role == "tool" else 1

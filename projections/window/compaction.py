@@ -23,7 +23,6 @@ from eventlog.errors import (
 )
 from eventlog.storing import stored_kind
 from eventlog.values import MessageError, Model, PartKind, Text, Usage
-from projections.carried import Carried
 from projections.carried_text import carried_text
 from projections.model_view import digest_of
 from projections.neutral import NeutralMessage
@@ -33,21 +32,18 @@ from projections.window.agenda import NOTHING
 from projections.window.continuation import continuation, overflow_replay
 from projections.window.guard import check_summary
 from projections.window.hooks import AutoContinue, Hooks
-from projections.window.measure import Measure
-from projections.window.policy import ContextPolicy
 from projections.window.request import SummaryJob, SummaryRequest
 from projections.window.summarizer import Summarizer, ToolCalled, pieces
 from projections.window.summary_record import SUMMARY_RENDERER, SummaryRecord, without
-from projections.window.tail import Selection, select_tail
+from projections.window.tail import Selection
 from projections.window.template import TEMPLATE
 
 if TYPE_CHECKING:
     from eventlog.reply import Reply
     from eventlog.session import Session
-    from projections.conversation import Conversation
     from projections.parts import Message
-    from projections.render_options import RenderOptions
-    from projections.window.next_step import Compact
+    from projections.window.situation import Situation
+    from projections.window.steps import Compact
 
 __all__ = ["Compaction", "CompactionResult"]
 
@@ -87,38 +83,29 @@ class Compaction:
     def __init__(
         self,
         session: Session,
-        state: Conversation,
-        policy: ContextPolicy,
-        options: RenderOptions,
-        measure: Measure,
-        *,
-        usable: int | None,
+        situation: Situation,
         version: int,
-        fixed: int,
-        tokens_before: int,
+        *,
         count: Callable[[Sequence[NeutralMessage], Sequence[str]], int],
         summarizer: Summarizer,
         hooks: Hooks,
         model: Model | None,
-        max_input: int | None,
     ) -> None:
+        """`situation` is that right after `version`; `count` counts requests for the summary's model, `model`."""
         self._session = session
-        self._state = state
-        self._policy = policy
-        self._options = options
-        self._measure = measure
-        self._usable = usable
+        self._now = situation
+        self._state = situation.state
+        self._measure = situation.measure
         self._version = version
-        self._fixed = fixed
-        self._before = tokens_before
         self._count = count
         self._summarizer = summarizer
         self._hooks = hooks
         self._model = model
-        self._max_input = max_input
         self._requests = 0
         self._asked = 0
         """Version at which the compaction was asked for."""
+        self._before = 0
+        """Tokens of the next request before it."""
 
     def run(self, step: Compact) -> CompactionResult:
         """Carry out the compaction that `step` names; whatever comes to nothing is recorded as failed.
@@ -126,16 +113,9 @@ class Compaction:
         What the summariser raises is a failed compaction, and what interrupts the program (not an `Exception`) an aborted one,
         raised again.  Errors of the store are raised as they are.
         """
-        self._asked = self._state.messages[step.message].version
-        selection = select_tail(
-            self._state,
-            self._policy.compaction,
-            self._measure,
-            usable=self._usable,
-            marker=step.message,
-            options=self._options,
-            most=self._policy.overflow.max_messages,
-        )
+        now, policy = self._now, self._now.policy.compaction
+        self._asked, self._before = self._state.messages[step.message].version, now.request()
+        selection = now.selection(step.message)
         if selection is None:
             self._session.fail_compaction(step.part, NOTHING)
             return CompactionResult(step.part, NOTHING, tokens_before=self._before)
@@ -143,13 +123,13 @@ class Compaction:
         context = () if self._hooks.context is None else tuple(self._hooks.context())
         job = SummaryJob(
             selection.head,
-            self._policy.compaction,
+            policy,
             self._measure.text,
             self._count,
             kept=[self._state.messages[name] for name in selection.kept],
             model=self._model,
-            options=self._options,
-            max_input=self._max_input,
+            options=now.options,
+            max_input=now.usable,
             todos=self._state.todos,
             context=context,
             prompt=prompt,
@@ -166,9 +146,9 @@ class Compaction:
         )
         record = SummaryRecord(
             SUMMARY_RENDERER,
-            options=self._options,
-            tool_output_limit=self._policy.compaction.tool_output_limit,
-            without=without(self._state, self._options, step.message, selection),
+            options=now.options,
+            tool_output_limit=policy.tool_output_limit,
+            without=without(self._state, now.options, step.message, selection),
             context=context,
             prompt=prompt,
         )
@@ -187,7 +167,7 @@ class Compaction:
                 raise
             reply.finish("stop")
         bodies: dict[bytes, bytes] = {}
-        then = self._continuation(step, selection.replay, bodies)
+        then = self._continuation(step, selection, bodies)
         self._session.complete_compaction(step.part, reply.id, tokens_after=after, then=then, bodies=bodies)
         return self._result(step, "", reply, selection, after)
 
@@ -258,19 +238,18 @@ class Compaction:
         return "".join(found), stream.id
 
     def _refuse_tool(self, called: ToolCalled) -> None:
-        raise Failed(check_summary("", self._policy.compaction, tool_called=called.tool) or "tool-called")
+        raise Failed(check_summary("", self._now.policy.compaction, tool_called=called.tool) or "tool-called")
 
     def _look_up(self) -> None:
         """Stop if somebody asked for it since the compaction was; an older request was for what was going on then."""
-        interrupts = self._session.state().interrupts
-        if interrupts and interrupts[-1][1] == "requested" and interrupts[-1][0] > self._asked:
+        if self._session.state().interrupt_pending(self._asked):
             raise Failed("aborted")
 
     def _judge(self, text: str, after: int, *, own_prompt: bool) -> None:
-        policy = self._policy.compaction
+        policy = self._now.policy.compaction
         if own_prompt:
             policy = msgspec.structs.replace(policy, require_sections=False)
-        usable = self._usable if self._policy.overflow.count_next != "never" else None
+        usable = self._now.usable if self._now.policy.overflow.count_next != "never" else None
         reason = check_summary(text, policy, view_tokens_after=after, usable=usable)
         if reason is not None:
             raise Failed(reason)
@@ -284,20 +263,22 @@ class Compaction:
             if message.id not in covered and not (message.removed or message.waiting or message.id == step.message)
         ]
         left = [message for message in left if not self._is_older_pair(message)]
-        carried = Carried(self._state.todos, tuple(self._state.pins.values()), tuple(self._state.touches))
-        beside = carried_text(carried, self._measure.text) if self._options.carry else ""
+        beside = carried_text(self._state.to_carry(), self._measure.text) if self._now.options.carry else ""
         said = [NeutralMessage("user", (Said(QUESTION),)), NeutralMessage("assistant", (Said(text), Said(beside)))]
-        said += self._said_then(step, selection)
-        return self._fixed + self._measure.messages(left) + self._count(said, ())
+        then = [
+            Said(self._measure.text(kind.text)) for kind in self._said_then(step, selection) if isinstance(kind, Text)
+        ]
+        if then:
+            said.append(NeutralMessage("user", tuple(then)))
+        return self._now.fixed() + self._measure.messages(left) + self._count(said, ())
 
-    def _said_then(self, step: Compact, selection: Selection) -> list[NeutralMessage]:
-        """What is said after the summary: the refused message again, or the word to go on."""
+    def _said_then(self, step: Compact, selection: Selection) -> list[PartKind]:
+        """What is said after the summary, unless a hook or the policy keeps it back: the refused message again, or a word to go on."""
         if selection.replay is not None:
-            kinds = overflow_replay(self._state.messages[selection.replay], self._measure.text)
-            texts = [self._measure.text(kind.text) for kind in kinds if isinstance(kind, Text)]
-        else:
-            texts = [continuation(self._policy.preset, overflow=step.overflow)] if step.auto else []
-        return [NeutralMessage("user", tuple(map(Said, texts)))] if texts else []
+            return overflow_replay(self._state.messages[selection.replay], self._measure.text)
+        if not step.auto:
+            return []
+        return [Text(continuation(self._now.policy.preset, overflow=step.overflow), synthetic=True)]
 
     def _is_older_pair(self, message: Message) -> bool:
         return any(
@@ -307,20 +288,19 @@ class Compaction:
 
     # -- afterwards ----------------------------------------------------------------------------
 
-    def _continuation(self, step: Compact, replay: str | None, bodies: dict[bytes, bytes]) -> list[ev.Event]:
-        """The message that follows an automatic compaction: the refused one again, or a word to go on."""
-        if replay is not None:
-            again = self._state.messages[replay]
-            kinds = overflow_replay(again, self._measure.text)
+    def _continuation(self, step: Compact, selection: Selection, bodies: dict[bytes, bytes]) -> list[ev.Event]:
+        """The message that follows an automatic compaction, if one does."""
+        kinds = self._said_then(step, selection)
+        if selection.replay is not None:
+            again = self._state.messages[selection.replay]
             return self._user(step.part, kinds, bodies, like=again, synthetic=again.synthetic)
-        if not step.auto or not self._policy.compaction.auto_continue:
+        if not kinds or not self._now.policy.compaction.auto_continue:
             return []
         like = self._state.messages[step.message]
         hook = self._hooks.auto_continue
         if hook is not None and not hook(AutoContinue(self._session.id, step.part, step.overflow, like.agent)):
             return []
-        text = continuation(self._policy.preset, overflow=step.overflow)
-        return self._user(step.part, [Text(text, synthetic=True)], bodies, like=like, synthetic=True)
+        return self._user(step.part, kinds, bodies, like=like, synthetic=True)
 
     def _user(
         self,

@@ -2,52 +2,38 @@
 
 Not the doing (`window.py`), and it reads nothing but what it is given.  The order: tools of an open message, a pending subtask, a
 pending compaction, overflow, prune, the model, a queued message, stop.  (Tools come first, because a message that waits for results cannot be
-covered, and nothing else can be said before they are there.)  Steps that end a loop are false, so that a loop is `while step := …`.
+covered, and nothing else can be said before they are there.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
-
-import msgspec
-
-from eventlog.errors import BlockedError, WindowTooSmallError
-from eventlog.values import Json, MessageError, Subtask
-from projections.conversation import Conversation
-from projections.parts import CompactionPart, Message, SubtaskPart, ToolPart
-from projections.render_options import RenderOptions
+from projections.parts import Message, SubtaskPart, ToolPart
 from projections.selection import hidden
-from projections.window.agenda import NOTHING, Agenda, Answer
+from projections.window.agenda import NOTHING, Answer
 from projections.window.doom import repeated_call
 from projections.window.measure import Measure
 from projections.window.overflow import is_over
-from projections.window.policy import ContextPolicy
-from projections.window.prune import PrunePlan, plan_prune
 from projections.window.prune_case import is_real_user
+from projections.window.situation import INTERRUPTED, Situation
+from projections.window.steps import (
+    Blocked,
+    CallModel,
+    Compact,
+    PendingCall,
+    Promote,
+    Prune,
+    RequestCompaction,
+    RunSubtask,
+    RunTools,
+    Step,
+    Stop,
+    Wait,
+)
 
-__all__ = [
-    "Blocked",
-    "CallModel",
-    "Compact",
-    "PendingCall",
-    "Promote",
-    "Prune",
-    "RequestCompaction",
-    "RunSubtask",
-    "RunTools",
-    "Situation",
-    "Step",
-    "Stop",
-    "Wait",
-    "next_step",
-]
+__all__ = ["next_step"]
 
 GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
 """Reasons of a finished message after which the model is called again."""
-INTERRUPTED = "interrupted"
-"""Message of the error with which a lease taker closed what a dead owner had left open."""
-
 
 _ADVICE = (
     "if whoever writes the summaries was not reached, compact by hand once it is; else take a model with a larger window, or begin a"
@@ -56,128 +42,6 @@ _ADVICE = (
 _NOTHING_LEFT = (
     "nothing older is left to summarise: what is newest is too large by itself; remove that message or roll back to before it, or take a"
     " model with a larger window"
-)
-
-
-class Situation(msgspec.Struct, frozen=True):
-    """What is decided on."""
-
-    state: Conversation
-    agenda: Agenda
-    policy: ContextPolicy
-    """With the switches of the environment in it."""
-    options: RenderOptions
-    measure: Measure
-    usable: int | None
-    """Tokens the next request may have; None: any number."""
-    request: Callable[[], int]
-    """Tokens of the next request as the view is now, calibrated."""
-    fixed: Callable[[], int]
-    """Tokens of the system prompt and the tools alone, calibrated."""
-    mine: str | None = None
-    """The open message that this loop is filling."""
-    allow_repeats: bool = False
-    """Whether identical calls in a row are nothing to stop for."""
-
-
-class PendingCall(msgspec.Struct, frozen=True):
-    """A call that has no result yet."""
-
-    part: str
-    call: str
-    tool: str
-    input: Json
-    running: bool
-
-
-class RunTools(msgspec.Struct, frozen=True):
-    """Run these calls of the open message, record their results, and finish the message."""
-
-    message: str
-    calls: tuple[PendingCall, ...]
-
-
-class RunSubtask(msgspec.Struct, frozen=True):
-    """Give this work to a sub-agent."""
-
-    message: str
-    part: str
-    subtask: Subtask
-
-
-class Compact(msgspec.Struct, frozen=True):
-    """Carry out the compaction that was requested."""
-
-    part: str
-    message: str
-    auto: bool
-    overflow: bool
-
-
-class RequestCompaction(msgspec.Struct, frozen=True):
-    """The window is full: ask for a compaction.  `overflow`: a request was refused for its size."""
-
-    overflow: bool
-    tokens: int
-
-
-class Prune(msgspec.Struct, frozen=True):
-    """Clear these old results."""
-
-    plan: PrunePlan
-
-
-class CallModel(msgspec.Struct, frozen=True):
-    """Call the model with the view.  `last`: the turn has no further step, and the view says so."""
-
-    reply_to: str
-    last: bool
-    tokens: int
-
-
-class Promote(msgspec.Struct, frozen=True):
-    """Let the oldest queued message take its place."""
-
-    message: str
-
-
-class Wait(msgspec.Struct, frozen=True):
-    """Somebody else, or this loop's own reply, is at work on a message."""
-
-    reason: Literal["streaming", "another-loop"]
-    message: str
-
-    def __bool__(self) -> bool:
-        return False
-
-
-class Blocked(msgspec.Struct, frozen=True):
-    """The loop cannot go on by itself; `sentence` says why, and what would help."""
-
-    reason: Literal["doom-loop", "max-steps", "compaction-fails", "window-too-small"]
-    sentence: str
-
-    def __bool__(self) -> bool:
-        return False
-
-    def error(self) -> BlockedError:
-        """The same as an error, for a program that wants to raise it."""
-        kind = WindowTooSmallError if self.reason == "window-too-small" else BlockedError
-        return kind(self.reason, self.sentence)
-
-
-class Stop(msgspec.Struct, frozen=True):
-    """There is nothing to do, or somebody asked for a stop."""
-
-    reason: Literal["finished", "nothing-asked", "interrupted", "aborted", "failed"]
-    error: MessageError | None = None
-
-    def __bool__(self) -> bool:
-        return False
-
-
-Step: TypeAlias = (
-    RunTools | RunSubtask | Compact | RequestCompaction | Prune | CallModel | Promote | Wait | Blocked | Stop
 )
 
 
@@ -217,7 +81,7 @@ class _Turn:
         shown = [message for message in order if not hidden(state, message, situation.options)]
         self._shown = shown
         self._waiting = [message for message in order if message.waiting and not message.removed]
-        self._asked = next((message for message in reversed(shown) if message.user and not _is_marker(message)), None)
+        self._asked = next((message for message in reversed(shown) if message.user and not message.is_marker), None)
         self._answers = [message for message in shown if not message.user and not message.summary]
         self._last = self._newest_answer()
         begin = next((message.place for message in reversed(shown) if is_real_user(message)), 0)
@@ -240,8 +104,7 @@ class _Turn:
         calls = any(
             isinstance(part, ToolPart) and not part.removed and not part.provider_executed for part in last.parts
         )
-        finished = last.finished is not None
-        return Answer(last.id, last.place, last.reply_to, calls, finished, last.reason, last.error)
+        return Answer(last.id, last.place, last.reply_to, calls, last.reason, last.error)
 
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
@@ -277,14 +140,10 @@ class _Turn:
 
     def compaction(self) -> _Found | None:
         """The newest compaction that was requested, or that a crash interrupted."""
-        compaction = next(reversed(self._now.state.compactions.values()), None)
-        if compaction is None or self._now.state.messages[compaction.message].removed:
+        compaction = self._now.pending_compaction()
+        if compaction is None or (compaction.auto and not self._now.policy.overflow.auto):
             return None
-        if compaction.auto and not self._now.policy.overflow.auto:
-            return None
-        if compaction.status == "requested" or (compaction.status == "failed" and compaction.reason == INTERRUPTED):
-            return _Found(Compact(compaction.part, compaction.message, compaction.auto, compaction.overflow is True))
-        return None
+        return _Found(Compact(compaction.part, compaction.message, compaction.auto, compaction.overflow is True))
 
     def overflow(self) -> _Found | None:
         """The window is full, by the last step's usage, by the count of the next request, or because one was refused."""
@@ -319,16 +178,7 @@ class _Turn:
     def prune(self) -> _Found | None:
         """Old results that are worth clearing."""
         now = self._now
-        if not now.policy.prune.enabled:
-            return None
-        plan = plan_prune(
-            now.state,
-            now.policy.prune,
-            now.measure,
-            usable=now.usable,
-            inside=self._goes_on(),
-            options=now.options,
-        )
+        plan = now.prune_plan(inside=self._goes_on()) if now.policy.prune.enabled else None
         return None if plan is None else _Found(Prune(plan))
 
     def model(self) -> _Found | None:
@@ -427,13 +277,9 @@ def _place(message: Message) -> int:
     return message.place
 
 
-def _is_marker(message: Message) -> bool:
-    return any(isinstance(part, CompactionPart) for part in message.parts)
-
-
 def _is_said(message: Message) -> bool:
     """Whether somebody said this; not what a compaction left or added."""
-    return message.cause is None and not _is_marker(message)
+    return message.cause is None and not message.is_marker
 
 
 def _crashed(answer: Answer) -> bool:

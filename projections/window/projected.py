@@ -6,6 +6,7 @@ Nothing here appends; that is the window itself (`window.py`), which is made of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -21,10 +22,11 @@ from projections.view_tokens import ViewCounter
 from projections.window.agenda import Agenda, AgendaProjection
 from projections.window.digest import digest
 from projections.window.hooks import Hooks, patch_of
-from projections.window.next_step import CallModel, Situation
 from projections.window.overflow import usable
 from projections.window.policy import ContextPolicy, decode_policy, encode_policy, policy_named, switched
+from projections.window.situation import Situation
 from projections.window.sizes import TokenSizes, sizes_named
+from projections.window.steps import CallModel
 
 if TYPE_CHECKING:
     from eventlog.reply import Reply
@@ -136,8 +138,7 @@ class ProjectedSession:
 
     def _configure(self, settings: _Settings) -> None:
         self._settings = settings
-        self._recorded_policy = decode_policy(settings.policy)
-        self.policy = switched(self._recorded_policy, self._environment)
+        self.policy = switched(decode_policy(settings.policy), self._environment)
         """The policy in force, with what the environment switches off."""
         self.model = settings.model
         self.limits = settings.limits
@@ -161,21 +162,22 @@ class ProjectedSession:
     def _is_calibrated(self) -> bool:
         return self.policy.counter != CharsCounter.name
 
-    def _model_name(self) -> str:
-        return self.model.name if self.model is not None else self._newest_model()
-
-    def _newest_model(self) -> str:
+    @property
+    def model_name(self) -> str:
+        """The model that counts are calibrated for: the one given or recorded, else the newest that answered; "" if none did."""
+        if self.model is not None:
+            return self.model.name
         return next((found.model for found in reversed(self.agenda.opens) if not found.summary), "")
 
     def _sizes_ratio(self) -> None:
         if isinstance(self._sizes, TokenSizes):
-            self._sizes.ratio = self.agenda.calibration.ratio(self._model_name())
+            self._sizes.ratio = self.agenda.calibration.ratio(self.model_name)
 
     def calibrated(self, counted: int) -> int:
         """Tokens that the provider will report for a request that is counted so."""
         if not self._is_calibrated():
             return counted
-        return self.agenda.calibration.apply(self._model_name(), counted)
+        return self.agenda.calibration.apply(self.model_name, counted)
 
     def view(self, excluding: str | None = None) -> ModelView:
         """The view as of the last `catch_up`."""
@@ -193,11 +195,6 @@ class ProjectedSession:
         return self._sizes
 
     @property
-    def model_name(self) -> str:
-        """The model that counts are calibrated for: the one given or recorded, else the newest that answered; "" if none did."""
-        return self._model_name()
-
-    @property
     def counter(self) -> Counter:
         """Who counts, before calibration."""
         return self._counter
@@ -208,8 +205,11 @@ class ProjectedSession:
 
     def _fixed(self) -> int:
         view = self.view()
-        counted = self._views.count((), view.system, view.tools)
-        return round(counted * self.agenda.calibration.ratio(self._model_name())) if self._is_calibrated() else counted
+        return self._in_proportion(self.new_counter().count((), view.system, view.tools))
+
+    def _in_proportion(self, counted: int) -> int:
+        """Tokens that the provider will report for a piece of a request, or another one, that is counted so."""
+        return round(counted * self.agenda.calibration.ratio(self.model_name)) if self._is_calibrated() else counted
 
     def _open(self) -> str | None:
         return self._reply.id if self._reply is not None and self._reply.is_open else None
@@ -223,8 +223,8 @@ class ProjectedSession:
             self.options,
             self._sizes,
             self.usable,
-            lambda: self.tokens,
-            self._fixed,
+            cache(lambda: self.tokens),
+            cache(self._fixed),
             self._open(),
             allow_repeats,
         )
@@ -262,7 +262,4 @@ class ProjectedSession:
         )
 
     def _count(self, messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
-        counted = ViewCounter(self._counter, self._model_name(), self._cache).count(messages, system)
-        if not self._is_calibrated():
-            return counted
-        return round(counted * self.agenda.calibration.ratio(self._model_name()))
+        return self._in_proportion(self.new_counter().count(messages, system))

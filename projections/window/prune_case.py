@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from projections.conversation import Conversation
-from projections.parts import CompactionPart, Message, StepPart, ToolPart
+from projections.parts import Message, StepPart, ToolPart
 from projections.render_options import RenderOptions
 from projections.selection import ordered
 from projections.window.measure import Measure
@@ -148,9 +148,7 @@ def is_result(part: ToolPart) -> bool:
 
 def is_real_user(message: Message) -> bool:
     """Whether a message begins a turn: a user's own, not one that the program wrote, nor the marker of a compaction."""
-    return (
-        message.user and not message.synthetic and not any(isinstance(part, CompactionPart) for part in message.parts)
-    )
+    return message.user and not message.synthetic and not message.is_marker
 
 
 def _is_step(message: Message) -> bool:

@@ -16,15 +16,13 @@ from eventlog.values import Limits
 from projections.parts import ToolPart
 from projections.selection import ordered
 from projections.window.breakdown import Kinds, MessageSize, PartSize, ToolSize, break_down
-from projections.window.next_step import INTERRUPTED, next_step
-from projections.window.prune import plan_prune
-from projections.window.tail import select_tail
+from projections.window.next_step import next_step
 
 if TYPE_CHECKING:
-    from projections.parts import Compaction
     from projections.window.agenda import Agenda, Change
-    from projections.window.next_step import Situation, Step
     from projections.window.prune import PrunePlan
+    from projections.window.situation import Situation
+    from projections.window.steps import Step
     from projections.window.window import ContextWindow
 
 __all__ = [
@@ -206,8 +204,8 @@ def preview_prune(window: ContextWindow, *, policy: str | None = None, inside: b
     """What `window.prune` would do now with the same arguments; `NotFoundError` for a planner that is unknown."""
     window.catch_up()
     now = window.situation()
-    chosen = now.policy.prune if policy is None else msgspec.structs.replace(now.policy.prune, policy=policy)
-    plan = plan_prune(now.state, chosen, now.measure, options=now.options, usable=now.usable, inside=inside)
+    chosen = now.prune_policy(policy)
+    plan = now.prune_plan(inside=inside, planner=policy)
     if plan is None:
         return PrunePreview(chosen.enabled, chosen.policy, inside, 0, ())
     return PrunePreview(chosen.enabled, plan.policy, inside, plan.freed, tuple(_results(now, plan)))
@@ -218,9 +216,9 @@ def preview_compaction(window: ContextWindow) -> CompactionPreview | None:
     window.catch_up()
     now = window.situation()
     state, measure = now.state, now.measure
-    asked = _pending(now)
+    asked = now.pending_compaction()
     marker = None if asked is None else asked.message
-    found = select_tail(state, now.policy.compaction, measure, usable=now.usable, marker=marker, options=now.options)
+    found = now.selection(marker)
     if found is None:
         return None
     names = [message.id for message in ordered(state, now.options)]
@@ -240,15 +238,6 @@ def preview_compaction(window: ContextWindow) -> CompactionPreview | None:
 
 
 # -- helpers -----------------------------------------------------------------------------------
-
-
-def _pending(now: Situation) -> Compaction | None:
-    """The compaction that the loop would carry out next: the newest, if it is still to be done (`next_step.py`)."""
-    newest = next(reversed(now.state.compactions.values()), None)
-    if newest is None or now.state.messages[newest.message].removed:
-        return None
-    is_due = newest.status == "requested" or (newest.status == "failed" and newest.reason == INTERRUPTED)
-    return newest if is_due else None
 
 
 def _results(now: Situation, plan: PrunePlan) -> Iterator[PartSize]:

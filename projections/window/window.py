@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
-import msgspec
-
 from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.values import Model
 from projections.window.agenda import TASK, newest_change
 from projections.window.compaction import Compaction, CompactionResult
-from projections.window.next_step import (
+from projections.window.next_step import next_step
+from projections.window.policy import ContextPolicy, encode_policy
+from projections.window.projected import LAST_STEP, ProjectedSession, Request
+from projections.window.steps import (
     CallModel,
     Compact,
     PendingCall,
@@ -27,11 +28,7 @@ from projections.window.next_step import (
     RequestCompaction,
     RunSubtask,
     Step,
-    next_step,
 )
-from projections.window.policy import ContextPolicy, encode_policy
-from projections.window.projected import LAST_STEP, ProjectedSession, Request
-from projections.window.prune import plan_prune
 from projections.window.truncation import truncate
 
 if TYPE_CHECKING:
@@ -235,10 +232,7 @@ class ContextWindow(ProjectedSession):
     def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
         """Prune now, as after a loop, if it is worth it; returns what was done.  `policy` names another planner."""
         self.catch_up()
-        chosen = self.policy.prune if policy is None else msgspec.structs.replace(self.policy.prune, policy=policy)
-        plan = plan_prune(
-            self._live.state, chosen, self._sizes, options=self.options, usable=self.usable, inside=inside
-        )
+        plan = self.situation().prune_plan(inside=inside, planner=policy)
         if plan is None:
             return None
         step = Prune(plan)
@@ -295,19 +289,12 @@ class ContextWindow(ProjectedSession):
         like = self._live.state.messages[step.message]
         run = Compaction(
             self.session,
-            self._live.state,
-            self.policy,
-            self.options,
-            self._sizes,
-            usable=self.usable,
-            version=self._live.version,
-            fixed=self._fixed(),
-            tokens_before=self.tokens,
+            self.situation(),
+            self._live.version,
             count=self._count,
             summarizer=self._summarizer,
             hooks=self.hooks,
             model=self._summary_model or like.model or self.model,
-            max_input=self.usable,
         )
         result = run.run(step)
         self.catch_up()

@@ -10,7 +10,7 @@ import eventlog
 from eventlog.values import Limits, Model
 from projections.cli.exits import Exit
 from projections.window.filling import fill
-from projections.window.next_step import CallModel
+from projections.window.steps import CallModel
 from projections.window.window import ContextWindow
 from tests.cli.runner import Cli, valid
 

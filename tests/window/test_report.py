@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 import eventlog
+from eventlog.events import CompactionStarted
 from eventlog.values import Attachment, Limits
 from projections.neutral import Text
 from projections.rendering import MEDIA_HEADING
 from projections.tokens import frame_tokens
-from projections.window import ContextPolicy, ContextWindow, policy_named
+from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, OverflowPolicy, policy_named
 from projections.window.report import WindowReport, preview_compaction, preview_prune, window_report
 from tests.cli.talks import LIMITS, RECORDED, SECRET, recorded, talk
 
@@ -195,3 +196,24 @@ def test_recorded_sessions_add_up(tmp_path: Path, name: str) -> None:
         check_sums(window, report)
     assert report.counted > 1_000
     assert report.tools
+
+
+def test_a_limit_of_messages_is_foretold_as_well() -> None:
+    """What the report says a compaction would keep is what it keeps, also where the view may have few messages only."""
+    policy = ContextPolicy(
+        overflow=OverflowPolicy(max_messages=4), compaction=CompactionPolicy(preserve_recent_tokens=100_000)
+    )
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        for number in range(6):
+            session.user(f"question {number}")
+            with session.assistant("test/m") as reply:
+                reply.say(f"answer {number}")
+                reply.finish()
+        window = ContextWindow(session, policy, limits=Limits(100_000, 10_000))
+        foretold = preview_compaction(window)
+        assert foretold is not None
+        assert foretold.tail_messages == 2
+        assert window.compact().completed
+        (started,) = [span.item for span in session.spans() if isinstance(span.item, CompactionStarted)]
+        assert (started.through, started.tail, started.kept) == (foretold.through, foretold.tail, foretold.kept)

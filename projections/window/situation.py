@@ -1,0 +1,83 @@
+"""What is decided on: a session as it is projected now, with its policy and its sizes; and what the planners say of it.
+
+Not the decision what to do (`next_step.py`), which asks these questions, as do the window that carries plans out and the report that shows
+them.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from projections.conversation import Conversation
+from projections.parts import Compaction
+from projections.render_options import RenderOptions
+from projections.window.agenda import Agenda
+from projections.window.measure import Measure
+from projections.window.policy import ContextPolicy, PrunePolicy
+from projections.window.prune import plan_prune
+from projections.window.prune_case import PrunePlan
+from projections.window.tail import Selection, select_tail
+
+__all__ = ["INTERRUPTED", "Situation"]
+
+INTERRUPTED = "interrupted"
+"""How a lease taker says that it closed what a dead owner had left open."""
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """What is decided on."""
+
+    state: Conversation
+    agenda: Agenda
+    policy: ContextPolicy
+    """With the switches of the environment in it."""
+    options: RenderOptions
+    measure: Measure
+    usable: int | None
+    """Tokens the next request may have; None: any number."""
+    request: Callable[[], int]
+    """Tokens of the next request as the view is now, calibrated."""
+    fixed: Callable[[], int]
+    """Tokens of the system prompt and the tools alone, calibrated."""
+    mine: str | None = None
+    """The open message that this loop is filling."""
+    allow_repeats: bool = False
+    """Whether identical calls in a row are nothing to stop for."""
+
+    def prune_policy(self, planner: str | None = None) -> PrunePolicy:
+        """The policy by which results are pruned; `planner` names another planner."""
+        policy = self.policy.prune
+        return policy if planner is None else msgspec.structs.replace(policy, policy=planner)
+
+    def prune_plan(self, *, inside: bool, planner: str | None = None) -> PrunePlan | None:
+        """What would be pruned now, as inside a loop or after one; None if nothing is worth it."""
+        return plan_prune(
+            self.state,
+            self.prune_policy(planner),
+            self.measure,
+            options=self.options,
+            usable=self.usable,
+            inside=inside,
+        )
+
+    def selection(self, marker: str | None) -> Selection | None:
+        """What the compaction that this message asks for would cover now; None if there is nothing to compact."""
+        return select_tail(
+            self.state,
+            self.policy.compaction,
+            self.measure,
+            usable=self.usable,
+            marker=marker,
+            options=self.options,
+            most=self.policy.overflow.max_messages,
+        )
+
+    def pending_compaction(self) -> Compaction | None:
+        """The newest compaction, if it was requested and not begun, or a crash interrupted it."""
+        newest = next(reversed(self.state.compactions.values()), None)
+        if newest is None or self.state.messages[newest.message].removed:
+            return None
+        is_due = newest.status == "requested" or (newest.status == "failed" and newest.reason == INTERRUPTED)
+        return newest if is_due else None

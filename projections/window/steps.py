@@ -1,0 +1,130 @@
+"""The steps of a loop: what `next_step.py` may say is to be done, and by whom.
+
+Not the decision.  Steps that end a loop are false, so that a loop is `while step := …`.  Anybody in `projections` may import this module.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from eventlog.errors import BlockedError, WindowTooSmallError
+from eventlog.values import Json, MessageError, Subtask
+from projections.window.prune_case import PrunePlan
+
+__all__ = [
+    "Blocked",
+    "CallModel",
+    "Compact",
+    "PendingCall",
+    "Promote",
+    "Prune",
+    "RequestCompaction",
+    "RunSubtask",
+    "RunTools",
+    "Step",
+    "Stop",
+    "Wait",
+]
+
+
+class PendingCall(msgspec.Struct, frozen=True):
+    """A call that has no result yet."""
+
+    part: str
+    call: str
+    tool: str
+    input: Json
+    running: bool
+
+
+class RunTools(msgspec.Struct, frozen=True):
+    """Run these calls of the open message, record their results, and finish the message."""
+
+    message: str
+    calls: tuple[PendingCall, ...]
+
+
+class RunSubtask(msgspec.Struct, frozen=True):
+    """Give this work to a sub-agent."""
+
+    message: str
+    part: str
+    subtask: Subtask
+
+
+class Compact(msgspec.Struct, frozen=True):
+    """Carry out the compaction that was requested."""
+
+    part: str
+    message: str
+    auto: bool
+    overflow: bool
+
+
+class RequestCompaction(msgspec.Struct, frozen=True):
+    """The window is full: ask for a compaction.  `overflow`: a request was refused for its size."""
+
+    overflow: bool
+    tokens: int
+
+
+class Prune(msgspec.Struct, frozen=True):
+    """Clear these old results."""
+
+    plan: PrunePlan
+
+
+class CallModel(msgspec.Struct, frozen=True):
+    """Call the model with the view.  `last`: the turn has no further step, and the view says so."""
+
+    reply_to: str
+    last: bool
+    tokens: int
+
+
+class Promote(msgspec.Struct, frozen=True):
+    """Let the oldest queued message take its place."""
+
+    message: str
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Somebody else, or this loop's own reply, is at work on a message."""
+
+    reason: Literal["streaming", "another-loop"]
+    message: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """The loop cannot go on by itself; `sentence` says why, and what would help."""
+
+    reason: Literal["doom-loop", "max-steps", "compaction-fails", "window-too-small"]
+    sentence: str
+
+    def __bool__(self) -> bool:
+        return False
+
+    def error(self) -> BlockedError:
+        """The same as an error, for a program that wants to raise it."""
+        kind = WindowTooSmallError if self.reason == "window-too-small" else BlockedError
+        return kind(self.reason, self.sentence)
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """There is nothing to do, or somebody asked for a stop."""
+
+    reason: Literal["finished", "nothing-asked", "interrupted", "aborted", "failed"]
+    error: MessageError | None = None
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Step: TypeAlias = (
+    RunTools | RunSubtask | Compact | RequestCompaction | Prune | CallModel | Promote | Wait | Blocked | Stop
+)

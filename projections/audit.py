@@ -27,6 +27,7 @@ from projections.window.hooks import apply_patch
 from projections.window.summary_record import SUMMARY_RENDERER, SummaryRecord, request_again
 
 if TYPE_CHECKING:
+    from eventlog.codec import Span
     from eventlog.values import Content, Model
     from projections.neutral import NeutralMessage
 
@@ -82,43 +83,64 @@ class _Started(NamedTuple):
 
 def audit(session: Session) -> Iterator[AuditedStep]:
     """Every step of the session in order, inherited ones and those that were rolled back included; reads the whole history."""
-    rebuilding = _Rebuilding(session)
-    for number, started in enumerate(_steps(session), 1):
+    told = _Told(session)
+    rebuilding = _Rebuilding(session, told)
+    for number, started in enumerate(told.steps, 1):
         yield rebuilding.audited(number, started)
 
 
 def audited_step(session: Session, number: int) -> tuple[AuditedStep, Sent | None]:
     """One step, and the request that it was sent if that can be rebuilt; `NotFoundError` if there is no such step."""
-    for found, started in enumerate(_steps(session), 1):
-        if found == number:
-            rebuilding = _Rebuilding(session)
-            step = rebuilding.audited(number, started)
-            return step, rebuilding.sent
-    raise NotFoundError("step", str(number), session=session.id)
+    told = _Told(session)
+    if not 1 <= number <= len(told.steps):
+        raise NotFoundError("step", str(number), session=session.id)
+    rebuilding = _Rebuilding(session, told)
+    return rebuilding.audited(number, told.steps[number - 1]), rebuilding.sent
 
 
-def _steps(session: Session) -> Iterator[_Started]:
-    agents: dict[str, tuple[str, Model | None]] = {}
-    for span in session.spans():
+class _Told:
+    """What an audit must know of the whole history: its steps, what was redacted, and how each compaction started."""
+
+    def __init__(self, session: Session) -> None:
+        self.steps: list[_Started] = []
+        self.redacted = set(session.inherited_redactions())
+        self.compactions: dict[str, tuple[str, ev.CompactionStarted]] = {}
+        """For each summary message, the message that asked for it and how its compaction started."""
+        self._agents: dict[str, tuple[str, Model | None]] = {}
+        self._markers: dict[str, str] = {}
+        self._begun: dict[str, ev.CompactionStarted] = {}
+        for span in session.spans():
+            self._take(span)
+
+    def _take(self, span: Span) -> None:
         item = span.item
-        if isinstance(item, ev.AssistantMessageStarted):
-            agents[item.message] = (item.agent, item.model)
-        elif isinstance(item, ev.StepStarted):
-            agent, model = agents.get(item.message, ("", None))
-            yield _Started(span.first, span.time, item, agent, model)
+        match item:
+            case ev.AssistantMessageStarted():
+                self._agents[item.message] = (item.agent, item.model)
+                if item.summary and item.reply_to in self._begun:
+                    self.compactions[item.message] = (item.reply_to, self._begun[item.reply_to])
+            case ev.StepStarted():
+                agent, model = self._agents.get(item.message, ("", None))
+                self.steps.append(_Started(span.first, span.time, item, agent, model))
+            case ev.PartRedacted():
+                self.redacted.add(item.part)
+            case ev.CompactionRequested():
+                self._markers[item.part] = item.message
+            case ev.CompactionStarted() if item.part in self._markers:
+                self._begun[self._markers[item.part]] = item
+            case _:
+                pass
 
 
 class _Rebuilding:
     """Builds the requests of one session again, in order; each view shares what it can with the one before."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, told: _Told) -> None:
         self._session = session
+        self._told = told
         self._walk = Walk(PROJECTION, session)
         self._assembly: Assembly | None = None
         self._options: RenderOptions | None = None
-        self._redacted = {span.item.part for span in session.spans() if isinstance(span.item, ev.PartRedacted)}
-        self._redacted.update(session.inherited_redactions())
-        self._compactions = _compactions(session)
         self.sent: Sent | None = None
 
     def audited(self, number: int, started: _Started) -> AuditedStep:
@@ -179,7 +201,7 @@ class _Rebuilding:
         if self._assembly is None or state is not before or options != self._options:
             self._assembly = Assembly(state, options, self._session.store.text)
             self._options = options
-        return next((part for part in sorted(self._redacted) if part in state.where), "")
+        return next((part for part in sorted(self._told.redacted) if part in state.where), "")
 
     def _request(self, options: RenderOptions, patch: Content | None) -> Sent:
         state, resolve = self._walk.state, self._session.store.text
@@ -194,7 +216,7 @@ class _Rebuilding:
     def _summary(self, started: _Started) -> Sent:
         """The request for a summary."""
         event, resolve = started.event, self._session.store.text
-        compaction = self._compactions.get(event.message)
+        compaction = self._told.compactions.get(event.message)
         if compaction is None:
             raise DamagedError(f"no compaction started for message {event.message}")
         try:
@@ -213,22 +235,6 @@ class _Rebuilding:
         if found is None or not isinstance(found[1], TextPart):
             raise DamagedError(f"the request before this one left no summary {part}")
         return "".join(map(self._session.store.text, found[1].pieces))
-
-
-def _compactions(session: Session) -> dict[str, tuple[str, ev.CompactionStarted]]:
-    """For each summary message, the message that asked for it and how its compaction started."""
-    markers: dict[str, str] = {}
-    started: dict[str, ev.CompactionStarted] = {}
-    found: dict[str, tuple[str, ev.CompactionStarted]] = {}
-    for span in session.spans():
-        item = span.item
-        if isinstance(item, ev.CompactionRequested):
-            markers[item.part] = item.message
-        elif isinstance(item, ev.CompactionStarted) and item.part in markers:
-            started[markers[item.part]] = item
-        elif isinstance(item, ev.AssistantMessageStarted) and item.summary and item.reply_to in started:
-            found[item.message] = (item.reply_to, started[item.reply_to])
-    return found
 
 
 def _rendered(render: str | None) -> _Rendered | None:

@@ -16,7 +16,7 @@ from projections.checkpoints import Checkpoints
 from projections.conversation import ReachesBack
 from projections.projection import Projection, Source, fold
 
-__all__ = ["Follower", "Replayed", "hide_inherited", "replay", "state_at"]
+__all__ = ["Follower", "Replayed", "go_on", "hide_inherited", "replay", "state_at"]
 
 S = TypeVar("S")
 
@@ -50,6 +50,25 @@ def replay(
                 undone |= {back.part} | _undone(source, version, start)
             continue
         return Replayed(hide_inherited(projection, folded, source, version), version)
+
+
+def go_on(
+    projection: Projection[S], source: Source, state: S, after: int, upto: int | None = None
+) -> Replayed[S] | None:
+    """The state after the events of versions `after + 1 .. upto`, folded onto `state`; None where a fold cannot go on.
+
+    It cannot un-apply: a rollback, or the undoing of a compaction whose messages were let go, needs a replay.
+    """
+    version = after
+    for span in source.spans(after, upto):
+        if isinstance(span.item, RolledBack):
+            return None
+        try:
+            state = fold(projection, state, span)
+        except ReachesBack:
+            return None
+        version = span.last
+    return Replayed(state, version)
 
 
 def hide_inherited(projection: Projection[S], state: S, source: Source, version: int) -> S:
@@ -100,15 +119,10 @@ class Follower(Generic[S]):
 
     def advance(self) -> bool:
         """Take in new events; True if there were any.  Each costs O(1), but a rollback or undo folds again."""
-        state, version = self.state, self.version
-        for span in self._source.spans(version):
-            if isinstance(span.item, RolledBack):
-                return self._again()
-            try:
-                state = fold(self._projection, state, span)
-            except ReachesBack:
-                return self._again()
-            version = span.last
+        found = go_on(self._projection, self._source, self.state, self.version)
+        if found is None:
+            return self._again()
+        state, version = found
         changed = version > self.version
         hidden = _hidden(self._source)
         if hidden != self._hidden:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from eventlog.events import RolledBack
-from projections.conversation import ReachesBack
-from projections.projection import Projection, Source, fold
-from projections.replay import replay
+from projections.projection import Projection, Source
+from projections.replay import go_on, replay
 
 __all__ = ["Walk"]
 
@@ -29,18 +27,10 @@ class Walk(Generic[S]):
 
     def to(self, version: int) -> S:
         """The state right after `version`, as it was then; it is changed by the next call."""
-        if version < self.version:
-            return self._again(version)
-        for span in self._source.spans(self.version, version):
-            if isinstance(span.item, RolledBack):
-                return self._again(version)
-            try:
-                self.state = fold(self._projection, self.state, span)
-            except ReachesBack:
-                return self._again(version)
-        self.version = version
-        return self.state
-
-    def _again(self, version: int) -> S:
-        self.state, self.version = replay(self._projection, self._source, version)
+        found = None
+        if version >= self.version:
+            found = go_on(self._projection, self._source, self.state, self.version, version)
+        if found is None:
+            found = replay(self._projection, self._source, version)
+        self.state, self.version = found
         return self.state

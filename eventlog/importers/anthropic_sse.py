@@ -19,7 +19,7 @@ from eventlog import events as ev
 from eventlog.importers import anthropic_blocks as blocks
 from eventlog.importers.base import Report, bounded_id
 from eventlog.importers.records import DamagedLineError, dump, is_array, is_object, parse
-from eventlog.importers.sse import Record, StreamImporter, StreamSession
+from eventlog.importers.sse import Record, StreamImporter, StreamReader, StreamSession
 from eventlog.state import INTERRUPTED
 from eventlog.values import MessageError, Model, Reasoning, Text, Tool, Usage
 
@@ -48,13 +48,9 @@ class AnthropicStream(StreamImporter):
         super().__init__(NAME, _Reader)
 
 
-class _Reader:
+class _Reader(StreamReader):
     def __init__(self, session: StreamSession, report: Report) -> None:
-        self.session = session
-        self.report = report
-        self.message = ""
-        self.foreign: object = None
-        self.model: Model | None = None
+        super().__init__(session, report)
         self.blocks: dict[int, Block] = {}
         self.calls: dict[str, Block] = {}
         """Calls of the stream that have no result, by their id."""

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 from eventlog.importers import anthropic_blocks as blocks
 from eventlog.importers.base import Report, bounded_id
 from eventlog.importers.claude_thread import INTERRUPT
-from eventlog.importers.records import DamagedLineError, is_array, is_object, lines, milliseconds, parse
+from eventlog.importers.records import DamagedLineError, is_array, is_object, lines, milliseconds, parse, sound
 
 __all__ = ["ASIDE", "CONVERSATION", "Entry", "entries", "looks_right", "prompt_of"]
 
@@ -73,18 +73,13 @@ def _is_record(record: dict[str, Any]) -> bool:
 def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
     """The records of the file; what cannot be read is reported."""
     for line in lines(file):
-        if line.data is None:
-            report.skip(line.number, "longer than 32 MiB")
-            continue
-        if line.number == 1 and line.data.startswith(b"{") and (line.data == b"{" or b'"loglines"' in line.data[:64]):
+        start = (line.data or b"")[:64] if line.number == 1 else b""
+        if line.data is not None and start.startswith(b"{") and (line.data == b"{" or b'"loglines"' in start):
             yield from _loglines(file, line.data, report)
             return
-        try:
-            value, plain = parse(line.data)
-        except DamagedLineError as error:
-            report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
-            continue
-        yield _entry(line.number, value, plain=plain)
+        found = sound(line, report)
+        if found is not None:
+            yield _entry(line.number, found[0], plain=found[1])
 
 
 def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[Entry]:

@@ -21,8 +21,8 @@ from eventlog import events as ev
 from eventlog.importers import anthropic_blocks as blocks
 from eventlog.importers.base import Piece, Report, bounded_id
 from eventlog.importers.claude_open import Call, Open, own_id, todos_of
-from eventlog.importers.kept import Group
 from eventlog.importers.records import dump, is_array, is_object
+from eventlog.importers.session_pieces import SessionPieces
 from eventlog.importers.spending import added, price
 from eventlog.state import INTERRUPTED
 from eventlog.values import File, MessageError, Model, Reasoning, Text, Tool, Usage
@@ -36,16 +36,12 @@ MAX_INLINE = 1024
 INTERRUPT = "[Request interrupted by user"
 
 
-class Thread:
+class Thread(SessionPieces):
     """The state of one session while its file is read, and the piece that is being filled."""
 
     def __init__(self, session: str, number: int, report: Report, started: ev.SessionStarted, time: int) -> None:
-        self.session = session
+        super().__init__(session, report, started.title)
         self.number = number
-        self.report = report
-        self.group = Group()
-        self.piece = Piece(session)
-        self.version = 0
         self.ends = array("Q")
         """Version at the end of each node but the newest."""
         self.tip = ""
@@ -57,25 +53,9 @@ class Thread:
         """The part and message of a compaction whose summary has not come."""
         self.last_user: str | None = None
         self.branch: str | None = None
-        self.title = started.title
         self.add(time, started)
 
-    # -- events --------------------------------------------------------------------------------
-
-    def add(self, time: int, event: ev.Event) -> None:
-        """Append an event of the record that is being read."""
-        self.piece.add(time, event)
-        self.version += 1
-        self.group.count += 1
-
-    def keep(self, time: int, line: int, record: object) -> None:
-        """End the record: what is left of it is kept."""
-        self.version += self.group.close(self.piece, time, line, record)
-
-    def take(self) -> Piece:
-        """The piece filled so far; a new one begins."""
-        piece, self.piece = self.piece, Piece(self.session)
-        return piece
+    # -- branches ------------------------------------------------------------------------------
 
     @property
     def node(self) -> int:
@@ -138,12 +118,6 @@ class Thread:
         self.add(message.time, ev.MessageFinished(message.id, message.reason, error))
 
     # -- the session -----------------------------------------------------------------------------
-
-    def rename(self, time: int, title: str) -> None:
-        """The session has a title, if it is a new one."""
-        if title and title != self.title:
-            self.title = title
-            self.add(time, ev.SessionRenamed(title))
 
     def on_branch(self, time: int, branch: object) -> None:
         """The git branch the record was written on, noted when it changes."""

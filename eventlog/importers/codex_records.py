@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 from eventlog.importers.base import Report
 from eventlog.importers.openai_items import text_or_empty
 from eventlog.importers.positions import Positions
-from eventlog.importers.records import DamagedLineError, is_object, lines, milliseconds, parse
+from eventlog.importers.records import DamagedLineError, is_object, lines, milliseconds, parse, sound
 
 __all__ = ["ITEMS", "Entry", "entries", "injected", "looks_right", "parent_of", "prompt_of"]
 
@@ -91,14 +91,10 @@ def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
     """The records of the file; what cannot be read, and lines equal to an earlier one with a time, are reported."""
     seen = Positions()
     for line in lines(file):
-        if line.data is None:
-            report.skip(line.number, "longer than 32 MiB")
+        found = sound(line, report)
+        if found is None or line.data is None:
             continue
-        try:
-            value, plain = parse(line.data)
-        except DamagedLineError as error:
-            report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
-            continue
+        value, plain = found
         entry = _entry(line.number, value, plain=plain)
         if entry.time is not None and not seen.put(blake2b(line.data, digest_size=12).hexdigest(), 0):
             report.skip(line.number, "equal to an earlier line, time and all")

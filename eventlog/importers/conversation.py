@@ -16,8 +16,8 @@ from typing import NamedTuple
 import msgspec
 
 from eventlog import events as ev
-from eventlog.importers.base import Piece, Report, bounded_id
-from eventlog.importers.kept import Group
+from eventlog.importers.base import Report, bounded_id
+from eventlog.importers.session_pieces import SessionPieces
 from eventlog.state import INTERRUPTED
 from eventlog.values import Attachment, File, Json, MessageError, Model, Reasoning, Text, Tool, Usage
 
@@ -67,16 +67,11 @@ class Call(msgspec.Struct, eq=False):
     input: str
 
 
-class Conversation:
+class Conversation(SessionPieces):
     """The state of one session while its file is read, and the piece that is being filled."""
 
     def __init__(self, session: str, report: Report, started: ev.SessionStarted, time: int) -> None:
-        self.session = session
-        self.report = report
-        self.group = Group()
-        self.piece = Piece(session)
-        self.version = 0
-        self.title = started.title
+        super().__init__(session, report, started.title)
         self.open: Answer | None = None
         self.latest: Answer | None = None
         """The newest answer, open or not."""
@@ -84,29 +79,6 @@ class Conversation:
         self.calls: dict[str, Call] = {}
         self.last_user: str | None = None
         self.add(time, started)
-
-    # -- events --------------------------------------------------------------------------------
-
-    def add(self, time: int, event: ev.Event) -> None:
-        """Append an event of the record that is being read."""
-        self.piece.add(time, event)
-        self.version += 1
-        self.group.count += 1
-
-    def keep(self, time: int, line: int, record: object) -> None:
-        """End the record: what is left of it is kept."""
-        self.version += self.group.close(self.piece, time, line, record)
-
-    def take(self) -> Piece:
-        """The piece filled so far; a new one begins."""
-        piece, self.piece = self.piece, Piece(self.session)
-        return piece
-
-    def rename(self, time: int, title: str) -> None:
-        """The session has a title, if it is a new one."""
-        if title and title != self.title:
-            self.title = title
-            self.add(time, ev.SessionRenamed(title))
 
     # -- closing -------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from eventlog.importers.base import Report
 from eventlog.importers.documents import DamagedDocumentError, Document
 from eventlog.importers.kept import Source
 from eventlog.importers.openai_items import text_or_empty
-from eventlog.importers.records import DamagedLineError, check_depth, dump, is_array, is_object, lines, parse
+from eventlog.importers.records import DamagedLineError, check_depth, dump, is_array, is_object, lines, parse, sound
 
 __all__ = ["ANTHROPIC", "OPENAI", "Found", "conversations", "document", "family"]
 
@@ -286,12 +286,6 @@ def _is_plain(value: Any) -> bool:
 
 def _values(file: BinaryIO, report: Report) -> Iterator[tuple[int, Any, bool]]:
     for line in lines(file):
-        if line.data is None:
-            report.skip(line.number, "longer than 32 MiB")
-            continue
-        try:
-            value, plain = parse(line.data)
-        except DamagedLineError as error:
-            report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
-            continue
-        yield line.number, value, plain
+        found = sound(line, report)
+        if found is not None:
+            yield line.number, *found

@@ -19,7 +19,7 @@ from eventlog.importers import openai_items as items
 from eventlog.importers.base import Report, bounded_id
 from eventlog.importers.records import DamagedLineError, dump, is_array, is_object, parse
 from eventlog.importers.responses_items import ASIDE, Ran, call_of, ran
-from eventlog.importers.sse import Record, StreamImporter, StreamSession
+from eventlog.importers.sse import Record, StreamImporter, StreamReader, StreamSession
 from eventlog.state import INTERRUPTED
 from eventlog.values import MessageError, Model, Reasoning, Text, Tool, Usage
 
@@ -71,13 +71,9 @@ class OpenAIResponsesStream(StreamImporter):
         super().__init__(NAME, _Reader)
 
 
-class _Reader:
+class _Reader(StreamReader):
     def __init__(self, session: StreamSession, report: Report) -> None:
-        self.session = session
-        self.report = report
-        self.message = ""
-        self.foreign: object = None
-        self.model: Model | None = None
+        super().__init__(session, report)
         self.parts = 0
         self.texts: dict[tuple[object, str, object], Open] = {}
         """The open texts by item, kind and number."""

@@ -18,7 +18,7 @@ from eventlog import events as ev
 from eventlog.importers.base import Report, bounded_id
 from eventlog.importers.records import DamagedLineError, dump, is_array, is_object, parse
 from eventlog.importers.spending import added, count, price
-from eventlog.importers.sse import Record, StreamImporter, StreamSession
+from eventlog.importers.sse import Record, StreamImporter, StreamReader, StreamSession
 from eventlog.state import INTERRUPTED
 from eventlog.values import MessageError, Model, Reasoning, Text, Tokens, Tool, Usage
 
@@ -57,13 +57,9 @@ class OpenAIChatStream(StreamImporter):
         super().__init__(NAME, _Reader)
 
 
-class _Reader:
+class _Reader(StreamReader):
     def __init__(self, session: StreamSession, report: Report) -> None:
-        self.session = session
-        self.report = report
-        self.message = ""
-        self.foreign: object = None
-        self.model: Model | None = None
+        super().__init__(session, report)
         self.finished = False
         """Whether the message has its finish reason (or its error)."""
         self.parts = 0

@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeGuard
 
 import msgspec
+
+if TYPE_CHECKING:
+    from eventlog.importers.base import Report
 
 __all__ = [
     "MAX_DEPTH",
@@ -24,6 +27,7 @@ __all__ = [
     "lines",
     "milliseconds",
     "parse",
+    "sound",
 ]
 
 MAX_LINE = 32 * 1024 * 1024
@@ -91,6 +95,18 @@ def parse(data: bytes) -> tuple[Any, bool]:
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         check_depth(value)
     return value, plain
+
+
+def sound(line: Line, report: Report) -> tuple[Any, bool] | None:
+    """What `parse` says of a line; None if it is not sound, which is then reported."""
+    if line.data is None:
+        report.skip(line.number, "longer than 32 MiB")
+        return None
+    try:
+        return parse(line.data)
+    except DamagedLineError as error:
+        report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
+        return None
 
 
 def _parse_slowly(data: bytes) -> Any:

@@ -14,17 +14,18 @@ session is named after the format and the path.  It has no times either: the n-t
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 from eventlog import events as ev
 from eventlog.importers.base import Piece, Report, bounded_id, path_identity
-from eventlog.importers.records import DamagedLineError, Line, is_array, is_object, lines, parse
+from eventlog.importers.records import DamagedLineError, Line, is_array, is_object, lines, parse, sound
 from eventlog.importers.stream_kept import Batch
-from eventlog.values import Origin
+from eventlog.values import Model, Origin
 
-__all__ = ["DONE", "Record", "StreamImporter", "StreamSession", "kind_of_stream", "records"]
+__all__ = ["DONE", "Record", "StreamImporter", "StreamReader", "StreamSession", "kind_of_stream", "records"]
 
 DONE = "[DONE]"
 
@@ -77,11 +78,10 @@ def _dispatch(data: list[Line], report: Report) -> Iterator[Record]:
         if line.data == DONE.encode():
             yield Record(line.number, None)
             continue
-        try:
-            value, plain = parse(line.data)
-        except DamagedLineError as error:
-            report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
+        found = sound(line, report)
+        if found is None:
             continue
+        value, plain = found
         if is_object(value):
             yield Record(line.number, value, plain)
         else:
@@ -211,14 +211,21 @@ class StreamSession:
         return name
 
 
-class StreamReader(Protocol):
-    """What makes a session of a stream's records, one by one."""
+class StreamReader(ABC):
+    """Takes the records of one stream, and says in `session` what they mean."""
 
-    session: StreamSession
+    def __init__(self, session: StreamSession, report: Report) -> None:
+        self.session = session
+        self.report = report
+        self.message = ""
+        """The message that is being streamed."""
+        self.foreign: object = None
+        """Its id in the stream."""
+        self.model: Model | None = None
 
+    @abstractmethod
     def take(self, record: Record) -> None:
-        """Take in the next record."""
-        ...
+        """Take in one record of the stream."""
 
 
 class StreamImporter:

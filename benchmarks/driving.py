@@ -21,6 +21,7 @@ from projections.window.digest import digest
 from projections.window.policy import DEFAULT_POLICY, ContextPolicy, Prices
 from projections.window.request import SummaryRequest
 from projections.window.steps import Blocked, CallModel, Compact, Prune, RunTools
+from projections.window.summarizer import pieces
 from projections.window.window import ContextWindow, Request
 
 __all__ = ["Driven", "Recorded", "drive", "recorded_turns"]
@@ -45,6 +46,9 @@ class RecordedStep(NamedTuple):
     reasoning: str
     text: str
     calls: tuple[RecordedCall, ...]
+
+
+_NOTHING_LEFT = RecordedStep("", "Nothing is left to do.", ())
 
 
 class Recorded(NamedTuple):
@@ -130,7 +134,7 @@ class _Bill:
 
     def summary(self, request: SummaryRequest) -> Iterator[str]:
         """A summary that is written offline, charged as if a model had been asked."""
-        text = "".join(piece for piece in _texts(digest(request)))
+        text = "".join(piece for piece in pieces(digest, request) if isinstance(piece, str))
         self._charge(Tokens(request.tokens, TokenCounter.for_model("").count(text)))
         yield text
 
@@ -142,10 +146,6 @@ class _Bill:
         self.cost += cost
         self.uncached += (whole * prices.input + tokens.output * prices.output) / 1_000_000
         return Usage(tokens, cost)
-
-
-def _texts(answer: object) -> Iterable[str]:
-    return [answer] if isinstance(answer, str) else [piece for piece in answer if isinstance(piece, str)]  # type: ignore[attr-defined]
 
 
 def drive(
@@ -166,10 +166,10 @@ def drive(
                 break
             session.user(turn.text)
             left = [*turn.steps]
-            playing = RecordedStep("", "Nothing is left to do.", ())
+            playing = _NOTHING_LEFT
             while step := window.next_step(allow_repeats=True):
                 if isinstance(step, CallModel):
-                    playing = left.pop(0) if left else RecordedStep("", "Nothing is left to do.", ())
+                    playing = left.pop(0) if left else _NOTHING_LEFT
                     reply, request = window.begin(step)
                     steps += 1
                     if playing.reasoning:

@@ -100,41 +100,18 @@ def _delta(directory: Path, durability: Literal["async", "sync"]) -> LangGraphCh
 _INSTALL = "pip install 'langgraph>=1.2,<2' 'langgraph-checkpoint-sqlite>=3.1,<4'"
 _PACKAGE = "langgraph.checkpoint.sqlite"
 
-PEERS = (
+_DURABILITIES: tuple[tuple[str, str, Literal["async", "sync"]], ...] = (("", "", "async"), ("-sync", ", sync", "sync"))
+
+PEERS = tuple(
     Peer(
-        "langgraph",
-        "LangGraph SqliteSaver",
-        durable=False,
+        f"langgraph{name}{suffix}",
+        f"LangGraph {title}{said}",
+        durable=durability == "sync",
         package=_PACKAGE,
         install=_INSTALL,
-        chat=partial(_added, durability="async"),
+        chat=partial(kind, durability=durability),
         quick=1_000,
-    ),
-    Peer(
-        "langgraph-sync",
-        "LangGraph SqliteSaver, sync",
-        durable=True,
-        package=_PACKAGE,
-        install=_INSTALL,
-        chat=partial(_added, durability="sync"),
-        quick=1_000,
-    ),
-    Peer(
-        "langgraph-delta",
-        "LangGraph DeltaChannel",
-        durable=False,
-        package=_PACKAGE,
-        install=_INSTALL,
-        chat=partial(_delta, durability="async"),
-        quick=1_000,
-    ),
-    Peer(
-        "langgraph-delta-sync",
-        "LangGraph DeltaChannel, sync",
-        durable=True,
-        package=_PACKAGE,
-        install=_INSTALL,
-        chat=partial(_delta, durability="sync"),
-        quick=1_000,
-    ),
+    )
+    for name, title, kind in (("", "SqliteSaver", _added), ("-delta", "DeltaChannel", _delta))
+    for suffix, said, durability in _DURABILITIES
 )

@@ -15,8 +15,10 @@ from hashlib import blake2b
 
 from eventlog.log.base import Log
 
-__all__ = ["forget", "newest", "save", "valid", "versions"]
+__all__ = ["PREFIX", "forget", "name_in_keys", "newest", "save", "valid", "versions"]
 
+PREFIX = b"checkpoint\0"
+"""How the keys of all checkpoints begin."""
 CHECKSUM = 16
 
 
@@ -54,9 +56,13 @@ def forget(log: Log, kind: str, session: str) -> None:
     log.put_derived([(key, None) for key, _ in log.scan_derived(_prefix(kind, session))])
 
 
+def name_in_keys(session: str) -> bytes:
+    """What the keys of all checkpoints of a session have in common."""
+    return blake2b(session.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
 def _prefix(kind: str, session: str) -> bytes:
-    name = blake2b(session.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    return b"checkpoint\0" + kind.encode() + b"\0" + name
+    return PREFIX + kind.encode() + b"\0" + name_in_keys(session)
 
 
 def _checksum(key: bytes, state: bytes) -> bytes:

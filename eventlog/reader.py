@@ -17,7 +17,7 @@ from eventlog.foreign import is_foreign
 from eventlog.lineage import END, Stream
 from eventlog.log.base import Head, Log
 
-__all__ = ["ancestry", "head_of", "history_spans", "spans"]
+__all__ = ["ancestry", "head_of", "history_spans", "spans", "stream_spans"]
 
 
 class Heads(Protocol):
@@ -74,14 +74,19 @@ def spans(log: Log, streams: list[Stream], after: int = 0, upto: int | None = No
         if first > last:
             continue
         expected = first
-        for commit in log.read(stream.session, first - 1, last):
-            for span in spans_of(commit, first - 1, last):
-                if span.first != expected:
-                    raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
-                expected = span.last + 1
-                yield span
+        for span in stream_spans(log, stream.session, first - 1, last):
+            if span.first != expected:
+                raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
+            expected = span.last + 1
+            yield span
         if expected <= last < END:
             raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
+
+
+def stream_spans(log: Log, session: str, after: int = 0, upto: int | None = None) -> Iterator[Span]:
+    """What is there of one stream in versions `after + 1 .. upto`: for whoever searches it and does not ask for all of it."""
+    for commit in log.read(session, after, upto):
+        yield from spans_of(commit, after, upto)
 
 
 def history_spans(

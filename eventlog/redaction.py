@@ -16,11 +16,10 @@ import msgspec
 from eventlog import events as ev
 from eventlog.blanking import contents, part_of
 from eventlog.card import card_of
-from eventlog.codec import spans_of
 from eventlog.deltas import DeltaRun
 from eventlog.errors import DataError, ErasedError, NotFoundError
 from eventlog.foreign import is_foreign
-from eventlog.reader import ancestry
+from eventlog.reader import ancestry, stream_spans
 from eventlog.values import Body
 
 if TYPE_CHECKING:
@@ -75,10 +74,9 @@ def redact(session: Session, part: str, reason: str = "", *, search: bool = True
 def _owner(session: Session, part: str) -> str:
     """The session in whose stream the part began."""
     for stream in session.appender.streams:
-        for commit in session.store.log.read(stream.session, stream.first - 1, stream.last):
-            for span in spans_of(commit, stream.first - 1, stream.last):
-                if not isinstance(span.item, DeltaRun) and getattr(span.item, "part", None) == part:
-                    return stream.session
+        for span in stream_spans(session.store.log, stream.session, stream.first - 1, stream.last):
+            if not isinstance(span.item, DeltaRun) and getattr(span.item, "part", None) == part:
+                return stream.session
     return session.id
 
 
@@ -117,20 +115,19 @@ def _occurrences(store: Store, owner: str, part: str) -> Iterator[Occurrence]:
         if is_foreign(head) or head.gone or card_of(head).erased:
             continue
         grown: dict[str, str] = {}
-        for commit in store.log.read(head.session):
-            for span in spans_of(commit):
-                if isinstance(span.item, DeltaRun):
-                    for (name, _), text in span.item.joined().items():
-                        before = grown.get(name, "")
-                        grown[name] = before + text
-                        if not (name == part and head.session in family) and _new_in(needles, before, grown[name]):
-                            yield Occurrence(head.session, span.first, "PartDelta", name)
-                    continue
-                about: str | None = part_of(span.item) or getattr(span.item, "part", None)
-                if about == part and head.session in family:
-                    continue
-                if any(_found(store, needles, content, known) for content in contents(span.item)):
-                    yield Occurrence(head.session, span.first, type(span.item).__name__, about)
+        for span in stream_spans(store.log, head.session):
+            if isinstance(span.item, DeltaRun):
+                for (name, _), text in span.item.joined().items():
+                    before = grown.get(name, "")
+                    grown[name] = before + text
+                    if not (name == part and head.session in family) and _new_in(needles, before, grown[name]):
+                        yield Occurrence(head.session, span.first, "PartDelta", name)
+                continue
+            about: str | None = part_of(span.item) or getattr(span.item, "part", None)
+            if about == part and head.session in family:
+                continue
+            if any(_found(store, needles, content, known) for content in contents(span.item)):
+                yield Occurrence(head.session, span.first, type(span.item).__name__, about)
 
 
 def _family(store: Store, owner: str) -> set[str]:
@@ -145,45 +142,36 @@ def _family(store: Store, owner: str) -> set[str]:
 
 
 def _needles(store: Store, family: set[str], part: str) -> _Needles:
+    """What to look for: all that the part said, but the ids and names in its events, which say nothing of its content."""
     texts: dict[str, None] = {}
     digests: set[bytes] = set()
+    ids = {part, *family}
     for session in sorted(family):
         grown: dict[str, str] = {}
-        for commit in store.log.read(session):
-            for span in spans_of(commit):
-                if isinstance(span.item, DeltaRun):
-                    for (name, field), text in span.item.joined().items():
-                        if name == part:
-                            grown[field] = grown.get(field, "") + text
-                    continue
-                if part_of(span.item) != part:
-                    continue
-                for content in contents(span.item):
-                    if isinstance(content, Body):
-                        digests.add(content.digest)
-                    text = _text(store, content)
-                    if text != part and len(text.strip()) >= SHORTEST:
-                        texts[text.strip()] = None
+        for span in stream_spans(store.log, session):
+            item = span.item
+            if isinstance(item, DeltaRun):
+                for (name, field), text in item.joined().items():
+                    if name == part:
+                        grown[field] = grown.get(field, "") + text
+                continue
+            if part_of(item) != part:
+                continue
+            if isinstance(item, ev.PartStarted):
+                ids |= {item.message, str(item.kind.__struct_config__.tag)}
+                ids |= {str(getattr(item.kind, name, "")) for name in ("call", "tool", "mime")}
+            for content in contents(item):
+                if isinstance(content, Body):
+                    digests.add(content.digest)
+                text = _text(store, content)
+                if text != part and len(text.strip()) >= SHORTEST:
+                    texts[text.strip()] = None
         texts.update(dict.fromkeys(text.strip() for text in grown.values() if len(text.strip()) >= SHORTEST))
-    ids = _ids(store, family, part)
     whole = [text for text in texts if text not in ids]
     lines = {line.strip(): None for text in whole for line in text.splitlines() if len(line.strip()) >= SHORTEST_LINE}
     chosen = [*whole, *sorted(lines, key=len, reverse=True)[:MOST_LINES]]
     quoted = [json.dumps(text, ensure_ascii=False)[1:-1] for text in chosen]
     return _Needles(tuple(dict.fromkeys([*chosen, *quoted])), frozenset(digests))
-
-
-def _ids(store: Store, family: set[str], part: str) -> set[str]:
-    """Ids and names that the part's events have and that say nothing of its content."""
-    found: set[str] = {part, *family}
-    for session in family:
-        for commit in store.log.read(session):
-            for span in spans_of(commit):
-                item = span.item
-                if isinstance(item, ev.PartStarted) and item.part == part:
-                    found |= {item.message, item.kind.__struct_config__.tag}  # type: ignore[arg-type]  # tags are words here
-                    found |= {str(getattr(item.kind, name, "")) for name in ("call", "tool", "mime")}
-    return found
 
 
 def _new_in(needles: _Needles, before: str, now: str) -> bool:

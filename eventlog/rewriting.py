@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from eventlog.card import card_of
+from eventlog.checkpoints import PREFIX, name_in_keys
 from eventlog.copying import copy_commits, storage_errors
 from eventlog.errors import CallError
 from eventlog.foreign import is_foreign
 from eventlog.log.base import Commit, Head, Log
+from eventlog.log.directory import bytes_on_disk
 from eventlog.log.tree import leaf_of
 from eventlog.reader import ancestry
 
@@ -70,7 +71,7 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
     from eventlog.log.segments import Segments
 
     swap.finish(path, options.io)
-    before = _bytes_of(path)
+    before = bytes_on_disk(path)
     following = path / swap.NEXT
     try:
         segments = Segments(path / "lmdb", read_only=True, map_bytes=options.map_bytes)
@@ -93,11 +94,11 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
                 copy_commits(segments, copy, position, change=change, heads=lambda _before, _commit, now: now)
                 gone = [replace(head, gone=True) for head in segments.heads("") if copy.head(head.session) is None]
                 copy.add([], {}, {}, {}, position=position, gone=gone)
-                dropped = {_name(session) for session in (*needed, *changes)}
+                dropped = {name_in_keys(session) for session in (*needed, *changes)}
                 copy.add_derived(
                     (key, value)
                     for key, value in segments.scan_derived(b"").items()
-                    if not dropped or (key.startswith(b"checkpoint\0") and not any(name in key for name in dropped))
+                    if not dropped or (key.startswith(PREFIX) and not any(name in key for name in dropped))
                 )
                 swap.write_file(following / "edition", options.io.random(16).hex())
                 copy.finish(None)
@@ -110,7 +111,7 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
         raise
     swap.commit(path, shred=shred)
     swap.finish(path, options.io)
-    return Rewritten(before, _bytes_of(path), len(gone), counted["emptied"])
+    return Rewritten(before, bytes_on_disk(path), len(gone), counted["emptied"])
 
 
 def _inherited(segments: Segments) -> dict[str, int]:
@@ -131,12 +132,3 @@ def _inherited(segments: Segments) -> dict[str, int]:
                 if stream.session in needed:
                     needed[stream.session] = max(needed[stream.session], stream.last)
     return needed
-
-
-def _name(session: str) -> bytes:
-    """What the keys of a session's checkpoints have in common (`checkpoints.py`)."""
-    return blake2b(session.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _bytes_of(path: Path) -> int:
-    return sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())

@@ -20,7 +20,7 @@ from eventlog.codec import encode, spans_of
 from eventlog.deltas import DeltaRun
 from eventlog.foreign import is_foreign
 from eventlog.lineage import END, Stream
-from eventlog.reader import ancestry
+from eventlog.reader import ancestry, stream_spans
 from eventlog.rewriting import Change, Rewritten, emptied, rewrite
 
 if TYPE_CHECKING:
@@ -65,10 +65,9 @@ def _of_heirs(store: Store, erased: str) -> set[str]:
 def _first(store: Store, streams: list[Stream], parts: Collection[str]) -> int:
     """The first version that speaks of one of the parts: no view before it has anything of them."""
     for stream in streams:
-        for commit in store.log.read(stream.session, stream.first - 1, stream.last):
-            for span in spans_of(commit, stream.first - 1, stream.last):
-                if not isinstance(span.item, DeltaRun) and part_of(span.item) in parts:
-                    return span.first
+        for span in stream_spans(store.log, stream.session, stream.first - 1, stream.last):
+            if not isinstance(span.item, DeltaRun) and part_of(span.item) in parts:
+                return span.first
     return END
 
 

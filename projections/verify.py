@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
 from eventlog import checkpoints
 from eventlog import events as ev
+from eventlog.blanking import contents
 from eventlog.card import Card, card_of, evolve_card
 from eventlog.codec import Span
 from eventlog.deltas import DeltaRun
@@ -274,18 +275,7 @@ def _read(store: Store, session: Session, report: SessionReport, told: Callable[
 
 def _bodies(span: Span) -> Iterator[Body]:
     if not isinstance(span.item, DeltaRun):
-        yield from _within(span.item)
-
-
-def _within(value: Any) -> Iterator[Body]:
-    if isinstance(value, Body):
-        yield value
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            yield from _within(getattr(value, name))
-    elif isinstance(value, tuple):
-        for item in cast("Any", value):
-            yield from _within(item)
+        yield from (content for content in contents(span.item) if isinstance(content, Body))
 
 
 class _Growing:

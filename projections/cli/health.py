@@ -58,8 +58,9 @@ def _stats(context: typer.Context, session: ONE_OR_ALL = None, *, json: JSON = F
 
 def _store_stats(store: Store, path: Path) -> dict[str, Any]:
     """The totals of a store, from what a list of sessions shows; no event is read."""
+    from eventlog.log.directory import bytes_on_disk
+
     sessions = list(store.sessions())
-    files = [file.stat() for file in path.rglob("*") if file.is_file()]
     return {
         "path": str(path),
         "sessions": len(sessions),
@@ -68,7 +69,7 @@ def _store_stats(store: Store, path: Path) -> dict[str, Any]:
         "subsessions": sum(info.parent is not None for info in sessions),
         "events": sum(info.events for info in sessions),
         "messages": sum(info.messages for info in sessions),
-        "bytes": sum(file.st_blocks * 512 for file in files),
+        "bytes": bytes_on_disk(path),
     }
 
 

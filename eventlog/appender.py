@@ -498,6 +498,13 @@ class Appender:
         self._certain = state.version
         self._loaded = True
 
+    def ancestry(self) -> list[Stream]:
+        """The streams of the session's history, which never change; read if they were not yet, and nothing else is looked at."""
+        with self.lock:
+            if not self._loaded:
+                self._load()
+            return self.streams
+
     def _load(self) -> None:
         self.streams = ancestry(self.log, self.session)
         head = self.log.head(self.session)

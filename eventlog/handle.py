@@ -133,15 +133,13 @@ class Handle:
 
     def ancestry(self) -> tuple[Stream, ...]:
         """The streams whose versions make up this session's history, the eldest first and its own last."""
-        self._appender.catch_up()
-        return tuple(self._appender.streams)
+        return tuple(self._appender.ancestry())
 
     def inherited_redactions(self) -> tuple[str, ...]:
         """Parts this session inherited that were redacted where they were made, before the fork or since."""
-        self._appender.catch_up()
         return tuple(
             part
-            for stream in self._appender.streams[:-1]
+            for stream in self._appender.ancestry()[:-1]
             if (head := self.store.log.head(stream.session)) is not None
             for part in card_of(head).redacted
         )

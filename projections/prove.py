@@ -41,7 +41,7 @@ def prove(store: Store, session: Session, version: int, against: StoreHead | Non
     """
     if not 1 <= version <= session.version:
         raise NotFoundError("version", str(version), session=session.id)
-    name = next(stream.session for stream in session.appender.streams if stream.first <= version <= stream.last)
+    name = next(stream.session for stream in session.ancestry() if stream.first <= version <= stream.last)
     today = store_head(store.log.heads())
     head = today.by_session[name]
     leaves: list[bytes] = []

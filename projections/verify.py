@@ -329,7 +329,7 @@ def _state(session: Session, report: SessionReport) -> None:
     log = session.store.log
     for version, data in checkpoints.valid(log, STATE, session.id, report.version):
         state = State()
-        fold_spans(log, session.appender.streams, state, version)
+        fold_spans(log, [*session.ancestry()], state, version)
         state.settle(version)
         try:
             same = State.decode(data).canonical() == state.canonical()

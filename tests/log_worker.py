@@ -47,18 +47,18 @@ def stream(path: str, name: str) -> None:
 
 
 def contend(path: str, name: str, rounds: str) -> None:
-    """Win versions of the session "shared" against others, with the expected version, until it has enough."""
+    """Win versions of the session "shared" against others, with the expected version, until it has won enough."""
     log = open_log(path, **SMALL)
     say("ready")
     sys.stdin.readline()
-    while True:
+    won = 0
+    while won < int(rounds):
         head = log.head("shared")
         assert head is not None
-        if head.version >= int(rounds):
-            break
         try:
             ticket = log.submit(Append(session="shared", payload=name.encode(), count=1, time=1, expected=head.version))
             say(f"won {ticket.wait(60).first}")
+            won += 1
         except ConflictError:
             say("lost")
     log.close()

@@ -81,11 +81,11 @@ def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
 
 
 def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
-    """Of two processes with expected versions exactly one wins each version; there is no livelock, and both win."""
+    """Of two processes with expected versions exactly one wins each version, and both come to an end: no livelock."""
     path = tmp_path / "store"
     log = open_log(path, **SMALL)
     log.submit(Append(session="shared", payload=b"", count=1, time=1, creates_at=0)).wait(30)
-    rounds = 600
+    rounds = 300
     workers = [start("contend", path, name, rounds) for name in ("a", "b")]
     for worker in workers:
         assert worker.stdout is not None
@@ -96,10 +96,9 @@ def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
         worker.stdin.flush()
     lines = [output(worker) for worker in workers]
     won = [[int(line.split()[1]) for line in said if line.startswith("won")] for said in lines]
-    assert sorted(won[0] + won[1]) == list(range(2, max(won[0] + won[1]) + 1))
+    assert sorted(won[0] + won[1]) == list(range(2, 2 * rounds + 2))
     for name, versions in zip((b"a", b"b"), won, strict=True):
         assert [c.first for c in log.read("shared") if c.payload == name] == versions
-        assert len(versions) > rounds // 20, "one of two busy processes hardly got a turn"
     assert log.check() == []
     log.close()
 

@@ -15,7 +15,7 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
-from eventlog.errors import CallError, FencedError, LeaseHeldError, RefusedError, SummarizerError
+from eventlog.errors import CallError, FencedError, LeaseHeldError, RefusedError, SummarizerError, WindowTooSmallError
 from eventlog.lease import LIVE
 from eventlog.session import Session
 from eventlog.state import INTERRUPTED
@@ -438,8 +438,12 @@ def test_a_prompt_that_alone_fills_the_window_is_reported(session: Session) -> N
     session.set_system_prompt("word " * 5_000)
     session.user("go")
     loop = Loop(session, lambda _request: Reply("never"), {}, SMALL, LIMITS)
-    assert stopped(loop.run()) == "window-too-small"
+    step = loop.run()
+    assert stopped(step) == "window-too-small"
     assert (loop.count(Compact), loop.requests) == (0, [])
+    assert isinstance(step, Blocked)
+    with pytest.raises(WindowTooSmallError, match="system prompt and the tools alone"):
+        raise step.error()
 
 
 def test_a_limit_on_messages_compacts(session: Session) -> None:

@@ -20,7 +20,7 @@ from threading import RLock
 
 from eventlog import events as ev
 from eventlog.card import Card, card_of, evolve_card
-from eventlog.codec import Item, encode, pack
+from eventlog.codec import Item, Span, encode, pack
 from eventlog.deciding import decide, needs_no_lease, still_admitted
 from eventlog.deltas import DeltaRun
 from eventlog.errors import (
@@ -126,6 +126,30 @@ class Appender:
     def certain(self) -> int:
         """The version up to which everything is known to be committed."""
         return self._certain
+
+    def uncommitted(self, after: int) -> list[Span]:
+        """What is accepted and not handed over, beyond version `after`, as it will be if nothing comes between; positions are 0.
+
+        Waits for whoever is deciding right now, and takes nothing away.
+        """
+        with self.lock:
+            if not self._loaded:
+                return []
+            version = self.state.version
+            items = [item for group in self._accepted for item in group.items]
+            first = version - count_of(items) + 1
+            found: list[Span] = []
+            for item in items:
+                run = isinstance(item, DeltaRun)
+                span = Span(self.session, first, 0, first_time(item), self.epoch, item if run else item[1])
+                found.append(span)
+                first = span.last + 1
+            told = max(after - version, 0)
+            if flat := self.buffer[3 * told :]:
+                streamed = DeltaRun.from_flat(flat, unit=NANOSECONDS)
+                found.append(Span(self.session, version + told + 1, 0, streamed.start, self.epoch, streamed))
+            beyond = (span.cut(after, None) for span in found)
+            return [span._replace(position=0) for span in beyond if span is not None]
 
     def wake(self) -> None:
         """Something was accepted: have it flushed in time."""

@@ -306,13 +306,23 @@ class Store(Keeping):
         session: str | None = None,
         kinds: Sequence[type[ev.Base]] | None = None,
         timeout: float | None = None,
+        provisional: bool = False,
     ) -> Iterator[Recorded]:
         """Every event after the position `after`, history first and then live, without a gap or a duplicate.
 
         `session` and `kinds` choose among them.  The cursor to go on from is the `position` of the last one.
         Ends when nothing new came for `timeout` seconds (None: never).  Deltas arrive with their flush.
+
+        `provisional`: also what handles of this store have accepted and not committed yet, within hundredths of a second, with
+        the position 0 and the version it will have if nothing comes between.  It comes again when it is committed;
+        what a crash or another writer takes away does not.  So whoever shows it drops, at each
+        event with a position, what it showed of that session without one.
         """
-        return subscribe(self.log, after, session=session, kinds=kinds, timeout=timeout)
+        ahead = self._appenders if provisional else None
+        return subscribe(self.log, after, session=session, kinds=kinds, timeout=timeout, ahead=ahead)
+
+    def _appenders(self) -> list[Appender]:
+        return [session.appender for session in list(self._sessions.values())]
 
     def let_go(self, session: str) -> None:
         """Forget the handle of a session that is no more."""

@@ -12,10 +12,11 @@ import threading
 from hashlib import sha256
 from typing import Any, BinaryIO
 
+from eventlog.arguments import require
 from eventlog.errors import DamagedError, LimitError
 from eventlog.values import Body, Content
 
-__all__ = ["INLINE", "MAX_BODY_BYTES", "from_file", "pack", "to_content", "to_file", "unpack"]
+__all__ = ["INLINE", "MAX_BODY_BYTES", "from_file", "loosened", "pack", "tightened", "to_content", "to_file", "unpack"]
 
 INLINE = 1024
 """Longest text, in characters, that is kept inside its event."""
@@ -25,7 +26,12 @@ MAX_BODY_BYTES = 512 * 1024 * 1024
 CHUNK = 1 << 20
 """Bytes read or written at a time when a body is streamed."""
 
+SMALL = 32 * 1024
+"""Largest body, in bytes, that is handed over plain: the log compresses small ones together when it folds them, which takes
+less room, and nobody has to wait for it."""
+
 _PLAIN, _ZSTANDARD = 0, 1
+_PLAIN_MARK = bytes((_PLAIN,))
 _LEVEL = 3
 _compressors = threading.local()
 
@@ -42,7 +48,9 @@ def _zstandard() -> tuple[Any, Any]:
 
 
 def to_content(text: str, bodies: dict[bytes, bytes]) -> Content:
-    """Return `text` itself, or a `Body` for it, whose packed bytes are added to `bodies`."""
+    """Return `text` itself, or a `Body` for it, whose packed bytes are added to `bodies`; `CallError` for what is no str."""
+    if type(text) is not str:
+        require(str, text, "a text is a str")
     if len(text) <= INLINE:
         return text
     data = text.encode("utf-8", "surrogatepass")
@@ -50,7 +58,7 @@ def to_content(text: str, bodies: dict[bytes, bytes]) -> Content:
         raise LimitError("bytes of a body", len(data), MAX_BODY_BYTES)
     digest = sha256(data).digest()
     if digest not in bodies:
-        bodies[digest] = pack(data)
+        bodies[digest] = _PLAIN_MARK + data if len(data) <= SMALL else pack(data)
     return Body(digest, len(data), len(text))
 
 
@@ -63,6 +71,7 @@ def from_file(file: BinaryIO, bodies: dict[bytes, bytes]) -> Body:
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
     digest, pieces, size, characters = sha256(), [bytes((_ZSTANDARD,))], 0, 0
     while piece := file.read(CHUNK):
+        require(bytes, piece, "a file of an output is binary, its pieces bytes")
         size += len(piece)
         if size > MAX_BODY_BYTES:
             raise LimitError("bytes of a body", size, MAX_BODY_BYTES)
@@ -104,6 +113,31 @@ def pack(data: bytes) -> bytes:
     """The packed form of a body's bytes."""
     packed: bytes = _zstandard()[0].compress(data)
     return bytes((_ZSTANDARD,)) + packed if len(packed) < len(data) else bytes((_PLAIN,)) + data
+
+
+def tightened(packed: bytes) -> bytes:
+    """The smallest packed form of a body: for whoever keeps it where nothing compresses it any more."""
+    return pack(packed[1:]) if packed[:1] == _PLAIN_MARK else packed
+
+
+def loosened(digest: bytes, packed: bytes, most: int) -> bytes:
+    """The packed form by the method "plain" of a body of at most `most` bytes; `packed` itself of what is larger or is no such body.
+
+    For whoever compresses many bodies together.
+    """
+    if packed[:1] != bytes((_ZSTANDARD,)):
+        return packed
+    import zstandard
+
+    data = packed[1:]
+    try:
+        size: int = zstandard.frame_content_size(data)
+        if not 0 <= size < most:
+            return packed
+        plain: bytes = _zstandard()[1].decompress(data, max_output_size=size)
+    except zstandard.ZstdError:
+        return packed
+    return bytes((_PLAIN,)) + plain if sha256(plain).digest() == digest else packed
 
 
 def unpack(body: Body, packed: bytes) -> str:

@@ -6,8 +6,10 @@ by whoever opens the store next, should it break off (`log/swap.py`).  Heads, po
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import time_ns
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,8 +22,10 @@ from eventlog.errors import CallError
 from eventlog.foreign import is_foreign
 from eventlog.log.base import Commit, Head, Log
 from eventlog.log.directory import bytes_on_disk
-from eventlog.log.tree import leaf_of
+from eventlog.log.tree import SALT_BYTES, leaf_of
+from eventlog.opening import forget_keys, of_what_is_stored
 from eventlog.reader import ancestry
+from eventlog.remains import Tally, settle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,32 +51,40 @@ class Rewritten(msgspec.Struct, frozen=True):
 
 
 def emptied(commit: Commit, payload: bytes = b"") -> Commit:
-    """A commit without its salt, and with this in place of its payload: only the hash of its leaf is kept."""
-    return replace(commit, payload=payload, salt=b"", leaf=leaf_of(commit))
+    """A commit with another salt, and with this in place of its payload: only the hash of its leaf is kept."""
+    return replace(commit, payload=payload, salt=os.urandom(SALT_BYTES), leaf=leaf_of(commit))
 
 
-def rewrite(log: Log, changes: Mapping[str, Change] | None = None, *, shred: bool) -> Rewritten:
+def rewrite(
+    log: Log, changes: Mapping[str, Change] | None = None, *, shred: bool, time: int | None = None
+) -> Rewritten:
     """Write the store anew without the events of erased sessions; the commits of some sessions go through their change.
 
     `shred`: the files of the old store are overwritten, and what was derived from the sessions that changed is dropped.
+    What is left of appends that lost something is recorded (`remains.py`), at `time` (UTC milliseconds, now by default).
     `BusyError` if anybody else has it open, `CallError` for a store that is not in a directory.
     """
     from eventlog.log.embedded import EmbeddedLog
 
-    if not isinstance(log, EmbeddedLog):
+    engine = log.engine
+    if not isinstance(engine, EmbeddedLog):
         raise CallError("only a store in a directory can be written anew")
-    with storage_errors(log.path):
-        return log.exclusively(partial(_rewrite, changes=changes or {}, shred=shred))
+    through = of_what_is_stored(log, changes or {})
+    with storage_errors(engine.path):
+        now = time_ns() // 1_000_000 if time is None else time
+        done = engine.exclusively(partial(_rewrite, changes=through, shred=shred, time=now))
+    forget_keys(log)
+    return done
 
 
-def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shred: bool) -> Rewritten:
+def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shred: bool, time: int) -> Rewritten:
     from eventlog.log import swap
     from eventlog.log.copying import Copy
     from eventlog.log.segments import Segments
 
     swap.finish(path, options.io)
     before = bytes_on_disk(path)
-    following = path / swap.NEXT
+    following = swap.fresh(path)
     try:
         segments = Segments(path / "lmdb", read_only=True, map_bytes=options.map_bytes)
         try:
@@ -80,20 +92,30 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
             try:
                 needed = _inherited(segments)
                 counted = {"emptied": 0}
+                tally = Tally()
 
                 def change(commit: Commit) -> Commit | None:
                     last = needed.get(commit.session)
+                    if last == 0:
+                        return None
                     if last is not None and commit.first > last:
-                        counted["emptied"] += not commit.emptied and bool(last)
-                        return emptied(commit) if last else None
-                    changed = commit if commit.session not in changes else changes[commit.session](commit)
-                    counted["emptied"] += changed.emptied and not commit.emptied
+                        changed = emptied(commit)
+                    else:
+                        changed = commit if commit.session not in changes else changes[commit.session](commit)
+                    if changed.emptied:
+                        counted["emptied"] += not commit.emptied
+                        if not changed.salt:
+                            changed = emptied(changed, changed.payload)
+                        elif commit.emptied and changed.payload == commit.payload:
+                            changed = commit
+                        tally.look(changed)
                     return changed
 
                 position = segments.folded().position
                 copy_commits(segments, copy, position, change=change, heads=lambda _before, _commit, now: now)
                 gone = [replace(head, gone=True) for head in segments.heads("") if copy.head(head.session) is None]
                 copy.add([], {}, {}, {}, position=position, gone=gone)
+                settle(copy, tally, time, options.io.random(SALT_BYTES))
                 dropped = {name_in_keys(session) for session in (*needed, *changes)}
                 copy.add_derived(
                     (key, value)

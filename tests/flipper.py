@@ -25,8 +25,8 @@ from pathlib import Path
 import eventlog
 from eventlog.errors import EventlogError
 from eventlog.log.embedded import EmbeddedLog, open_log
+from eventlog.log.layout import TREES
 from eventlog.log.probe_child import walk
-from eventlog.log.segments import TREES
 from projections.model_view import ModelView
 
 OUTCOMES = {0: "same", 1: "refused", 2: "wrong", 3: "untyped"}

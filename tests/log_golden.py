@@ -8,14 +8,38 @@ from __future__ import annotations
 import sys
 import tempfile
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 
+from eventlog import events as ev
+from eventlog.blobs import pack
+from eventlog.codec import encode
+from eventlog.deltas import DeltaRun
 from eventlog.errors import PoisonedError
 from eventlog.log.base import Append, LeaseState
 from eventlog.log.embedded import EmbeddedLog, open_log
 from eventlog.log.filesystem import JournalIO
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
+
+
+TEXT = b"A body that is kept unpacked among others.\n" * 50
+CARD = b"a long card " * 30
+_KEY = ("part", "text")
+STREAMED = encode(
+    [
+        (6000, ev.SessionRenamed("before")),
+        DeltaRun.from_flat([_KEY, "a run", 6001, _KEY, " of deltas", 6003, ("other", "input"), "{}", 6010], 6000),
+        (6011, ev.SessionRenamed("between")),
+        DeltaRun.from_flat([_KEY, "and another", 6012, _KEY, "", 6013], 6000),
+        (6014, ev.SessionRenamed("behind")),
+    ],
+    6000,
+)
+SLOW = encode(
+    [DeltaRun.from_flat([_KEY, "with", 7000, _KEY, " a long", 7900, _KEY, " pause" * 60, 70_000], 7000)], 7000
+)
+"""Gaps and lengths of two bytes each."""
 
 
 class FixedIO(JournalIO):
@@ -52,6 +76,12 @@ def fill(log: EmbeddedLog) -> None:
         log.submit(append).wait(30)
     log.set_lease("a", LeaseState(7, b"owner", 4000), replaces=LeaseState())
     log.submit(Append(session="a", payload=b"last", count=1, time=5000, epoch=7, card=b"", request="r2")).wait(30)
+    for append in (
+        Append(session="streamed", payload=STREAMED, count=8, time=6000, creates_at=0, card=CARD),
+        Append(session="streamed", payload=SLOW, count=3, time=7000, bodies=[(sha256(TEXT).digest(), pack(TEXT))]),
+    ):
+        log.submit(append).wait(30)
+    log.put_derived([(b"derived", b"a value that is kept compressed" * 20), (b"small", b"value")])
 
 
 def write(version: str, directory: Path) -> None:

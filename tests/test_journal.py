@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -536,3 +537,128 @@ def test_files_grow_as_needed(tmp_path: Path) -> None:
     assert {256 << 10, 1 << 20} <= sizes
     zeros = sum(size for name, size in io.calls if name == "pwrite") - 250 * 16_000
     assert zeros < 6 << 20
+
+
+def filled(path: Path, io: JournalIO) -> EmbeddedLog:
+    """A store with a journal of several files."""
+    log = open_log(path, io=io, journal_bytes=1 << 20)
+    for number in range(40):
+        put(log, bytes(32_000) + b"%d" % number)
+    log._partition._prepare()
+    return log
+
+
+def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Target 4: when all is folded the journal goes on in a file of a header, which grows again as it is needed.
+
+    A store that is closed like that is opened without a look at its structure, like any that was closed in order.
+    """
+    path = tmp_path / "s"
+    filled(path, JournalIO()).close()
+    (left,) = (path / "journal").iterdir()
+    assert left.stat().st_size == FILE_HEADER_BYTES
+    for number in range(3):
+        with monkeypatch.context() as patch:
+            patch.delattr("eventlog.log.partition.require_structure")
+            log = open_log(path)
+        assert put(log, b"more").position == 41 + number
+        abandon(log)
+        log = open_log(path)
+        assert len(log.follow(0)) == 41 + number
+        assert log.check() == []
+        log.close()
+    assert payloads(path)[40:] == [b"more"] * 3
+
+
+def test_a_journal_that_others_use_stays(tmp_path: Path) -> None:
+    """Files that another process may be reading are not taken away when this one closes."""
+    path = tmp_path / "s"
+    log = filled(path, JournalIO())
+    before = sorted(entry.name for entry in (path / "journal").iterdir())
+    other = os.open(path / "open", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_SH)
+    log.close()
+    after = sorted(entry.name for entry in (path / "journal").iterdir())
+    os.close(other)
+    assert after[0] == before[0] or after[0].startswith("000000000")
+    assert sum(entry.stat().st_size for entry in (path / "journal").iterdir()) >= 256 << 10
+    assert len(payloads(path)) == 40
+
+
+@pytest.mark.parametrize("fault", [("pwrite", errno.ENOSPC), ("pwrite", "late"), ("open", errno.ENOSPC)])
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_journal_that_cannot_be_renewed_stays(tmp_path: Path, fault: tuple[str, object], after: int) -> None:
+    """Closing on a full disk folds all the same, keeps the files as they are, and loses nothing."""
+    path = tmp_path / "s"
+    io = FaultyIO()
+    log = filled(path, io)
+    io.faults = [(fault[0], None)] * after + [fault]
+    log.close()
+    assert len(payloads(path)) == 40
+    log = open_log(path)
+    assert put(log, b"more").position == 41
+    log.close()
+    assert len(payloads(path)) == 41
+
+
+def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> None:
+    """Killed between any two steps of giving the journal up: the next one that opens the store finds everything."""
+    for step in ("renewed", "folded"):
+        path = tmp_path / step
+        log = filled(path, JournalIO())
+        partition = log._partition
+        assert partition._mark is not None
+        assert partition.writer is not None
+        assert partition._renew_journal(partition._mark)
+        if step == "folded":
+            partition.fold()
+        abandon(log)
+        log = open_log(path)
+        assert put(log, b"more").position == 41
+        assert log.check() == []
+        log.close()
+        assert len(payloads(path)) == 41
+
+
+class WatchingIO(JournalIO):
+    """Keeps what was in the files that are removed."""
+
+    def __init__(self) -> None:
+        self.removed: list[bytes] = []
+        self.fails = False
+
+    def blank(self, path: str) -> None:
+        """Overwrite, or fail."""
+        if self.fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().blank(path)
+
+    def unlink(self, path: str) -> None:
+        """Look, and remove."""
+        self.removed.append(Path(path).read_bytes())
+        super().unlink(path)
+
+
+def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
+    """Spec §14: a scrub cannot reach files that are gone, so nothing of what was said is left in them."""
+    io = WatchingIO()
+    log = filled(tmp_path / "s", io)
+    io.removed.clear()
+    log.close()
+    assert len(io.removed) >= 2
+    assert not any(data.strip(b"\0") for data in io.removed)
+
+
+def test_what_cannot_be_overwritten_is_not_given_up(tmp_path: Path) -> None:
+    """Spec §14: a file whose content would be left behind stays where a scrub can reach it, until the store is closed again."""
+    path = tmp_path / "s"
+    io = WatchingIO()
+    log = filled(path, io)
+    io.removed.clear()
+    io.fails = True
+    log.close()
+    assert not io.removed
+    assert len(list((path / "journal").iterdir())) > 1
+    assert len(payloads(path)) == 40
+    open_log(path).close()
+    assert [entry.stat().st_size for entry in (path / "journal").iterdir()] == [FILE_HEADER_BYTES]

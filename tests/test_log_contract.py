@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import structs
 
+from eventlog import opening
 from eventlog.errors import (
     AlreadyExistsError,
     CallError,
@@ -40,8 +41,8 @@ INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected", "see
 
 
 def engines() -> list[str]:
-    """Every engine, the embedded one also with everything folded before each read."""
-    return ["memory", "embedded", "folded"]
+    """Every engine, the embedded one also with everything folded before each read; and an encrypted log over each."""
+    return ["memory", "embedded", "folded", "encrypted memory", "encrypted embedded"]
 
 
 @pytest.fixture(params=engines())
@@ -51,6 +52,10 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
         made: Log = MemoryLog()
     elif request.param == "embedded":
         made = open_log(tmp_path / "store")
+    elif request.param == "encrypted memory":
+        made = opening.open_log("memory:", keys=tmp_path / "keys")
+    elif request.param == "encrypted embedded":
+        made = opening.open_log(tmp_path / "store", keys=True)
     else:
         made = FoldingLog(tmp_path / "store")
     yield made
@@ -96,7 +101,7 @@ def test_a_commit_comes_back_as_it_was_given(log: Log) -> None:
     """Payload, count, time, epoch and request id of an append are read back unchanged."""
     begin(log, payload=b"\x00\xffbytes", count=7, time=123, request="r")
     (commit,) = log.read("s")
-    assert commit == Commit("s", 1, 7, 1, 0, 123, b"\x00\xffbytes", "r", commit.salt, commit.leaf)
+    assert commit == Commit("s", 1, 7, 1, 0, 123, b"\x00\xffbytes", "r", commit.salt, commit.leaf, commit.stored)
     assert log.follow(0) == [commit]
 
 
@@ -433,7 +438,11 @@ def test_bodies(log: Log) -> None:
     assert log.body(HASH) == b"packed"
     assert log.body(HASH[::-1]) == b""
     assert log.body(bytes(32)) is None
-    assert sorted(log.bodies()) == sorted([HASH, HASH[::-1]])
+    own = log.of("s")
+    assert own.body(HASH) == b"packed"
+    assert own.body(bytes(32)) is None
+    assert own.several_bodies([HASH, bytes(32), HASH[::-1]]) == [b"packed", None, b""]
+    assert sorted(log.bodies()) == sorted([own.name(HASH), own.name(HASH[::-1])])
 
 
 def test_a_rejected_append_leaves_nothing(log: Log) -> None:
@@ -487,6 +496,8 @@ def test_derived_values(log: Log) -> None:
     log.put_derived([(b"a1", None), (b"a2", b"z"), (b"a0", b"w"), (b"none", None)])
     assert log.get_derived(b"a1") is None
     assert log.scan_derived(b"") == [(b"a0", b"w"), (b"a2", b"z"), (b"b", b"y")]
+    assert log.derived_keys(b"a") == [b"a0", b"a2"]
+    assert log.derived_keys(b"") == [b"a0", b"a2", b"b"]
 
 
 @pytest.mark.parametrize("key", [b"", bytes(201)])
@@ -625,12 +636,12 @@ def test_waiting_with_a_timeout(log: Log) -> None:
         started.set()
         release.wait(30)
 
-    if isinstance(log, MemoryLog):
+    if isinstance(log.engine, MemoryLog):
         release.set()
     log.submit(Append(session="s", payload=b"", count=1, time=1, check=slow))
     started.wait(30)
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, request="r"))
-    if not isinstance(log, MemoryLog):
+    if not isinstance(log.engine, MemoryLog):
         with pytest.raises(UnknownOutcomeError) as caught:
             ticket.wait(0.01)
         assert (caught.value.session, caught.value.request) == ("s", "r")
@@ -741,6 +752,8 @@ USES: list[Callable[[Log], object]] = [
     lambda log: log.set_lease("s", LeaseState(), replaces=LeaseState()),
     lambda log: log.get_derived(b"k"),
     lambda log: log.put_derived([(b"k", b"v")]),
+    lambda log: log.several_bodies([HASH]),
+    lambda log: log.derived_keys(b""),
     lambda log: log.scan_derived(b""),
     lambda log: log.sync(),
     lambda log: log.check(),
@@ -750,8 +763,10 @@ USES: list[Callable[[Log], object]] = [
 def test_a_closed_log_says_so(log: Log) -> None:
     """After `close`, which may be called twice, every use is `ClosedError`; what was queued before is committed."""
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
+    before = log.stopped
     log.close()
     log.close()
+    assert (before, log.stopped) == (False, True)
     assert ticket.wait(30).first == 1
     for use in USES:
         with pytest.raises(ClosedError):

@@ -15,7 +15,7 @@ What every engine promises, and `tests/test_log_contract.py` checks:
 * Requests submitted by one thread are committed in the order of submission.
 * A committed append is on disk and survives power loss (the memory engine: as long as the process).
 * If the write itself fails, every request of the batch gets the error; after a failed sync the log
-  is poisoned.  `ENOSPC` before the sync fails that batch only.
+  is poisoned: it can be read, and written when it is opened again, also while the poisoned handle is held.  `ENOSPC` before the sync fails that batch only.
 * A full queue blocks the producer (`BusyError` after the configured time); it never drops.
 * A call that is wrong in itself (a type, a range, a length) is `CallError` before anything is queued.
 * Every commit is a leaf of its session's hash tree (`tree.py`), whose peaks are in the head.
@@ -30,7 +30,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-__all__ = ["Append", "Commit", "Committed", "Head", "LeaseState", "Log", "Ticket"]
+__all__ = ["Append", "Belongings", "Commit", "Committed", "Head", "LeaseState", "Log", "Ticket"]
+
+# What is only made of numbers, text and bytes cannot be in a cycle: `gc=False` spares the collector the look.
 
 _HASH_BYTES = 32
 """As in `tree.py`, which imports this module."""
@@ -69,7 +71,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     with `ConflictError`, so that a later append never goes in without an earlier one it depends on."""
 
 
-class Commit(msgspec.Struct, frozen=True):
+class Commit(msgspec.Struct, frozen=True, gc=False):
     """One committed append, as read back."""
 
     session: str
@@ -83,14 +85,16 @@ class Commit(msgspec.Struct, frozen=True):
     payload: bytes
     request: str | None = None
     salt: bytes = b""
-    """The random bytes that its leaf in the session's hash tree is hashed with (`tree.py`)."""
+    """The random bytes that its leaf in the session's hash tree is hashed with (`tree.py`); other ones if it was `emptied`."""
     leaf: bytes = b""
     """The first bytes of the hash of that leaf, as it was committed; all of them if the append was `emptied`."""
+    stored: bytes = b""
+    """What its leaf covers in place of the payload: an encrypted log keeps other bytes than it was given."""
 
     @property
     def emptied(self) -> bool:
         """Whether what was redacted or erased is gone from it: then its leaf cannot be hashed again, and was kept."""
-        return not self.salt and len(self.leaf) == _HASH_BYTES
+        return len(self.leaf) == _HASH_BYTES
 
     @property
     def last(self) -> int:
@@ -98,7 +102,7 @@ class Commit(msgspec.Struct, frozen=True):
         return self.first + self.count - 1
 
 
-class Committed(msgspec.Struct, frozen=True):
+class Committed(msgspec.Struct, frozen=True, gc=False):
     """The result of an append: versions `first..last`, `position` of the first event.
 
     `repeated` is true when the request id was known and nothing was written now.
@@ -111,7 +115,7 @@ class Committed(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
-class LeaseState(msgspec.Struct, frozen=True):
+class LeaseState(msgspec.Struct, frozen=True, gc=False):
     """Who may run a session.  `owner` is opaque to the log; `until` is UTC milliseconds, 0 = released."""
 
     epoch: int = 0
@@ -119,7 +123,7 @@ class LeaseState(msgspec.Struct, frozen=True):
     until: int = 0
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """The little that is known of a session without reading its events."""
 
     session: str
@@ -165,12 +169,58 @@ class Ticket(Protocol):
         ...
 
 
-class Log(Protocol):
-    """One partition of events.  Every method may be called from any thread."""
+class Belongings(Protocol):
+    """The bodies and derived values of a log, or of one session: `Log.of`."""
 
     @property
     def read_only(self) -> bool:
         """Whether `submit`, leases and `put_derived` are refused with `ReadOnlyError`."""
+        ...
+
+    def name(self, digest: bytes) -> bytes:
+        """What to call a body in keys of derived values: its hash, or 32 bytes that do not tell it."""
+        ...
+
+    def body(self, digest: bytes) -> bytes | None:
+        """The packed bytes of a body, or None; how it is packed may have changed, never what it unpacks to."""
+        ...
+
+    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """The same of each of some bodies, in their order: quicker than one by one."""
+        ...
+
+    def get_derived(self, key: bytes) -> bytes | None:
+        """A derived value (checkpoint, token count): disposable, never a source of truth."""
+        ...
+
+    def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write derived values (None deletes).  Atomic; not necessarily durable.  Keys: 1..200 bytes."""
+        ...
+
+    def derived_keys(self, prefix: bytes) -> list[bytes]:
+        """The keys of derived values that begin with `prefix`, in order; no value is read, so one may turn out to be none."""
+        ...
+
+    def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Derived values by key order."""
+        ...
+
+
+class Log(Belongings, Protocol):
+    """One partition of events.  Every method may be called from any thread."""
+
+    @property
+    def engine(self) -> Log:
+        """The log that keeps the files: this one, or the one that it stands before."""
+        ...
+
+    def of(self, session: str) -> Belongings:
+        """The same bodies and derived values as those of a session: an encrypted log keeps them under its family's key."""
+        ...
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more is written through this handle: it is closed, or a write failed."""
         ...
 
     def submit(self, append: Append) -> Ticket:
@@ -210,28 +260,12 @@ class Log(Protocol):
         """What became of a request id."""
         ...
 
-    def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body, or None."""
-        ...
-
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all stored bodies."""
         ...
 
     def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
         """Write the lease record if it still equals `replaces`; True if it was written.  Durable."""
-        ...
-
-    def get_derived(self, key: bytes) -> bytes | None:
-        """A derived value (checkpoint, token count): disposable, never a source of truth."""
-        ...
-
-    def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write derived values (None deletes).  Atomic; not necessarily durable.  Keys: 1..200 bytes."""
-        ...
-
-    def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Derived values by key order."""
         ...
 
     def sync(self) -> None:

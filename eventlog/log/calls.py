@@ -36,21 +36,33 @@ _OVERHEAD = 200
 
 def size_of(append: Append) -> int:
     """Bytes an append takes in a queue; `CallError` if the call itself is wrong, whatever the session's state."""
-    _check_id("session id", append.session)
+    session, count, messages, time, epoch = append.session, append.count, append.messages, append.time, append.epoch
+    # What is right is seen here; only what is not is looked at again, to say what is wrong.
+    if type(session) is not str or not session.isascii() or not 0 < len(session) <= MAX_ID_BYTES:
+        _check_id("session id", session)
     if append.request is not None:
         _check_id("request id", append.request)
-    _check_integer("count", append.count, 1, MAX_ADDEND)
-    _check_integer("messages", append.messages, 0, MAX_ADDEND)
-    _check_integer("epoch", append.epoch, 0, MAX_NUMBER)
-    _check_integer("time", append.time, -MAX_NUMBER, MAX_NUMBER)
+    if type(count) is not int or not 0 < count <= MAX_ADDEND:
+        _check_integer("count", count, 1, MAX_ADDEND)
+    if type(messages) is not int or not 0 <= messages <= MAX_ADDEND:
+        _check_integer("messages", messages, 0, MAX_ADDEND)
+    if type(epoch) is not int or not 0 <= epoch <= MAX_NUMBER:
+        _check_integer("epoch", epoch, 0, MAX_NUMBER)
+    if type(time) is not int or not -MAX_NUMBER <= time <= MAX_NUMBER:
+        _check_integer("time", time, -MAX_NUMBER, MAX_NUMBER)
     if append.creates_at is not None:
         _check_integer("creates_at", append.creates_at, 0, MAX_BASE)
-    for what, version in (("expected", append.expected), ("seen", append.seen)):
-        if version is not None:
-            _check_integer(what, version, 0, MAX_NUMBER)
+    if append.expected is not None:
+        _check_integer("expected", append.expected, 0, MAX_NUMBER)
+    if append.seen is not None:
+        _check_integer("seen", append.seen, 0, MAX_NUMBER)
     if append.check is not None and not callable(append.check):
         raise CallError("check is a function")
-    size = _OVERHEAD + _length("payload", append.payload) + _length("digest", append.digest)
+    payload, digest = append.payload, append.digest
+    if type(payload) is not bytes or type(digest) is not bytes:
+        _length("payload", payload)
+        _length("digest", digest)
+    size = _OVERHEAD + len(payload) + len(digest)
     if append.card is not None:
         size += _length("card", append.card)
     if append.bodies:

@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.errors import DamagedError
+from eventlog.log.layout import PAIR
 from eventlog.log.rebuild import first_fault
-from eventlog.log.segments import PAIR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from eventlog.log.base import Commit, Head
+    from eventlog.log.layout import HeadRow
     from eventlog.log.lookup import Lookup
-    from eventlog.log.segments import HeadRow, Segments
+    from eventlog.log.segments import Segments
 
 __all__ = ["check_segments", "check_trees"]
 
 
 def check_segments(segments: Segments) -> list[str]:
     """Read every row, chunk and body; a line for each thing that is wrong."""
+    segments.forget()
     wrong: list[str] = []
     numbers: set[int] = set()
     for key in segments.keys("sessions"):

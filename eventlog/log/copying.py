@@ -15,7 +15,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from eventlog.errors import CallError
-from eventlog.log.directory import write_format
+from eventlog.log.directory import forget_unbegun, write_format
 from eventlog.log.filesystem import sync_directory
 from eventlog.log.fold import begin_store, write_copied
 from eventlog.log.frames import FILE_HEADER_BYTES, address_of
@@ -46,6 +46,7 @@ class Copy:
         for name in ("lmdb", "journal"):
             (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         self._refuse_written_to()
+        forget_unbegun(directory / "lmdb")
         self._segments = Segments(directory / "lmdb", read_only=False, map_bytes=options.map_bytes)
         try:
             begin_store(self._segments, START)
@@ -78,6 +79,10 @@ class Copy:
         """The commit that was copied last; None if there is none, or if it was dropped."""
         found = self._segments.follow(self.position - 1, 1) if self.position else []
         return found[0] if found else None
+
+    def follow(self, after: int, limit: int) -> list[Commit]:
+        """What was copied of what comes after a position; see `base.Log`."""
+        return self._segments.follow(after, limit)
 
     def has_body(self, digest: bytes) -> bool:
         """Whether a body was copied."""
@@ -122,8 +127,8 @@ class Copy:
 
         write_derived(self._segments, dict(items))
 
-    def finish(self, format_in: Path | None, identity: str = "") -> None:
-        """Make the journal, and `format_in`, if it is given, a store of this identity; everything is on disk then."""
+    def finish(self, format_in: Path | None, identity: str = "", encryption: str = "") -> None:
+        """Make the journal, and `format_in`, if it is given, a store of this identity and encryption; all is on disk then."""
         page = self.page_bytes
         self._segments.close()
         shutil.rmtree(self._directory / "journal")
@@ -135,7 +140,7 @@ class Copy:
             for name in ("open", "lock", "turn"):
                 os.close(os.open(format_in / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             (format_in / "mark").unlink(missing_ok=True)
-            write_format(format_in, page, identity)
+            write_format(format_in, page, identity, encryption)
 
     def close(self) -> None:
         """Let go of it as it is; harmless behind `finish`."""

@@ -44,6 +44,16 @@ class DerivedBuffer:
                     return values[key]
         return self._segments.derived(key)
 
+    def keys(self, prefix: bytes) -> list[bytes]:
+        """The keys that begin with `prefix`, in order."""
+        with self._guard:
+            newer = {**self._leaving, **self._recent}
+        found = set(self._segments.derived_keys(prefix))
+        for key, value in newer.items():
+            if key.startswith(prefix):
+                (found.discard if value is None else found.add)(key)
+        return sorted(found)
+
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Values whose key begins with `prefix`, by key order."""
         with self._guard:

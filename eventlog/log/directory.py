@@ -4,14 +4,19 @@
 `format` is written last, so a directory without it is one that nobody has ever committed to; it is made again.
 Whatever else lies in the directory is left alone and the path refused.
 
-Formats: 1 was never released and had no hash tree.  2 is read and written.  A store of format 1 is `TooOldError`: its
-history would have to be hashed, and what was done to it before could not be told from what was committed.
+Formats: 3 is read and written.  1, which had no hash tree, and 2, which kept every body and every session's events for themselves, were
+never released: a store of theirs is `TooOldError`.  A store of a greater one is `TooNewError`.  Opening a store never changes its
+format; whoever adds one adds its upgrade to `eventlog upgrade`.  A new kind of journal frame, record, row or chunk, or a new
+field in one, is a new format.
 """
 
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
+import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError, TooOldError
@@ -29,33 +34,43 @@ if TYPE_CHECKING:
 
     from eventlog.log.options import Options
 
-__all__ = ["bytes_on_disk", "identity_of", "prepare", "write_format"]
+__all__ = [
+    "FORMAT_VERSION",
+    "bytes_on_disk",
+    "encryption_of",
+    "forget_unbegun",
+    "format_of",
+    "identity_of",
+    "prepare",
+    "write_format",
+]
 
 FIRST = "0000000001.log"
 _TITLE = "eventlog store"
 _NAMES = frozenset({"format", "format.new", "turn", "lock", "open", "mark", "journal", "lmdb"})
 
 
-def prepare(path: Path, options: Options) -> None:
-    """Check that `path` is a store, and make one if there is nothing yet.
+def prepare(path: Path, options: Options, encryption: str = "") -> None:
+    """Check that `path` is a store, and make one if there is nothing yet, which notes `encryption` (see `encryption_of`).
 
     Raises `UnsupportedStorageError` (network file system), `NotFoundError` (nothing there, and opened for reading),
     `CallError` (something else is there), `UnfinishedError` (a copy is being written there), `TooNewError`, `DamagedError`.
     """
     refuse_network_filesystem(path)
-    if path.exists() and not path.is_dir():
-        raise CallError(f"{path} is not a directory")
+    with suppress(FileNotFoundError):
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise CallError(f"{path} is not a directory")
     refuse_unfinished(path)
     if not (path / "format").exists():
         if options.read_only:
             if path.exists() and any(path.iterdir()):
                 raise CallError(f"{path} is not a store")
             raise NotFoundError("store", str(path))
-        _make(path, options)
+        _make(path, options, encryption)
     _check(path)
 
 
-def _make(path: Path, options: Options) -> None:
+def _make(path: Path, options: Options, encryption: str) -> None:
     path = path.resolve()
     made = [path, *(parent for parent in path.parents if not parent.exists())]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,6 +85,7 @@ def _make(path: Path, options: Options) -> None:
         _refuse_to_start_over(path, options)
         for name in ("journal", "lmdb"):
             (path / name).mkdir(mode=0o700, exist_ok=True)
+        forget_unbegun(path / "lmdb")
         segments = Segments(path / "lmdb", read_only=False, map_bytes=options.map_bytes)
         try:
             page = segments.environment.page_bytes
@@ -82,18 +98,29 @@ def _make(path: Path, options: Options) -> None:
         mark.set_closed(begin)
         mark.close()
         os.close(os.open(path / "open", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        write_format(path, page, options.io.random(16).hex())
+        write_format(path, page, options.io.random(16).hex(), encryption)
         for directory in made:  # a name is on disk when the directory that holds it is
             sync_directory(directory.parent)
     finally:
         os.close(lock)
 
 
-def write_format(path: Path, page: int, identity: str) -> None:
+def forget_unbegun(lmdb: Path) -> None:
+    """Remove LMDB's file if it was left before its first transaction was on disk: LMDB takes half of its first pages for damage.
+
+    Until then it has three pages at most, and nobody's data; ever after it has more.
+    """
+    data = lmdb / "data.mdb"
+    if data.exists() and data.stat().st_size <= 3 * mmap.PAGESIZE:
+        data.unlink()
+
+
+def write_format(path: Path, page: int, identity: str, encryption: str = "") -> None:
     """Make a directory a store: everything else is there.  `identity` is the store's own, and that of its copies."""
     for directory in (path / "lmdb", path / "journal", path):
         sync_directory(directory)
-    write_file(path / "format", f"{_TITLE}\nformat {FORMAT_VERSION}\nlmdb {LIB_VERSION}\npage {page}\nid {identity}\n")
+    said = f"{_TITLE}\nformat {FORMAT_VERSION}\nlmdb {LIB_VERSION}\npage {page}\nid {identity}\n"
+    write_file(path / "format", said + (f"encryption {encryption}\n" if encryption else ""))
 
 
 def _refuse_to_start_over(path: Path, options: Options) -> None:
@@ -117,9 +144,25 @@ def identity_of(path: Path) -> str:
     return _facts(path)[1].get("id", "")
 
 
+def encryption_of(path: Path) -> str:
+    """What the store notes of how its content is encrypted (`eventlog/opening.py`); "" if it is not."""
+    return _facts(path)[1].get("encryption", "")
+
+
 def _facts(path: Path) -> tuple[str, dict[str, str]]:
     lines = (path / "format").read_text(encoding="utf-8", errors="replace").splitlines() or [""]
     return lines[0], dict(line.split(" ", 1) for line in lines[1:] if " " in line)
+
+
+def format_of(path: Path) -> int:
+    """The format of the store at `path`; errors as for `prepare`, nothing is made or changed."""
+    refuse_unfinished(path)
+    if not path.exists():
+        raise NotFoundError("store", str(path))
+    if not (path / "format").is_file():
+        raise CallError(f"{path} is not a store")
+    _check(path)
+    return int(_facts(path)[1]["format"])
 
 
 def _check(path: Path) -> None:

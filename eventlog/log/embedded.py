@@ -21,7 +21,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock, Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec import structs
 
@@ -56,56 +56,80 @@ R = TypeVar("R")
 logger = logging.getLogger("eventlog")
 
 
+class _Shared:
+    """A partition, and how many handles use it."""
+
+    __slots__ = ("handles", "key", "partition")
+
+    def __init__(self, key: _Key, partition: Partition) -> None:
+        self.key = key
+        self.partition = partition
+        self.handles = 0
+
+
 class _Registry:
-    """The partitions this process has open, by the identity of their directory, with the number of handles."""
+    """The partitions this process has open, by the identity of their directory.
+
+    One that can do nothing more, while handles on it are still held, makes way for a fresh one when its path is opened again;
+    what was written through it stays, and those handles say why they are finished.
+    """
 
     def __init__(self) -> None:
         self.lock = RLock()
-        self.open: dict[_Key, tuple[Partition, int]] = {}
+        self.open: dict[_Key, _Shared] = {}
 
-    def join(self, path: Path, options: Options) -> tuple[_Key, Partition]:
+    def join(self, path: Path, options: Options) -> _Shared:
         """Give a handle a partition."""
         try:
             return self._join(path, options)
         except OSError as error:
             raise StorageError(f"{path} cannot be opened: {error.strerror or error}") from error
 
-    def _join(self, path: Path, options: Options) -> tuple[_Key, Partition]:
+    def _join(self, path: Path, options: Options) -> _Shared:
         with self.lock:
             prepare(path, options)
             status = path.stat()
             key = status.st_dev, status.st_ino
-            partition, handles = self.open.get(key, (None, 0))
-            if partition is None:
-                partition = Partition(path, options)
+            shared = self.open.get(key)
+            if shared is not None and (shared.partition.finished or not shared.partition.stands_at(path)):
+                self._end(shared)  # LMDB must not be open twice in a process
+                shared = None
+            if shared is None:
+                shared = self.open[key] = _Shared(key, Partition(path, options))
             else:
-                _check_joins(path, partition.options, options)
-            self.open[key] = partition, handles + 1
-            return key, partition
+                _check_joins(path, shared.partition.options, options)
+            shared.handles += 1
+            return shared
 
-    def leave(self, key: _Key) -> None:
+    def leave(self, shared: _Shared) -> None:
         """Take a handle back; the last one closes the partition."""
         with self.lock:
-            partition, handles = self.open[key]
-            if handles > 1:
-                self.open[key] = partition, handles - 1
+            shared.handles -= 1
+            if shared.handles:
                 return
-            try:
-                partition.stop()
-                partition.join()
-            finally:
-                del self.open[key]
-        if partition.failure is not None:
-            raise partition.failure
+            self._end(shared)
+        if shared.partition.failure is not None:
+            raise shared.partition.failure
 
-    def exclusively(self, key: _Key, job: Callable[[Path, Options], R]) -> tuple[Partition, R]:
+    def _end(self, shared: _Shared) -> None:
+        """Close a partition, and let its path be opened afresh."""
+        try:
+            shared.partition.stop()
+            shared.partition.join()
+        finally:
+            if self.open.get(shared.key) is shared:
+                del self.open[shared.key]
+
+    def exclusively(self, shared: _Shared, job: Callable[[Path, Options], R]) -> R:
         """Close a partition, do something to its directory that nobody may witness, and open it again.
 
         `BusyError` if another handle or another process has it open.
         """
         with self.lock:
-            partition, handles = self.open[key]
-            if handles > 1:
+            partition = shared.partition
+            if partition.finished:
+                raise partition.why_closed()
+            if shared.handles > 1:
                 raise BusyError(f"{partition.path} is open more than once in this process")
             path, options = partition.path, partition.options
             partition.stop()
@@ -120,46 +144,44 @@ class _Registry:
                     result = job(path, options)
                 finally:
                     presence.close()
-            finally:
-                self.open[key] = partition, handles  # closed, should it not open again
-                partition = Partition(path, options)
-                self.open[key] = partition, handles
-            return partition, result
+            finally:  # should it not open again, it stays closed
+                shared.partition = Partition(path, options)
+            return result
 
-    def leave_later(self, key: _Key, pid: int) -> None:
-        """The same for a handle that was collected: not in the thread that happened to collect it."""
+    def leave_later(self, shared: _Shared, pid: int) -> None:
+        """`leave` for a handle that was collected: not in the thread that happened to collect it."""
         if pid == os.getpid():
             with suppress(RuntimeError):  # the interpreter is exiting: `close_all` has done it
-                Thread(target=self._leave_quietly, args=(key,), name="eventlog-close", daemon=True).start()
+                Thread(target=self._leave_quietly, args=(shared,), name="eventlog-close", daemon=True).start()
 
-    def _leave_quietly(self, key: _Key) -> None:
+    def _leave_quietly(self, shared: _Shared) -> None:
         try:
-            self.leave(key)
+            self.leave(shared)
         except EventlogError as error:  # nobody called who could be told
             logger.warning("a log that was forgotten was closed: %s", error)
 
     def before_fork(self) -> None:
         """Bring everything to a point at which a child may inherit it."""
         self.lock.acquire()
-        for partition, _ in self.open.values():
-            partition.hold_still()
+        for shared in self.open.values():
+            shared.partition.hold_still()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
-        for partition, _ in self.open.values():
-            partition.move_on()
+        for shared in self.open.values():
+            shared.partition.move_on()
         self.lock.release()
 
     def after_fork_in_child(self) -> None:
         """Nothing that is open is the child's."""
-        for partition, _ in self.open.values():
-            partition.disown()
+        for shared in self.open.values():
+            shared.partition.disown()
         self.lock = RLock()
         self.open = {}
 
     def close_all(self) -> None:
         """Close what is open when the interpreter exits."""
-        for partition, _ in list(self.open.values()):
+        for partition in [shared.partition for shared in self.open.values()]:
             partition.stop()
             partition.join()
             if partition.failure is not None:
@@ -198,15 +220,15 @@ class EmbeddedLog:
         self._pid = os.getpid()
         self._closed = self._rewriting = False
         self._read_only = chosen.read_only
-        key, self._partition = _registry.join(Path(path), chosen)
-        self._leave = weakref.finalize(self, _registry.leave_later, key, self._pid)
+        self._shared = _registry.join(Path(path).absolute(), chosen)  # the working directory may become another one
+        self._partition = self._shared.partition
+        self._leave = weakref.finalize(self, _registry.leave_later, self._shared, self._pid)
         self._leave.atexit = False
-        self._key = key
 
     def _use(self) -> Partition:
         """The partition, if this handle may still be used."""
         if self._closed:
-            raise BusyError("the store is being rewritten") if self._rewriting else ClosedError("the log is closed")
+            raise BusyError("the store is being rewritten") if self._rewriting else ClosedError("the store is closed")
         if self._pid != os.getpid():
             raise ForkedProcessError("the log was opened before os.fork(); open it again in this process")
         return self._partition
@@ -229,6 +251,11 @@ class EmbeddedLog:
     def read_only(self) -> bool:
         """Whether writing is refused with `ReadOnlyError`."""
         return self._read_only
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more is written through this handle; see `base.Log`."""
+        return self._closed or self._partition.finished
 
     def submit(self, append: Append) -> Ticket:
         """Queue an append; see `base.Log`."""
@@ -272,6 +299,24 @@ class EmbeddedLog:
         """The packed bytes of a body, or None."""
         return self._fresh().lookup.body(digest)
 
+    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """The same of each of some bodies, in their order."""
+        return self._fresh().lookup.several_bodies(digests)
+
+    @property
+    def engine(self) -> Self:
+        """This log keeps its own."""
+        return self
+
+    def of(self, session: str) -> Self:
+        """What is one session's here is everybody's."""
+        del session
+        return self
+
+    def name(self, digest: bytes) -> bytes:
+        """A body is called by its hash."""
+        return digest
+
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all stored bodies."""
         return self._fresh().lookup.bodies()
@@ -294,6 +339,10 @@ class EmbeddedLog:
             raise ReadOnlyError("the store was opened for reading only")
         partition.derived.put(dict(items))
         partition.call_housekeeper_if_full()
+
+    def derived_keys(self, prefix: bytes) -> list[bytes]:
+        """The keys of derived values that begin with `prefix`, in order."""
+        return self._use().derived.keys(prefix)
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Derived values whose key begins with `prefix`, by key order."""
@@ -333,10 +382,10 @@ class EmbeddedLog:
             raise ReadOnlyError("the store was opened for reading only")
         self._closed = self._rewriting = True
         try:
-            self._partition, result = _registry.exclusively(self._key, job)
+            return _registry.exclusively(self._shared, job)
         finally:
+            self._partition = self._shared.partition
             self._closed = self._rewriting = False
-        return result
 
     def close(self) -> None:
         """Give the handle back; the last one of a directory commits, folds and releases everything.
@@ -347,7 +396,7 @@ class EmbeddedLog:
         if not self._closed:
             self._closed = True
             if self._leave.detach() is not None and self._pid == os.getpid():
-                _registry.leave(self._key)
+                _registry.leave(self._shared)
 
 
 _DEFAULTS = Options()

@@ -24,19 +24,31 @@ from typing import TYPE_CHECKING, TypeVar
 
 import lmdb
 
-from eventlog.errors import BusyError, ClosedError, DamagedError, EventlogError, PoisonedError, UnsupportedStorageError
-from eventlog.log.filesystem import allocate
+from eventlog.errors import (
+    BusyError,
+    ClosedError,
+    DamagedError,
+    EventlogError,
+    PoisonedError,
+    StorageError,
+    UnsupportedStorageError,
+)
+from eventlog.log.filesystem import allocate, is_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
     from typing import Any
 
-__all__ = ["LIB_VERSION", "Environment", "put_last"]
+__all__ = ["LIB_VERSION", "REMEDY", "Environment", "put_last"]
 
 LIB_VERSION = 0
 """LMDB 0.9, data format 1."""
-MAX_READERS = 1022
+MAX_READERS = 254
+"""Transactions of all processes that may read at the same moment: no more than make a lock file of 16 KiB, because
+none outlives a call, and who finds no room waits."""
+_PATIENCE = 5.0
+"""Seconds to wait for such room."""
 _SMALLEST_MAP = 1 << 20
 _LOCK_BYTES = (MAX_READERS + 2) * 64
 """A cache line for each reader, and two for the rest."""
@@ -44,10 +56,18 @@ _DAMAGE = (
     lmdb.NotFoundError,
     lmdb.CorruptedError,
     lmdb.PageNotFoundError,
+    lmdb.PageFullError,
     lmdb.InvalidError,
     lmdb.VersionMismatchError,
+    lmdb.IncompatibleError,
     lmdb.CursorFullError,
 )
+"""What LMDB says when its pages do not hold together: no other call of ours can meet these."""
+REMEDY = "repair the store into a new one, or restore a backup"
+"""What to do when a whole file is of no use."""
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EBADF, errno.EINVAL})
 
 R = TypeVar("R")
 
@@ -67,14 +87,14 @@ class Environment:
         try:
             self._env = self._open(read_only=read_only, lock=lock, map_bytes=map_bytes, trees=len(trees))
         except lmdb.Error as error:
-            raise self._translate(error) from error
+            raise self._refusal(error) from _cause(error)
         try:
             if lock and not read_only:
                 self._env.reader_check()
             self.trees: dict[str, Any] = self._open_trees(trees, read_only=read_only)
         except lmdb.Error as error:
             self._env.close()
-            raise self._translate(error) from error
+            raise self._refusal(error) from _cause(error)
         self.page_bytes: int = self._env.stat()["psize"]
 
     def _reserve_lock(self) -> None:
@@ -142,11 +162,19 @@ class Environment:
 
     def _begin(self) -> lmdb.Transaction[memoryview]:
         """Begin to read; adopts a map that another process has grown.  `_gate` is held."""
+        deadline = 0.0
         while True:
             try:
                 return self._env.begin(buffers=True)
             except lmdb.MapResizedError:
                 self._resize(0)
+            except lmdb.ReadersFullError:
+                now = time.monotonic()
+                deadline = deadline or now + _PATIENCE
+                if now > deadline:
+                    raise
+                self._env.reader_check()
+                time.sleep(1e-3)
 
     def writing(self, job: Callable[[lmdb.Transaction[bytes]], R]) -> R:
         """Run a job in one synced write transaction, again from its beginning if the map has to grow."""
@@ -205,18 +233,40 @@ class Environment:
         while self._readers:
             time.sleep(1e-4)
 
+    def _refusal(self, error: lmdb.Error) -> EventlogError:
+        """The same for what ends opening: nothing was written, and whatever is not damage is what the system refuses."""
+        code = getattr(error, "code", 0)
+        found = self._translate(error)
+        if not isinstance(found, PoisonedError):
+            return found
+        if code in _NO_FILE or isinstance(error, lmdb.InvalidParameterError):
+            return DamagedError(f"the folded part is damaged: {error}; {REMEDY}")
+        return StorageError(f"the folded part cannot be opened: {error}")
+
     def _translate(self, error: lmdb.Error) -> EventlogError:
         if self._closed:
-            return ClosedError("the log is closed")
+            return ClosedError("the store is closed")
+        code = getattr(error, "code", 0)
         if isinstance(error, _DAMAGE):
-            return DamagedError(f"the folded part is damaged: {error}")
+            return DamagedError(f"the folded part is damaged: {error}; {REMEDY}")
         if isinstance(error, lmdb.ReadersFullError):
             return BusyError(f"too many readers at once: {error}")
         if isinstance(error, lmdb.LockError):
             return UnsupportedStorageError(f"{self._path} cannot be locked: {error}")
-        if getattr(error, "code", 0) in {errno.ENOSPC, errno.EDQUOT} or isinstance(error, lmdb.DiskError):
+        no_room = code in {errno.ENOSPC, errno.EDQUOT} or isinstance(error, lmdb.DiskError)
+        if no_room or (code == errno.EIO and is_full(self._path)):
             return BusyError(f"no room to fold: {error}")
+        if code in _EXHAUSTED or isinstance(error, lmdb.MemoryError):
+            return BusyError(f"the folded part cannot be used now: {error}")
+        if code in _DENIED or isinstance(error, lmdb.ReadonlyError):
+            return StorageError(f"the folded part may not be used: {error}")
         return PoisonedError(f"LMDB failed: {error}")
+
+
+def _cause(error: lmdb.Error) -> Exception:
+    """What the system said, where it was the system that said something."""
+    code = getattr(error, "code", 0)
+    return OSError(code, os.strerror(code)) if code > 0 else error
 
 
 def put_last(txn: lmdb.Transaction[bytes], tree: Any, key: bytes, value: bytes | memoryview) -> None:

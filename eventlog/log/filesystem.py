@@ -14,12 +14,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eventlog.errors import BusyError, DamagedError, UnsupportedStorageError
+from eventlog.errors import BusyError, DamagedError, StorageError, UnsupportedStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["JournalIO", "allocate", "filesystem_type", "refuse_network_filesystem", "sync_directory", "unreadable"]
+__all__ = [
+    "JournalIO",
+    "allocate",
+    "filesystem_type",
+    "is_full",
+    "make_directory",
+    "refuse_network_filesystem",
+    "sync_directory",
+    "unreadable",
+]
 
 NETWORK_FILESYSTEMS = frozenset(
     {
@@ -34,6 +43,10 @@ NETWORK_FILESYSTEMS = frozenset(
 _NOT_THERE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 """Room cannot be asked for on this file system."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+_PIECE = 64 << 10
 
 
 class JournalIO:
@@ -66,6 +79,16 @@ class JournalIO:
         """Remove a file."""
         Path(path).unlink()
 
+    def blank(self, path: str) -> None:
+        """Overwrite what is in a file with zeros, on disk."""
+        with open(path, "r+b", buffering=0) as file:  # noqa: PTH123  # like the other calls it takes a name
+            offset = 0
+            while piece := os.pread(file.fileno(), _PIECE, offset):
+                if piece.strip(b"\0"):
+                    os.pwrite(file.fileno(), bytes(len(piece)), offset)
+                offset += len(piece)
+            os.fdatasync(file.fileno())
+
     def sync_directory(self, path: str) -> None:
         """Return when the names in a directory are on disk."""
         sync_directory(path)
@@ -82,10 +105,12 @@ class JournalIO:
         """A step of folding has been reached; here only so that a test can stop the process at it."""
 
 
-def unreadable(path: Path, error: OSError) -> BusyError | DamagedError:
+def unreadable(path: Path, error: OSError) -> BusyError | StorageError | DamagedError:
     """What to raise, from the cause, when something at a path exists and cannot be read: never "not found"."""
     if error.errno in _EXHAUSTED:
         return BusyError(f"{path} cannot be read now: {error.strerror}")
+    if error.errno in _DENIED:
+        return StorageError(f"{path} cannot be read: {error.strerror}")
     return DamagedError(f"{path} cannot be read: {error.strerror}")
 
 
@@ -113,6 +138,22 @@ def sync_directory(path: str | Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory of the owner's, and what is missing above it; their names are on disk then."""
+    made = [path, *(parent for parent in path.parents if not parent.exists())]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for directory in made:  # a name is on disk when the directory that holds it is
+        sync_directory(directory.parent)
+
+
+def is_full(path: Path) -> bool:
+    """Whether the file system of a path has no room for one more block: then LMDB, whose write was cut short, says EIO."""
+    try:
+        return not os.statvfs(path).f_bavail
+    except OSError:
+        return False
 
 
 def filesystem_type(path: Path, mounts: Iterable[str]) -> str:

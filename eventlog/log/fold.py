@@ -2,54 +2,64 @@
 
 `fold` writes commits, heads, requests and bodies of frozen generations, and how far the journal is folded by
 that; before this is committed no journal file may be used again.  Several processes may try at once: LMDB lets
-one in at a time, and the next one finds that its work is done.  Layout: `segments.py`.  Imported by this package
-only.
+one in at a time, and the next one finds that its work is done.  What takes long, filling and compressing blocks, is done
+before the transaction begins.  Layout: `segments.py`.  Imported by this package only.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
 
-import msgspec
-import zstandard
+from msgspec.structs import replace
 
+from eventlog.blobs import loosened
 from eventlog.errors import DamagedError
-from eventlog.log import segments as layout
+from eventlog.log import layout
+from eventlog.log.blocks import BLOCK_BYTES, Filler, lay
+from eventlog.log.chunk import encode_chunk
 from eventlog.log.environment import put_last
-from eventlog.log.segments import Chunk, Folded, HeadRow, Reference, Segments
+from eventlog.log.layout import ChunkRow, Folded
+from eventlog.log.squeezing import squeeze
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import lmdb
 
     from eventlog.log.base import Commit, Head
+    from eventlog.log.blocks import Block, Spot
     from eventlog.log.filesystem import JournalIO
     from eventlog.log.rules import Seen
+    from eventlog.log.segments import Segments
     from eventlog.log.tail import Generation
 
-__all__ = ["begin_store", "fold", "write_copied", "write_derived"]
+__all__ = ["begin_store", "fold", "write_address", "write_copied", "write_derived"]
 
-CHUNK_BYTES = 128 << 10
-"""Plain bytes after which a session's chunk is closed: large enough to compress well, small enough to read one commit."""
-ZSTD_LEVEL = 6
+CHUNK_BYTES = BLOCK_BYTES
+"""Bytes of commits after which a session's chunk is closed."""
 _RUN = 1024
 _PAGES_A_SLOT = 16
 _PAGE_HEADER = 16
 _COMMIT_OVERHEAD = 32
 
-_encode = msgspec.msgpack.Encoder().encode
+
+class _Chunk(NamedTuple):
+    """A chunk in its block: its session, first and last version, the positions of its commits, its last position."""
+
+    session: str
+    first: int
+    last: int
+    positions: list[int]
+    last_position: int
+    spot: Spot
 
 
 class _Ready(NamedTuple):
-    """A chunk that only waits for its place."""
+    """Blocks that only wait for their places, and what is in them."""
 
-    session: str
-    commits: list[Commit]
-    stored: bytes
-    plain: int
-    codec: int
+    blocks: list[Block]
+    chunks: list[_Chunk]
+    bodies: dict[bytes, Spot]
 
 
 def begin_store(segments: Segments, address: int) -> None:
@@ -58,14 +68,27 @@ def begin_store(segments: Segments, address: int) -> None:
 
     def job(txn: lmdb.Transaction[bytes]) -> None:
         key = layout.FOLDED_KEY
-        txn.put(key, layout.protect(key, _encode(Folded(address, 0))), overwrite=False, db=trees["meta"])
+        txn.put(key, layout.protect(key, layout.encode(Folded(address, 0))), overwrite=False, db=trees["meta"])
+
+    segments.environment.writing(job)
+
+
+def write_address(segments: Segments, address: int) -> None:
+    """The journal, all of which is folded, ends here now."""
+    tree = segments.environment.trees["meta"]
+
+    def job(txn: lmdb.Transaction[bytes]) -> None:
+        key = layout.FOLDED_KEY
+        folded = replace(segments.folded_in(txn), address=address)
+        txn.put(key, layout.protect(key, layout.encode(folded)), db=tree)
 
     segments.environment.writing(job)
 
 
 def write_derived(segments: Segments, derived: Mapping[bytes, bytes | None]) -> None:
     """Write derived values in a transaction of their own."""
-    segments.environment.writing(lambda txn: _put_derived(txn, segments, derived))
+    rows = _derived_rows(derived)
+    segments.environment.writing(lambda txn: _put_derived(txn, segments, rows))
 
 
 def fold(
@@ -73,16 +96,17 @@ def fold(
 ) -> Folded:
     """Write generations, and derived values with them; returns how far the journal is folded now."""
     folded = segments.folded()
-    ready = _compress(generations, folded)
+    ready = _fill(segments, generations, folded)
+    rows = _derived_rows(derived)
 
     def job(txn: lmdb.Transaction[bytes]) -> Folded:
         now = segments.folded_in(txn)
-        _put_derived(txn, segments, derived)
+        _put_derived(txn, segments, rows)
         if now.address >= generations[-1].end:
             return now
         io.reach("fold: begun")
-        chunks = ready if now.position == folded.position else _compress(generations, now)
-        result = _Writer(segments, txn, now).write(generations, chunks)
+        found = ready if now.position == folded.position else _fill(segments, generations, now)
+        result = _Writer(segments, txn, now).write(generations, found)
         io.reach("fold: written")
         return result
 
@@ -98,68 +122,85 @@ def write_copied(segments: Segments, generation: Generation, gone: Sequence[Head
     the number 0.
     """
     trees = segments.environment.trees
+    ready = _fill(segments, [generation], segments.folded())
 
     def job(txn: lmdb.Transaction[bytes]) -> Folded:
         now = segments.folded_in(txn)
         generation.end = now.address
-        result = _Writer(segments, txn, now).write([generation], _compress([generation], now))
+        result = _Writer(segments, txn, now).write([generation], ready)
         for head in gone:
-            key = layout.session_key(head.session)
-            txn.put(key, layout.protect(key, _encode(_row(0, head))), db=trees["sessions"])
+            _put_head(txn, trees["sessions"], 0, head)
         return result
 
     return segments.environment.writing(job)
 
 
-def _row(number: int, head: Head) -> HeadRow:
-    lease = head.lease
-    return HeadRow(
-        number, head.version, head.position, head.base, head.created, head.updated, head.messages, head.card,
-        lease.epoch, lease.owner, lease.until, head.appends, head.peaks,
-    )  # fmt: skip
+def _put_head(txn: lmdb.Transaction[bytes], tree: Any, number: int, head: Head) -> None:
+    key = layout.session_key(head.session)
+    txn.put(key, layout.protect(key, layout.encode(layout.row_of(number, head))), db=tree)
 
 
-def _put_derived(txn: lmdb.Transaction[bytes], segments: Segments, derived: Mapping[bytes, bytes | None]) -> None:
+def _derived_rows(derived: Mapping[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
+    return [
+        (key, None if value is None else layout.protect(key, squeeze(value))) for key, value in sorted(derived.items())
+    ]
+
+
+def _put_derived(txn: lmdb.Transaction[bytes], segments: Segments, rows: Sequence[tuple[bytes, bytes | None]]) -> None:
     tree = segments.environment.trees["derived"]
-    for key in sorted(derived):
-        value = derived[key]
-        if value is None:
+    for key, row in rows:
+        if row is None:
             txn.delete(key, db=tree)
         else:
-            txn.put(key, layout.protect(key, value), db=tree)
+            txn.put(key, row, db=tree)
 
 
-def _compress(generations: Sequence[Generation], folded: Folded) -> list[_Ready]:
-    """The chunks of what is beyond `folded`."""
+def _fill(segments: Segments, generations: Sequence[Generation], folded: Folded) -> _Ready:
+    """Put what is beyond `folded` into blocks."""
     sessions: dict[str, list[Commit]] = {}
+    bodies: dict[bytes, bytes] = {}
     for generation in generations:
+        bodies.update(generation.bodies)
         for session, commits in generation.commits.items():
             if commits[0].position <= folded.position:
                 commits = [commit for commit in commits if commit.position > folded.position]  # noqa: PLW2901
             if commits:
                 sessions.setdefault(session, []).extend(commits)
-    compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=False)
-    ready: list[_Ready] = []
-    for session, commits in sessions.items():
-        piece: list[Commit] = []
-        size = 0
-        for commit in commits:
-            grown = size + len(commit.payload) + _COMMIT_OVERHEAD
-            if piece and grown > CHUNK_BYTES:
-                ready.append(_chunk(compressor, session, piece))
-                piece, grown = [], len(commit.payload) + _COMMIT_OVERHEAD
-            piece.append(commit)
-            size = grown
-        ready.append(_chunk(compressor, session, piece))
-    return ready
+    filler = Filler()
+    chunks = [
+        _Chunk(
+            session,
+            commits[0].first,
+            commits[-1].last,
+            [commit.position for commit in commits],
+            commits[-1].position + commits[-1].count - 1,
+            filler.add(encode_chunk(session, commits)),
+        )
+        for session, every in sessions.items()
+        for commits in _cut(every)
+    ]
+    filler.close()
+    filler.limit = BLOCK_BYTES
+    spots: dict[bytes, Spot] = {}
+    for digest in segments.missing_bodies(bodies):
+        packed = loosened(digest, bodies[digest], BLOCK_BYTES)
+        spots[digest] = filler.add([packed]) if len(packed) <= BLOCK_BYTES else filler.add_packed(packed)
+    filler.close()
+    return _Ready(filler.blocks, chunks, spots)
 
 
-def _chunk(compressor: zstandard.ZstdCompressor, session: str, commits: list[Commit]) -> _Ready:
-    plain = layout.encode_chunk(session, commits)
-    packed = compressor.compress(plain)
-    if len(packed) < len(plain):
-        return _Ready(session, commits, packed, len(plain), layout.ZSTD)
-    return _Ready(session, commits, plain, len(plain), layout.RAW)
+def _cut(commits: list[Commit]) -> Iterator[list[Commit]]:
+    """The commits of a session in pieces, each for a chunk: of versions without a gap."""
+    piece: list[Commit] = []
+    size = 0
+    for commit in commits:
+        grown = size + len(commit.payload) + _COMMIT_OVERHEAD
+        if piece and (grown > CHUNK_BYTES or commit.first != piece[-1].last + 1):
+            yield piece
+            piece, grown = [], len(commit.payload) + _COMMIT_OVERHEAD
+        piece.append(commit)
+        size = grown
+    yield piece
 
 
 class _Writer:
@@ -172,40 +213,31 @@ class _Writer:
         self._trees: dict[str, Any] = segments.environment.trees
         self._slot_bytes = segments.environment.page_bytes * _PAGES_A_SLOT - _PAGE_HEADER
         self._next_session = folded.next_session
-        self._pieces: list[bytes] = []
-        self._filled = 0
 
-    def write(self, generations: Sequence[Generation], chunks: list[_Ready]) -> Folded:
+    def write(self, generations: Sequence[Generation], ready: _Ready) -> Folded:
         """Write everything; returns the new meta record."""
         heads: dict[str, Head] = {}
         requests: dict[tuple[str, str], Seen] = {}
-        bodies: dict[bytes, bytes] = {}
         for generation in generations:
             heads.update(generation.heads)
             requests.update(generation.requests)
-            bodies.update(generation.bodies)
-        numbers = self._heads(heads)
-        starts: dict[int, tuple[int, int]] = {}
-        for chunk in sorted(chunks, key=lambda chunk: (numbers[chunk.session], chunk.commits[0].first)):
-            self._chunk(numbers[chunk.session], chunk, starts)
-        self._positions(starts)
-        for digest in sorted(bodies):
-            if self._txn.get(digest, db=self._trees["bodies"]) is None:
-                where = layout.pack_reference(self._place(bodies[digest]))
-                self._txn.put(digest, layout.protect(digest, where), db=self._trees["bodies"])
+        places, next_slot = self._blocks(ready.blocks)
+        self._chunks(ready.chunks, self._heads(heads), places)
+        for digest, spot in ready.bodies.items():  # not sorted: that would leave every page that is split half empty
+            where = layout.encode(spot.at(places))
+            self._txn.put(digest, layout.protect(digest, where), overwrite=False, db=self._trees["bodies"])
         for (session, request), seen in requests.items():
             key = layout.request_key(session, request)
             self._txn.put(key, layout.protect(key, layout.request_value(seen)), db=self._trees["requests"])
         last = generations[-1]
-        result = Folded(last.end, last.position, self._next_session, self._slots())
+        result = Folded(last.end, last.position, self._next_session, next_slot)
         key = layout.FOLDED_KEY
-        self._txn.put(key, layout.protect(key, _encode(result)), db=self._trees["meta"])
+        self._txn.put(key, layout.protect(key, layout.encode(result)), db=self._trees["meta"])
         return result
 
     def _heads(self, heads: Mapping[str, Head]) -> dict[str, int]:
         numbers: dict[str, int] = {}
-        for session in sorted(heads):
-            head = heads[session]
+        for session in heads:  # not sorted, as for bodies
             row = self._segments.row_in(self._txn, session)
             if row is None:
                 number = self._next_session
@@ -213,46 +245,39 @@ class _Writer:
             else:
                 number = row.number
             numbers[session] = number
-            key = layout.session_key(session)
-            self._txn.put(key, layout.protect(key, _encode(_row(number, head))), db=self._trees["sessions"])
+            _put_head(self._txn, self._trees["sessions"], number, heads[session])
         return numbers
 
-    def _chunk(self, number: int, chunk: _Ready, starts: dict[int, tuple[int, int]]) -> None:
-        first, last = chunk.commits[0], chunk.commits[-1]
-        row = Chunk(
-            self._place(chunk.stored),
-            last.last,
-            first.position,
-            last.position + last.count - 1,
-            chunk.plain,
-            chunk.codec,
-        )
-        key = layout.PAIR.pack(number, first.first)
-        value = layout.protect(key, layout.pack_chunk_row(row))
-        if not self._txn.put(key, value, overwrite=False, db=self._trees["commits"]):
-            raise DamagedError("versions were folded before", session=chunk.session, version=first.first)
-        for commit in chunk.commits:
-            starts[commit.position] = number, first.first
-
-    def _positions(self, starts: Mapping[int, tuple[int, int]]) -> None:
-        order = [(position, *starts[position]) for position in sorted(starts)]
+    def _chunks(self, chunks: Sequence[_Chunk], numbers: Mapping[str, int], places: Sequence[tuple[int, int]]) -> None:
+        order: list[tuple[int, int, int]] = []
+        for chunk in sorted(chunks, key=lambda chunk: (numbers[chunk.session], chunk.first)):
+            number = numbers[chunk.session]
+            row = ChunkRow(chunk.spot.at(places), chunk.last, chunk.positions[0], chunk.last_position)
+            key = layout.PAIR.pack(number, chunk.first)
+            value = layout.protect(key, layout.encode(row))
+            if not self._txn.put(key, value, overwrite=False, db=self._trees["commits"]):
+                raise DamagedError("versions were folded before", session=chunk.session, version=chunk.first)
+            order += [(position, number, chunk.first) for position in chunk.positions]
+        order.sort()
         for begin in range(0, len(order), _RUN):
             run = order[begin : begin + _RUN]
             key = layout.NUMBER.pack(run[0][0])
-            put_last(self._txn, self._trees["positions"], key, layout.protect(key, _encode(run)))
+            put_last(self._txn, self._trees["positions"], key, layout.protect(key, layout.encode(run)))
 
-    def _place(self, data: bytes) -> Reference:
-        """Give bytes their place behind what was placed before."""
-        slot, offset = divmod(self._filled, self._slot_bytes)
-        self._pieces.append(data)
-        self._filled += len(data)
-        return Reference(self._folded.next_slot + slot, offset, len(data), crc32(data))
-
-    def _slots(self) -> int:
-        """Write what was placed; returns the next free slot's number."""
-        slot = self._folded.next_slot
-        data = memoryview(b"".join(self._pieces))
+    def _blocks(self, blocks: Sequence[Block]) -> tuple[list[tuple[int, int]], int]:
+        """Write blocks end to end into slots; returns slot and offset of each, and the next free slot's number."""
+        first = self._folded.next_slot
+        places: list[tuple[int, int]] = []
+        pieces: list[bytes] = []
+        filled = 0
+        for block in blocks:
+            slot, offset = divmod(filled, self._slot_bytes)
+            places.append((first + slot, offset))
+            pieces.append(lay(block, first + slot, offset))
+            filled += len(pieces[-1])
+        data = memoryview(b"".join(pieces))
+        slot = first
         for begin in range(0, len(data), self._slot_bytes):
             put_last(self._txn, self._trees["data"], layout.NUMBER.pack(slot), data[begin : begin + self._slot_bytes])
             slot += 1
-        return slot
+        return places, slot

@@ -26,7 +26,7 @@ An *address* is a place in the journal as one number: sequence << 40 | offset.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -57,12 +57,14 @@ __all__ = [
     "sequence_of",
 ]
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FILE_HEADER_BYTES = 64
 FRAME_HEADER_BYTES = 32
 MAX_PAYLOAD_BYTES = 1 << 30
 RECORDS = 1
 END = 2
+KINDS = frozenset({RECORDS, END})
+"""The kinds that this program knows."""
 OFFSET_BITS = 40
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
@@ -73,7 +75,7 @@ _COVERED = struct.Struct("<Q8sQIHHI")
 _CRC = struct.Struct("<I")
 
 
-class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """One append as the journal keeps it: everything that is needed to rebuild the session from here alone."""
 
     session: str
@@ -95,7 +97,7 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
     bodies: list[tuple[bytes, bytes]] = []
 
 
-class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """A lease record that replaced the session's one."""
 
     session: str
@@ -105,6 +107,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 Record = CommitRecord | LeaseRecord
+_TAGS = frozenset({1, 2})
 
 
 class FrameHeader(NamedTuple):
@@ -166,9 +169,12 @@ def parse_file_header(data: bytes, sequence: int) -> tuple[bytes, int]:
 
 
 def parse_frame_header(data: bytes | memoryview, at: int, salt: bytes) -> FrameHeader | None:
-    """The frame header at `data[at:]`, or None if it cannot be one of the file with this salt."""
+    """The frame header at `data[at:]`, or None if it cannot be one of the file with this salt.
+
+    The kind may be one that is not known: if the CRC is right a newer program wrote it, and it ends nothing.
+    """
     found, position, length, kind, zero, crc, records = _FRAME.unpack_from(data, at)
-    if found != salt or zero or length > MAX_PAYLOAD_BYTES or kind not in {RECORDS, END}:
+    if found != salt or zero or length > MAX_PAYLOAD_BYTES or not kind:
         return None
     return FrameHeader(position, length, kind, crc, records)
 
@@ -203,5 +209,15 @@ def decode_records(payload: bytes | memoryview, position: int) -> list[Record]:
     """Decode a payload whose CRC was right."""
     try:
         return _decoder.decode(payload)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if _has_unknown_tags(payload):
+            raise TooNewError("a journal frame holds records that are not known", position=position) from error
         raise DamagedError("a journal frame holds no records of this format", position=position) from error
+
+
+def _has_unknown_tags(payload: bytes | memoryview) -> bool:
+    try:
+        rows = msgspec.msgpack.decode(payload, type=list[list[Any]])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return any(row and isinstance(row[0], int) and row[0] not in _TAGS for row in rows)

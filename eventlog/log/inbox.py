@@ -34,15 +34,16 @@ class Inbox:
         self._bell.acquire()
         self._asleep = False
         self._blocked: list[Any] = []
-        self._closed: BaseException | None = None
+        self._refusal: BaseException | None = None
+        self._closed = False
 
     def put(self, ticket: QueuedTicket[Any, Any]) -> None:
-        """Queue a request; `BusyError` if there is no room within the timeout, or why the inbox is closed."""
+        """Queue a request; `BusyError` if there is no room within the timeout, or why nothing is taken any more."""
         deadline = 0.0
         while True:
             with self._mutex:
-                if self._closed is not None:
-                    raise self._closed
+                if self._refusal is not None:
+                    raise self._refusal
                 if not self._queue or self._bytes + ticket.size <= self._limit:
                     self._queue.append(ticket)
                     self._bytes += ticket.size
@@ -77,7 +78,7 @@ class Inbox:
                         self._bytes -= size
                     blocked, self._blocked = self._blocked, []
                     break
-                if self._closed is not None:
+                if self._closed:
                     return []
                 self._bell.acquire(blocking=False)  # whatever rang before was for what is taken by now
                 self._asleep = True
@@ -86,11 +87,19 @@ class Inbox:
             room.release()
         return batch
 
+    def refuse(self, reason: BaseException) -> None:
+        """Refuse what comes from now on, with this error, the first one that is given; what is queued is still taken."""
+        self._end(reason, closed=False)
+
     def close(self, reason: BaseException) -> None:
-        """Refuse what comes from now on, with this error; what is queued is still taken."""
+        """The same, and `take` returns nothing once all is taken."""
+        self._end(reason, closed=True)
+
+    def _end(self, reason: BaseException, *, closed: bool) -> None:
         with self._mutex:
-            if self._closed is None:
-                self._closed = reason
+            if self._refusal is None:
+                self._refusal = reason
+            self._closed = self._closed or closed
             blocked, self._blocked = self._blocked, []
             if self._asleep:
                 self._asleep = False

@@ -1,9 +1,8 @@
 """The append-only files in front of LMDB: a cursor that reads frames, and appends them at the end.
 
-`frames.py` describes the bytes.  Files are filled with zeros once, ahead of need (`make_spare`), and are used again
-under the next number once they are folded (`recycle`): overwriting blocks that exist costs half of what appending
-to a file costs.  The first file of a store is short; a new one is up to four times as long as the one before, up to `file_bytes`.  Names in the directory: `NNNNNNNNNN.log`, and
-`spare-…` for files that wait to be used.
+`frames.py` describes the bytes, `journal_files.py` makes the files and uses them again: the first one of a store is short, a new one up to four
+times as long as the one before, up to `file_bytes`.  A store that is closed needs none of that room, so the journal then goes on in a
+file that is its header and nothing else (`renew`): the next append makes it longer, and the one after goes on in a proper one.
 
 The cursor stands at an address; everything before it has been read or written.  Not thread-safe, and a writer
 must hold the writers' lock and have read up to the end (`adopt`) before it appends.  Imported by this package
@@ -19,14 +18,13 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from eventlog.errors import BusyError, DamagedError, PoisonedError
+from eventlog.errors import BusyError, DamagedError, PoisonedError, TooNewError
 from eventlog.log import frames
 from eventlog.log.filesystem import unreadable
 from eventlog.log.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES, OFFSET_MASK, Frame, FrameHeader
+from eventlog.log.journal_files import FIRST_FILE_BYTES, JournalFiles, io_close, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,15 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal"]
 
-FIRST_FILE_BYTES = 256 << 10
-"""A store's first file, and one that is needed before its spare is ready: small, so that it is quick to fill."""
-_GROWTH = 4
-"""How many times longer than the current file a new one is made."""
 _WINDOW = 1 << 20
 _PIECE = 1 << 20
-_SPARES = 2
 _KEEP_BUFFER = 1 << 20
-_LOG_NAME = re.compile(r"(\d{10})\.log\Z")
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BLANK = bytes(FRAME_HEADER_BYTES)
 
@@ -56,7 +48,7 @@ class Journal:
         self._directory = directory
         self._io = io
         self._flags = os.O_RDWR if writable else os.O_RDONLY
-        self._file_bytes = file_bytes
+        self._files = JournalFiles(directory, io, file_bytes)
         self._fd = -1
         self._salt = b""
         self._size = 0
@@ -71,14 +63,14 @@ class Journal:
         """Write the first file of a new store, behind the event at `position`; returns the address of its first frame."""
         journal = cls(directory, io, writable=True, file_bytes=file_bytes)
         try:
-            fd, _ = journal._begin_file(1, position)
+            fd, _ = journal._files.begin(1, position)
             io_close(fd)
         finally:
             journal.close()
         return frames.address_of(1, FILE_HEADER_BYTES)
 
     def seek(self, address: int, position: int) -> None:
-        """Put the cursor somewhere else."""
+        """Put the cursor somewhere else; `position` is -1 if it is not known yet, for `continues` alone."""
         self.close()
         self.address = address
         self.position = position
@@ -165,14 +157,14 @@ class Journal:
                 at = rest.find(self._salt, at + 1)
             offset += _PIECE
         following = frames.sequence_of(self.address) + 1
-        if self.has_frames(self._directory, following, self._io) or self._path(following + 1).exists():
+        if self.has_frames(self._directory, following, self._io) or self._files.path(following + 1).exists():
             raise self._damaged("a journal frame is damaged: a file with valid ones follows it")
 
     def _pread(self, fd: int, size: int, offset: int) -> bytes:
         try:
             return self._io.pread(fd, size, offset)
         except OSError as error:
-            raise unreadable(self._path(frames.sequence_of(self.address)), error) from error
+            raise unreadable(self._files.path(frames.sequence_of(self.address)), error) from error
 
     def _load(self, offset: int, until: int) -> bytes:
         """A window that begins at `offset`: as much as is wanted, within reason."""
@@ -196,6 +188,8 @@ class Journal:
         offset = self.address & OFFSET_MASK
         if header is None or not self._valid(header, data, at, offset):
             return None
+        if header.kind not in frames.KINDS:
+            raise TooNewError(f"a journal frame of kind {header.kind} ({self._where()})", position=self.position + 1)
         if header.kind == frames.END:
             self.seek(frames.address_of(frames.sequence_of(self.address) + 1, FILE_HEADER_BYTES), self.position)
             return None
@@ -213,11 +207,11 @@ class Journal:
             return True
         sequence = frames.sequence_of(self.address)
         try:
-            fd = self._io.open(str(self._path(sequence)), self._flags)
+            fd = self._io.open(str(self._files.path(sequence)), self._flags)
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise unreadable(self._path(sequence), error) from error
+            raise unreadable(self._files.path(sequence), error) from error
         try:
             self._salt, position = frames.parse_file_header(self._pread(fd, FILE_HEADER_BYTES, 0), sequence)
             self._check_continues(position)
@@ -229,7 +223,7 @@ class Journal:
         return True
 
     def _check_continues(self, position: int) -> None:
-        if self.address & OFFSET_MASK == FILE_HEADER_BYTES and position != self.position:
+        if self.address & OFFSET_MASK == FILE_HEADER_BYTES and self.position not in {position, -1}:
             raise self._damaged(f"a journal file continues position {position}, not {self.position}")
 
     @classmethod
@@ -286,46 +280,40 @@ class Journal:
         return (self.address & OFFSET_MASK) * 2 > self._size
 
     def make_spare(self) -> None:
-        """Fill a file with zeros for later, unless one waits.  Needs no lock; may run in another thread."""
-        if self._spares():
-            return
-        name = self._io.salt().hex()
-        half_made = self._directory / f"spare-{name}.tmp"
-        try:
-            io_close(self._fill(str(half_made), min(self._file_bytes, self._size * _GROWTH)))
-            self._io.rename(str(half_made), str(self._directory / f"spare-{name}"))
-        except OSError:
-            with suppress(OSError):
-                self._io.unlink(str(half_made))
-            raise
+        """Make a file ready for later, unless one waits.  Needs no lock; may run in another thread."""
+        self._files.make_spare(self._size)
 
     def recycle(self, before: int) -> None:
-        """Set free the files that end before the folded address.  Needs no lock; may run in another thread.
+        """Set free the files that end before the folded address.  Needs no lock; may run in another thread."""
+        self._files.recycle(before, self._size)
 
-        Several processes may do it at once: a name that is gone was somebody else's work.
+    def renew(self) -> int:
+        """Go on in a file that is no longer than its header; returns the address of its end.
+
+        For a journal that is folded to its end, under the writers' lock.  The files before may go (`remove_before`) once that address counts as folded.
         """
-        for path in sorted(self._directory.iterdir()):
-            match = _LOG_NAME.match(path.name)
-            if match is None or int(match[1]) >= frames.sequence_of(before):
-                continue
-            with suppress(FileNotFoundError):
-                fits = self._size <= path.stat().st_size <= self._file_bytes
-                if fits and len(self._spares()) < _SPARES:
-                    self._io.rename(str(path), str(self._directory / f"spare-{match[1]}"))
-                else:
-                    self._io.unlink(str(path))
+        if not self._open_current():
+            raise self._damaged("a journal file is missing")
+        self._switch(short=True)
+        return self.address
+
+    def remove_before(self, before: int) -> None:
+        """Remove the files that end before the folded address, and those that wait to be used; nobody else has the store open."""
+        self._files.remove(before)
+
+    def takes_room(self) -> bool:
+        """Whether its files are worth the time that it takes to give them up."""
+        return self._size > FIRST_FILE_BYTES or bool(self._files.spares())
 
     def remove_half_made(self) -> None:
         """Remove what processes left that died while they filled a file."""
-        for path in self._directory.glob("spare-*.tmp"):
-            with suppress(FileNotFoundError):
-                self._io.unlink(str(path))
+        self._files.remove_half_made()
 
-    def _switch(self) -> None:
+    def _switch(self, *, short: bool = False) -> None:
         """Go on in the next file.  The next file is complete on disk before this one is ended."""
         sequence = frames.sequence_of(self.address) + 1
         try:
-            fd, salt = self._begin_file(sequence, self.position)
+            fd, salt = self._files.begin(sequence, self.position, short=short)
         except OSError as error:
             raise self._refused(error, erased=True) from error
         try:
@@ -337,51 +325,10 @@ class Journal:
         self.seek(frames.address_of(sequence, FILE_HEADER_BYTES), self.position)
         self._fd, self._salt, self._size = fd, salt, os.fstat(fd).st_size
 
-    def _begin_file(self, sequence: int, position: int) -> tuple[int, bytes]:
-        """Make file `sequence` from a spare, or from nothing; returns its descriptor and salt."""
-        salt = self._io.salt()
-        name = self._directory / f"{sequence:010}.log"
-        fd = -1
-        try:
-            path, fd = self._take_spare(sequence)
-            header = frames.pack_file_header(sequence, salt, position)
-            self._write_all(fd, header, 0)
-            self._io.fdatasync(fd)
-            self._io.rename(path, str(name))
-            self._io.sync_directory(str(self._directory))
-        except BaseException:
-            if fd >= 0:
-                io_close(fd)
-            raise
-        return fd, salt
-
-    def _take_spare(self, sequence: int) -> tuple[str, int]:
-        for spare in self._spares():
-            path = str(self._directory / spare)
-            with suppress(FileNotFoundError):
-                return path, self._io.open(path, os.O_RDWR)
-        path = str(self._directory / f"spare-{sequence}.tmp")
-        return path, self._fill(path, min(FIRST_FILE_BYTES, self._file_bytes))
-
-    def _fill(self, path: str, size: int) -> int:
-        fd = self._io.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        try:
-            for offset in range(0, size, _PIECE):
-                self._write_all(fd, bytes(min(_PIECE, size - offset)), offset)
-            self._io.fdatasync(fd)
-        except BaseException:
-            io_close(fd)
-            raise
-        return fd
-
-    def _spares(self) -> list[str]:
-        names = [path.name for path in self._directory.iterdir()]
-        return sorted(name for name in names if name.startswith("spare-") and not name.endswith(".tmp"))
-
     def _put(self, offset: int, data: bytes | bytearray) -> None:
         """Write and flush, or erase and raise."""
         try:
-            self._write_all(self._fd, data, offset)
+            write_all(self._io, self._fd, data, offset)
         except OSError as error:
             raise self._refused(error, erased=self._erase(offset)) from error
         try:
@@ -389,15 +336,6 @@ class Journal:
         except OSError as error:
             self._erase(offset)
             raise PoisonedError(f"a flush of the journal failed: {error.strerror} ({self._where()})") from error
-
-    def _write_all(self, fd: int, data: bytes | bytearray, offset: int) -> None:
-        """Write, and go on after a short write, as long as anything is taken."""
-        written = self._io.pwrite(fd, data, offset)
-        while written < len(data):
-            more = self._io.pwrite(fd, memoryview(data)[written:], offset + written)
-            if not more:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            written += more
 
     def _erase(self, offset: int) -> bool:
         """Blank a frame's header, on disk; False if that failed."""
@@ -418,12 +356,3 @@ class Journal:
         if error.errno in _NO_ROOM and erased:
             return BusyError(f"no room for the journal: {error.strerror}; nothing of this append was written")
         return PoisonedError(f"a write to the journal failed: {error.strerror} ({self._where()})")
-
-    def _path(self, sequence: int) -> Path:
-        return self._directory / f"{sequence:010}.log"
-
-
-def io_close(fd: int) -> None:
-    """Close a descriptor; what a close could report was reported by the flush before it."""
-    with suppress(OSError):
-        os.close(fd)

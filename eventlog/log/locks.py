@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from eventlog.errors import BusyError
@@ -33,7 +34,11 @@ class WriterLock:
         self._timeout = timeout
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._turn = os.open(directory / "turn", flags, 0o600)
-        self._lock = os.open(directory / "lock", flags, 0o600)
+        try:
+            self._lock = os.open(directory / "lock", flags, 0o600)
+        except BaseException:
+            os.close(self._turn)
+            raise
 
     def acquire(self) -> None:
         """Take the lock; `BusyError` after the timeout."""
@@ -77,6 +82,9 @@ def try_shared(directory: Path) -> int | None:
     except BlockingIOError:
         os.close(fd)
         return None
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 
@@ -92,6 +100,13 @@ class Presence:
         except FileNotFoundError:  # a copy without it, which cannot be given one
             self._fd = os.open(directory / "format", os.O_RDONLY | os.O_CLOEXEC)
         try:
+            self._take()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def _take(self) -> None:
+        try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.alone = False
@@ -102,6 +117,23 @@ class Presence:
         if self.alone:
             self.alone = False
             fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def alone_again(self) -> bool:
+        """Whether nobody else has the store open at its end here: then nobody else can open it before `close`."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def stands_in(self, directory: Path) -> bool:
+        """Whether the file that is held still lies in this directory, or one that is the same."""
+        held = os.fstat(self._fd)
+        for name in ("open", "format"):
+            with suppress(OSError):
+                if os.path.samestat(held, (directory / name).stat()):
+                    return True
+        return False
 
     def close(self) -> None:
         """This process has the store open no more."""

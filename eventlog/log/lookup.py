@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eventlog.errors import ClosedError, DamagedError
+from eventlog.errors import DamagedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from threading import Lock
 
     from eventlog.log.base import Commit, Head
@@ -26,11 +26,11 @@ __all__ = ["Lookup"]
 class Lookup:
     """One partition's tail and segments, as one log."""
 
-    def __init__(self, guard: Lock, tail: Tail, segments: Segments, closed: Callable[[], bool]) -> None:
+    def __init__(self, guard: Lock, tail: Tail, segments: Segments, require_open: Callable[[], None]) -> None:
         self._guard = guard
         self._tail = tail
         self._segments = segments
-        self._closed = closed
+        self._require_open = require_open
 
     def head_of(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
@@ -54,6 +54,14 @@ class Lookup:
         """The packed bytes of a body, or None."""
         packed = self._tail.body(digest)
         return packed if packed is not None else self._segments.body(digest)
+
+    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """The same of each of some bodies, in their order."""
+        found = [self._tail.body(digest) for digest in digests]
+        places = [place for place, packed in enumerate(found) if packed is None]
+        for place, packed in zip(places, self._segments.several_bodies([digests[at] for at in places]), strict=True):
+            found[place] = packed
+        return found
 
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all bodies, each once."""
@@ -93,14 +101,15 @@ class Lookup:
     def _forward(self, session: str, first: int, last: int, tail: list[Commit]) -> Iterator[Commit]:
         while first <= last:
             in_tail = tail and tail[0].first <= first <= tail[-1].last
-            commits = tail if in_tail else self._chunk(session, first)
+            commits = tail if in_tail else self._chunk(session, first, whole=False)
             before = first
             for commit in commits:
-                if commit.last >= first:
+                following = commit.first + commit.count
+                if following > first:
                     if commit.first > first:
                         break
                     yield commit
-                    first = commit.last + 1
+                    first = following
                     if first > last:
                         return
             if first == before:
@@ -122,10 +131,9 @@ class Lookup:
             if last == before:
                 raise DamagedError("a committed version is missing", session=session, version=last)
 
-    def _chunk(self, session: str, version: int) -> list[Commit]:
-        if self._closed():
-            raise ClosedError("the log is closed")
-        return self._segments.chunk(session, version)
+    def _chunk(self, session: str, version: int, *, whole: bool = True) -> list[Commit]:
+        self._require_open()
+        return self._segments.chunk(session, version, whole=whole)
 
     def follow(self, after: int, limit: int) -> list[Commit]:
         """Commits whose last position is greater than `after`, in position order, at most `limit`."""

@@ -10,7 +10,7 @@ import os
 import time
 from bisect import bisect_right
 from threading import Condition
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -43,6 +43,11 @@ class MemoryLog:
         self._bodies: dict[bytes, bytes] = {}
         self._derived: dict[bytes, bytes] = {}
         self._position = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is closed."""
+        return self._closed
 
     def submit(self, append: Append) -> Ticket:
         """Append at once; the ticket that comes back is done."""
@@ -148,6 +153,26 @@ class MemoryLog:
             self._usable()
             return self._bodies.get(digest)
 
+    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """The same of each of some bodies."""
+        with self._changed:
+            self._usable()
+            return [self._bodies.get(digest) for digest in digests]
+
+    @property
+    def engine(self) -> Self:
+        """This log keeps its own."""
+        return self
+
+    def of(self, session: str) -> Self:
+        """What is one session's here is everybody's."""
+        del session
+        return self
+
+    def name(self, digest: bytes) -> bytes:
+        """A body is called by its hash."""
+        return digest
+
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all stored bodies."""
         with self._changed:
@@ -181,6 +206,12 @@ class MemoryLog:
                     self._derived.pop(key, None)
                 else:
                     self._derived[key] = value
+
+    def derived_keys(self, prefix: bytes) -> list[bytes]:
+        """The keys of derived values that begin with `prefix`, in order."""
+        with self._changed:
+            self._usable()
+            return sorted(key for key in self._derived if key.startswith(prefix))
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Derived values whose key begins with `prefix`, by key order."""
@@ -223,4 +254,4 @@ class MemoryLog:
 
     def _usable(self) -> None:
         if self._closed:
-            raise ClosedError("the log is closed")
+            raise ClosedError("the store is closed")

@@ -15,11 +15,20 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import BusyError, ClosedError, DamagedError, EventlogError, PoisonedError
+from eventlog.errors import (
+    BusyError,
+    ClosedError,
+    DamagedError,
+    DataError,
+    EventlogError,
+    PoisonedError,
+    StorageError,
+)
 from eventlog.log import frames, swap
 from eventlog.log.check import check_segments, check_trees
 from eventlog.log.derived import DerivedBuffer
-from eventlog.log.fold import fold, write_derived
+from eventlog.log.extent import is_whole
+from eventlog.log.fold import fold, write_address, write_derived
 from eventlog.log.housekeeper import Housekeeper
 from eventlog.log.journal import Journal
 from eventlog.log.locks import Presence, WriterLock, try_shared
@@ -36,8 +45,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.log.frames import Frame
+    from eventlog.log.layout import Folded
     from eventlog.log.options import Options
-    from eventlog.log.segments import Folded
 
 __all__ = ["Partition"]
 
@@ -47,8 +56,8 @@ _GENERATIONS = 4
 _SHORTEST_POLL = 1e-3
 _LONGEST_POLL = 50e-3
 _ROOM_POLL = 5e-3
-_SALTS = 16
-"""How many are asked for at a time, because asking takes longer than hashing."""
+_SALTS = 64
+"""How many are asked for at a time: asking takes longer than hashing, and hands the interpreter to another thread."""
 
 
 class Partition:
@@ -66,7 +75,7 @@ class Partition:
         self._txnid = -1
         self._interrupted = False
         self._spare_for = 0
-        self._salts = b""
+        self._salts: list[bytes] = []
         self._housekeeper = Housekeeper(self._fold_if_due, self._prepare)
         self._tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
         self.position = 0
@@ -82,13 +91,13 @@ class Partition:
                 swap.finish(path, options.io, read_only=read_only)
             if not read_only or (path / "mark").exists():
                 self._mark = Mark(path / "mark", read_only=read_only)
-            if self._presence.alone and not self._closed_in_order():
-                require_structure(path / "lmdb", writing=not read_only)
+            if not is_whole(path / "lmdb") or (self._presence.alone and not self._closed_in_order()):
+                require_structure(path / "lmdb", writing=self._presence.alone and not read_only)
             self._segments = Segments(path / "lmdb", read_only=read_only, map_bytes=options.map_bytes)
         except BaseException:
             self._release_files()
             raise
-        self.lookup = Lookup(self._guard, self._tail, self._segments, lambda: self.closed)
+        self.lookup = Lookup(self._guard, self._tail, self._segments, self._require_open)
         self.derived = DerivedBuffer(self._segments)
         try:
             self._presence.share()
@@ -108,7 +117,7 @@ class Partition:
         """Whether everything was folded when the store was last closed, and nothing was done to it since."""
         if self._mark is None or not (address := self._mark.get()) or address != self._mark.closed_at():
             return False
-        self.journal.seek(address, 0)
+        self.journal.seek(address, -1)
         try:
             return not self.journal.continues()
         except DamagedError:
@@ -155,11 +164,29 @@ class Partition:
             if self._mark is not None:
                 self._mark.settle(until)
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is written here: it is closed, or a write failed."""
+        return self.closed or (self.writer is not None and self.writer.poison is not None)
+
+    def stands_at(self, path: Path) -> bool:
+        """Whether what is open here is what lies at `path`: a directory that was deleted may have had the same number."""
+        return self._presence.stands_in(path)
+
+    def why_closed(self) -> EventlogError:
+        """What to tell whoever still uses it."""
+        poison = None if self.writer is None else self.writer.poison
+        return ClosedError("the store is closed") if poison is None else poison
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise self.why_closed()
+
     def stop(self) -> None:
         """Begin to close; returns at once.  The writer thread does the rest (`shut`)."""
         if self.writer is not None:
             self.writer.stop()
-        else:
+        elif not self.closed:
             self.shut()
 
     def join(self) -> None:
@@ -172,8 +199,12 @@ class Partition:
         try:
             self._housekeeper.stop()
             if self.writer is not None and self.writer.poison is None:
-                self.fold()
+                renewed = self._mark is not None and self._renew_journal(self._mark)
+                self.fold(recycle=not renewed)
                 if self._mark is not None and not self._tail.size:
+                    if renewed:
+                        with suppress(OSError):  # what is left is in nobody's way, and goes the next time
+                            self.journal.remove_before(self.journal.address)
                     self._mark.set_closed(self.journal.address)
         except EventlogError as error:  # the journal has it all; it is folded when the store is opened again
             self.failure = error
@@ -184,6 +215,25 @@ class Partition:
             self.closed = True
             self._wake_watchers()
             self._release()
+
+    def _renew_journal(self, mark: Mark) -> bool:
+        """Let the journal end in a file of no size, so that the others can go when all is folded; False if it has to stay as it is."""
+        if not (self.journal.takes_room() and self._presence.alone_again()):
+            return False
+        self.lock.acquire()
+        try:
+            self.catch_up_to_write()
+            address = self.journal.renew()
+            with self._guard:
+                waiting = self._tail.end_at(address)
+                mark.set(address)
+            if not waiting:
+                write_address(self._segments, address)
+        except (BusyError, OSError):  # no room, not even for that
+            return False
+        finally:
+            self.lock.release()
+        return True
 
     def _release(self) -> None:
         with self._guard:
@@ -231,7 +281,7 @@ class Partition:
         if self._mark is not None and self._mark.changed():
             with self._guard:
                 if self.closed:
-                    raise ClosedError("the log is closed")
+                    raise self.why_closed()
                 before = self.position
                 with self._or_again():
                     self._catch_up_to_mark(self._mark)
@@ -275,9 +325,9 @@ class Partition:
     def salt(self) -> bytes:
         """The salt of the next commit; for the writer thread only."""
         if not self._salts:
-            self._salts = self.options.io.random(SALT_BYTES * _SALTS)
-        salt, self._salts = self._salts[:SALT_BYTES], self._salts[SALT_BYTES:]
-        return salt
+            random = self.options.io.random(SALT_BYTES * _SALTS)
+            self._salts = [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
+        return self._salts.pop()
 
     @contextmanager
     def _or_again(self) -> Generator[None, None, None]:
@@ -355,7 +405,7 @@ class Partition:
             watcher.acquire()
             self._watchers.append(watcher)
             if self.closed:
-                raise ClosedError("the log is closed")
+                raise self.why_closed()
             self.refresh()
             if self.position > position:
                 return True
@@ -376,8 +426,8 @@ class Partition:
 
     # --- folding
 
-    def fold(self) -> None:
-        """Move everything committed so far into LMDB, and set journal files free."""
+    def fold(self, *, recycle: bool = True) -> None:
+        """Move everything committed so far into LMDB, and set journal files free, to be used again."""
         with self._folding:
             with self._guard:
                 generations = list(self._tail.freeze())
@@ -395,7 +445,8 @@ class Partition:
             if folded is not None:
                 with self._guard:
                     self._tail.drop(folded.address)
-                self.journal.recycle(folded.address)
+                if recycle:
+                    self.journal.recycle(folded.address)
 
     def call_housekeeper_if_full(self) -> None:
         """Have derived values written when there are many."""
@@ -403,19 +454,23 @@ class Partition:
             self._housekeeper.call()
 
     def wait_for_room(self) -> None:
-        """Wait while far more is unfolded than folding should leave; `BusyError` after the timeout."""
+        """Wait while far more is unfolded than folding should leave; `BusyError` after the timeout, or why it cannot be."""
         limit = self.options.fold_bytes * _TAIL_LIMIT
         if self._tail.size < limit:
             return
         deadline = time.monotonic() + self.options.busy_timeout
         while self._tail.size >= limit:
             self._housekeeper.call()
+            reason = self._housekeeper.error or "LMDB is slow"
+            if isinstance(reason, (DataError, StorageError)):  # to wait does not help
+                raise reason
             if time.monotonic() > deadline:
-                reason = self._housekeeper.error or "LMDB is slow"
                 raise BusyError(f"{self._tail.size} bytes wait to be folded: {reason}")
             time.sleep(_ROOM_POLL)
 
     def _fold_if_due(self) -> None:
+        if self.finished:
+            return  # the journal has it all, and nothing is written until it is opened again
         if self._tail.size >= self.options.fold_bytes or self.derived.full:
             self.fold()
 

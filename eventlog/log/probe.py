@@ -18,8 +18,8 @@ from pathlib import Path
 import lmdb
 
 from eventlog.errors import BusyError, DamagedError
-from eventlog.log.environment import LIB_VERSION
-from eventlog.log.segments import TREES
+from eventlog.log.environment import LIB_VERSION, REMEDY
+from eventlog.log.layout import TREES
 
 __all__ = ["probe", "require_structure"]
 
@@ -53,4 +53,4 @@ def require_structure(directory: Path, *, writing: bool = False) -> None:
     """Raise `DamagedError` unless the structure holds together."""
     wrong = probe(directory, writing=writing)
     if wrong:
-        raise DamagedError(wrong[0])
+        raise DamagedError(f"{wrong[0]}; {REMEDY}")

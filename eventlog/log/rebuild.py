@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.base import Commit, Head
 
-__all__ = ["Fault", "Grown", "first_fault"]
+__all__ = ["Fault", "Grown", "differing", "first_fault", "prefix_fault"]
 
 
 class Fault(NamedTuple):
@@ -42,7 +42,29 @@ def first_fault(head: Head, commits: Iterable[Commit], kept: Grown | None = None
     `kept` is an earlier state of the session, known from elsewhere.
     """
     if head.gone:
-        return None if kept is None else _grown_apart(head, kept)
+        return None if kept is None else _grown_apart(head, kept, "the kept head")
+    found = _walked(head, commits)
+    if isinstance(found, Fault):
+        return found
+    leaves, starts = found
+    version = starts[-1] - 1
+    if version != head.version:
+        return Fault(f"the head says version {head.version}, the last event is version {version}", version + 1)
+    if kept is not None and (fault := differing(kept, leaves, starts, "the kept head")):
+        return fault
+    return differing(Grown(version, head.appends, head.peaks), leaves, starts, "the session's hash tree")
+
+
+def prefix_fault(head: Head, commits: Iterable[Commit], kept: Grown, whose: str) -> Fault | None:
+    """The same for the first commits of a session, as far as they are known from elsewhere; `whose` names what knows them."""
+    if head.gone:
+        return _grown_apart(head, kept, whose)
+    found = _walked(head, commits)
+    return found if isinstance(found, Fault) else differing(kept, *found, whose)
+
+
+def _walked(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[int]] | Fault:
+    """The leaves of commits that begin a session, and the first version of each and of what would come next."""
     starts: list[int] = []
     leaves: list[bytes] = []
     version = head.base
@@ -55,15 +77,11 @@ def first_fault(head: Head, commits: Iterable[Commit], kept: Grown | None = None
         starts.append(commit.first)
         leaves.append(leaf)
         version = commit.last
-    if version != head.version:
-        return Fault(f"the head says version {head.version}, the last event is version {version}", version + 1)
     starts.append(version + 1)
-    if kept is not None and (fault := _differing(kept, leaves, starts, "the kept head")):
-        return fault
-    return _differing(Grown(version, head.appends, head.peaks), leaves, starts, "the session's hash tree")
+    return leaves, starts
 
 
-def _grown_apart(head: Head, kept: Grown) -> Fault | None:
+def _grown_apart(head: Head, kept: Grown, whose: str) -> Fault | None:
     """Where the head of a session of which nothing else is left cannot have grown from the kept one.
 
     Only the subtrees that both have a root of can be compared.
@@ -74,17 +92,15 @@ def _grown_apart(head: Head, kept: Grown) -> Fault | None:
         if size != now:
             break
         if head.peaks[place] != kept.peaks[place]:
-            return Fault(
-                f"something in appends {begin + 1} to {begin + size} is not what the kept head has", head.base + 1
-            )
+            return Fault(f"something in appends {begin + 1} to {begin + size} is not what {whose} has", head.base + 1)
         begin += size
     if kept.appends > head.appends:
-        return Fault(f"the kept head goes on to version {kept.version}", head.version + 1)
+        return Fault(f"{whose} goes on to version {kept.version}", head.version + 1)
     return None
 
 
-def _differing(told: Grown, leaves: Sequence[bytes], starts: Sequence[int], whose: str) -> Fault | None:
-    """Where the leaves differ from the tree that was told of, or end before it.
+def differing(told: Grown, leaves: Sequence[bytes], starts: Sequence[int], whose: str) -> Fault | None:
+    """Where the leaves differ from the tree that was told of, or end before it; `starts` has one version more, where they end.
 
     Of the last subtree that they do not fill nothing can be said: only its root is known.
     """

@@ -16,7 +16,7 @@ from eventlog.errors import (
     RequestReusedError,
 )
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
-from eventlog.log.tree import TAG_BYTES, grow, leaf_data, leaf_hash
+from eventlog.log.tree import TAG_BYTES, grow, new_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,27 +87,33 @@ def admit(past: Past, append: Append) -> Committed | Head | None:
 
 def commit_of(head: Head | None, append: Append, position: int, salt: bytes) -> tuple[Commit, Head]:
     """The commit that an admitted append becomes at a position, and the session's head after it."""
-    base = append.creates_at or 0
-    first = (head.version if head is not None else base) + 1
-    fields = (
-        append.session, first, append.count, position, append.epoch, append.time, append.payload, append.request, salt
+    if head is None:
+        base = append.creates_at or 0
+        first = base + 1
+    else:
+        base = head.base
+        first = head.version + 1
+    leaf = new_leaf(append, first, salt)
+    commit = Commit(
+        append.session, first, append.count, position, append.epoch, append.time, append.payload, append.request,
+        salt, leaf[:TAG_BYTES],
     )  # fmt: skip
-    leaf = leaf_hash(leaf_data(Commit(*fields)))
-    commit = Commit(*fields, leaf[:TAG_BYTES])
     return commit, head_after(head, commit, leaf, messages=append.messages, card=append.card, base=base)
 
 
 def head_after(head: Head | None, commit: Commit, leaf: bytes, *, messages: int, card: bytes | None, base: int) -> Head:
     """The session's head once `commit` is in, whose leaf has this hash; `base` counts only where there was no head."""
-    last = commit.position + commit.count - 1
+    count = commit.count
+    last = commit.position + count - 1
     if head is None:
         return Head(
             commit.session, commit.last, last, base, commit.time, commit.time, messages, card or b"", LeaseState(),
             1, leaf,
         )  # fmt: skip
+    appends = head.appends
     return Head(
-        commit.session,
-        commit.first + commit.count - 1,
+        head.session,
+        commit.first + count - 1,
         last,
         head.base,
         head.created,
@@ -115,8 +121,8 @@ def head_after(head: Head | None, commit: Commit, leaf: bytes, *, messages: int,
         head.messages + messages,
         head.card if card is None else card,
         head.lease,
-        head.appends + 1,
-        grow(head.appends, head.peaks, leaf),
+        appends + 1,
+        grow(appends, head.peaks, leaf),
     )
 
 

@@ -9,27 +9,32 @@ Imported by `eventlog/repairing.py` only.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import lmdb
 
-from eventlog.errors import BusyError, CallError, DamagedError, DataError
+from eventlog.errors import BusyError, CallError, DamagedError, DataError, EventlogError, StorageError
 from eventlog.log import frames
 from eventlog.log.base import Commit
 from eventlog.log.environment import LIB_VERSION
+from eventlog.log.filesystem import is_full
 from eventlog.log.fold import begin_store
+from eventlog.log.layout import NUMBER, PAIR, TREES
 from eventlog.log.mark import Mark
-from eventlog.log.segments import NUMBER, PAIR, TREES, Segments
+from eventlog.log.salvage_child import UNABLE
+from eventlog.log.segments import Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
-    from eventlog.log.segments import Folded, HeadRow
+    from eventlog.log.layout import Folded, HeadRow
 
 __all__ = ["Chunks", "chunk_at", "chunks_in", "commits_in", "copy_readable", "gaps_in", "rows_in"]
 
@@ -37,6 +42,7 @@ _CHILD = Path(__file__).with_name("salvage_child.py")
 _LIBRARY = Path(str(lmdb.__file__)).parent.parent
 _BATCH = 256
 _MOST_DEATHS = 40
+_SCARCE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 _JOURNAL = re.compile(r"(\d{10}\.log|spare-.*)\Z")
 
 
@@ -96,27 +102,40 @@ def _run(*arguments: object) -> str | None:
         child = subprocess.run(command, capture_output=True, check=False, text=True, errors="replace")  # noqa: S603 - our own program
     except OSError as error:
         raise BusyError(f"the child that reads the damaged store could not be started: {error.strerror}") from error
+    if child.returncode == UNABLE:  # nothing is known of the store then: no loss of it
+        raise _refusal(int(child.stderr.strip() or errno.EIO), Path(str(arguments[2])))
     return child.stdout if child.returncode >= 0 else None
+
+
+def _refusal(code: int, new: Path) -> EventlogError:
+    """What to raise when what is saved cannot be written, or read again."""
+    kind = BusyError if code in _SCARCE or (code == errno.EIO and is_full(new)) else StorageError
+    return kind(f"what can be saved cannot be kept: {os.strerror(code)}")
+
+
+@contextmanager
+def _saved(new: Path, tree: str) -> Generator[lmdb.Transaction[bytes]]:
+    """What was copied of a tree."""
+    try:
+        with (
+            lmdb.open(str(new), readonly=True, max_dbs=64, lib_version=LIB_VERSION) as environment,
+            environment.begin(db=environment.open_db(tree.encode(), create=False)) as txn,
+        ):
+            yield txn
+    except (lmdb.Error, OSError) as error:
+        raise _refusal(getattr(error, "code", 0) or getattr(error, "errno", 0) or errno.EIO, new) from error
 
 
 def _ends(new: Path, tree: str) -> tuple[bytes, bytes]:
     """The first and the last key that were copied; empty if none was."""
-    with (
-        lmdb.open(str(new), readonly=True, max_dbs=64, lib_version=LIB_VERSION) as environment,
-        environment.begin(db=environment.open_db(tree.encode(), create=False)) as txn,
-        txn.cursor() as cursor,
-    ):
+    with _saved(new, tree) as txn, txn.cursor() as cursor:
         first = bytes(cursor.key()) if cursor.first() else b""
         return first, bytes(cursor.key()) if cursor.last() else b""
 
 
 def _above(new: Path, tree: str, key: bytes) -> bytes:
     """The least key that was copied from the end, behind the hole that begins after `key`."""
-    with (
-        lmdb.open(str(new), readonly=True, max_dbs=64, lib_version=LIB_VERSION) as environment,
-        environment.begin(db=environment.open_db(tree.encode(), create=False)) as txn,
-        txn.cursor() as cursor,
-    ):
+    with _saved(new, tree) as txn, txn.cursor() as cursor:
         found = cursor.set_range(key) if key else cursor.first()
         if found and bytes(cursor.key()) == key:
             found = cursor.next()
@@ -126,10 +145,7 @@ def _above(new: Path, tree: str, key: bytes) -> bytes:
 def _gap(new: Path, begin: bytes) -> bytes:
     """The number that killed the child that read numbers one by one: the first behind `begin` that is missing."""
     number = int.from_bytes(begin, "big") + 1
-    with (
-        lmdb.open(str(new), readonly=True, max_dbs=64, lib_version=LIB_VERSION) as environment,
-        environment.begin(db=environment.open_db(b"data", create=False)) as txn,
-    ):
+    with _saved(new, "data") as txn:
         while txn.get(NUMBER.pack(number)) is not None:
             number += 1
     return NUMBER.pack(number)
@@ -167,11 +183,16 @@ def chunk_at(segments: Segments, number: int, first: int) -> list[Commit]:
         return []
 
 
-def commits_in(journal: Path) -> Iterator[frames.CommitRecord]:
-    """The commits in every frame of the journal files whose checksum is right."""
+def commits_in(journal: Path, unread: list[str]) -> Iterator[frames.CommitRecord]:
+    """The commits in every frame of the journal files whose checksum is right; a line in `unread` for each file that cannot be read."""
     for path in _files(journal):
-        for _, _, records in _frames(path):
-            yield from (record for record in records if isinstance(record, frames.CommitRecord))
+        try:
+            for _, _, records in _frames(path):
+                yield from (record for record in records if isinstance(record, frames.CommitRecord))
+        except OSError as error:
+            if error.errno in _SCARCE:
+                raise BusyError(f"{path} cannot be read now: {error.strerror}") from error
+            unread.append(f"{path.name} of the journal cannot be read: {error.strerror}")
 
 
 def gaps_in(journal: Path, mark: Path, folded: Folded) -> list[str]:
@@ -182,7 +203,7 @@ def gaps_in(journal: Path, mark: Path, folded: Folded) -> list[str]:
         if not path.name[0].isdigit():
             continue
         ends = max(ends, frames.address_of(int(path.name[:10]), frames.FILE_HEADER_BYTES))
-        for before, end, records in _frames(path):
+        for before, end, records in _readable_frames(path):
             ends = max(ends, frames.address_of(int(path.name[:10]), end))
             after = [
                 record.position + record.count - 1 for record in records if isinstance(record, frames.CommitRecord)
@@ -204,12 +225,15 @@ def _files(journal: Path) -> list[Path]:
     return sorted(path for path in journal.iterdir() if _JOURNAL.match(path.name)) if journal.is_dir() else []
 
 
+def _readable_frames(path: Path) -> Iterator[tuple[int, int, list[frames.Record]]]:
+    """The same, or nothing where the file cannot be read, which `commits_in` says."""
+    with suppress(OSError):
+        yield from _frames(path)
+
+
 def _frames(path: Path) -> Iterator[tuple[int, int, list[frames.Record]]]:
     """The frames of a file whose checksum is right: the position before, the offset behind, and what is in it."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return
+    data = path.read_bytes()
     try:
         number = int.from_bytes(data[16:24], "little")
         salt = frames.parse_file_header(data, number)[0]
@@ -227,7 +251,7 @@ def _frames(path: Path) -> Iterator[tuple[int, int, list[frames.Record]]]:
             continue
         records: list[frames.Record] = []
         if header.kind == frames.RECORDS:
-            with suppress(DamagedError):
+            with suppress(DataError):
                 records = frames.decode_records(payload, header.position)
         yield header.position, at + header.total, records
         at = data.find(salt, at + header.total)

@@ -4,38 +4,62 @@ A program, not a module: nothing imports it, and it imports nothing but LMDB.  A
 `lmdb`, the damaged LMDB directory, the one to copy into, its format, the name of the tree, the way (`forward`, `backward`, or
 `points` for keys that are numbers), after how many entries to commit, a key in hexadecimal to begin at ("" for the end), and for
 `points` the last number.  It prints "whole" if it came to the end of the tree, and found as many entries as that should have.
+It ends with `UNABLE`, and an error number on standard error, if it is not for the damage that it cannot go on.
 """
 
 from __future__ import annotations
 
+import errno
 import sys
 
 TYPE_CHECKING = False  # importing `typing` would take longer than all the rest
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
-__all__ = ["copy"]
+__all__ = ["UNABLE", "copy"]
 
 MAP_BYTES = 1 << 40
+UNABLE = 3
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
+
+
+def able(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
+    """Do something that does not touch the damaged pages; if it fails the program ends."""
+    try:
+        return call(*given, **more)
+    except Exception as error:  # LMDB's errors, and the system's
+        end(error)
+        raise
+
+
+def end(error: Exception) -> None:
+    """End the program, for what is not the damage's fault."""
+    sys.stderr.write(str(code_of(error) or errno.EIO))
+    sys.exit(UNABLE)
+
+
+def code_of(error: Exception) -> int:
+    """The system's number of an error; 0 if it has none."""
+    return getattr(error, "code", 0) or getattr(error, "errno", 0) or 0
 
 
 def copy(source: Any, target: Any, name: str, way: str, *, batch: int, begin: bytes, last: int) -> bool:
     """Copy what the target does not have yet; whether that was everything."""
     tree = source.open_db(name.encode(), create=False)
-    kept = target.open_db(name.encode())
+    kept = able(target.open_db, name.encode())
     count = 0
     with source.begin(db=tree) as reading:
-        writing = target.begin(write=True, db=kept)
+        writing = able(target.begin, write=True, db=kept)
         walk = _points(reading, begin, last) if way == "points" else _walk(reading, way, begin)
         for key, value in walk:
             if len(key) <= 511 and key:
-                writing.put(key, value, overwrite=False)
+                able(writing.put, key, value, overwrite=False)
             count += 1
             if count % batch == 0:
-                writing.commit()
-                writing = target.begin(write=True, db=kept)
-        writing.commit()
+                able(writing.commit)
+                writing = able(target.begin, write=True, db=kept)
+        able(writing.commit)
         whole: bool = way == "forward" and not begin and count == reading.stat(tree)["entries"]
     return whole
 
@@ -71,10 +95,14 @@ if __name__ == "__main__":
     import lmdb
 
     _, _, old, new, form, name, way, batch, begin, last = sys.argv
-    form_number = int(form)
-    with (
-        lmdb.open(new, max_dbs=64, map_size=MAP_BYTES, lib_version=form_number, sync=False, mode=0o600) as target,
-        lmdb.open(old, readonly=True, create=False, lock=False, max_dbs=64, lib_version=form_number) as source,
-    ):
-        if copy(source, target, name, way, batch=int(batch), begin=bytes.fromhex(begin), last=int(last)):
-            sys.stdout.write("whole")
+    options: dict[str, Any] = {"max_dbs": 64, "lib_version": int(form)}
+    with able(lmdb.open, new, map_size=MAP_BYTES, sync=False, mode=0o600, **options) as target:
+        try:
+            source = lmdb.open(old, readonly=True, create=False, lock=False, **options)
+        except Exception as failure:
+            if code_of(failure) in _EXHAUSTED:
+                end(failure)
+            raise
+        with source:
+            if copy(source, target, name, way, batch=int(batch), begin=bytes.fromhex(begin), last=int(last)):
+                sys.stdout.write("whole")

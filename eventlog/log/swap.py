@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NEXT",
+    "begin_anew",
     "commit",
     "discard",
     "edition_of",
     "finish",
+    "fresh",
+    "holds_nothing",
     "refuse_unfinished",
     "set_unfinished",
     "unfinished",
@@ -50,7 +53,9 @@ def write_file(path: Path, text: str) -> None:
     half_made = path.with_name(path.name + ".new")
     fd = os.open(half_made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, text.encode())
+        left = memoryview(text.encode())
+        while left:  # the system may take less than it is given
+            left = left[os.write(fd, left) :]
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -75,12 +80,27 @@ def set_unfinished(path: Path, what: str | None) -> None:
         write_file(path / _UNFINISHED, what + "\n")
 
 
+def begin_anew(path: Path, what: str) -> None:
+    """Say what is being written at a path, and then remove whatever an earlier try left there."""
+    set_unfinished(path, what)
+    for entry in path.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != _UNFINISHED:
+            entry.unlink()
+
+
 def unfinished(path: Path) -> str | None:
     """What is, or was, being written at a path; None if nothing is."""
     try:
         return (path / _UNFINISHED).read_text(encoding="utf-8", errors="replace").strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def holds_nothing(path: Path) -> bool:
+    """Whether there is nothing at a path, or no more than what `set_unfinished` leaves when it dies."""
+    return not path.exists() or (path.is_dir() and all(entry.name == f"{_UNFINISHED}.new" for entry in path.iterdir()))
 
 
 def refuse_unfinished(path: Path) -> None:
@@ -92,8 +112,18 @@ def refuse_unfinished(path: Path) -> None:
 
 def discard(path: Path) -> None:
     """Remove what a rewriting left that did not come to its end."""
-    if (path / NEXT).exists() and not (path / _SWAP).exists():
-        shutil.rmtree(path / NEXT, ignore_errors=True)
+    if not (path / _SWAP).exists():
+        (path / f"{_SWAP}.new").unlink(missing_ok=True)
+        if (path / NEXT).exists():
+            shutil.rmtree(path / NEXT, ignore_errors=True)
+
+
+def fresh(path: Path) -> Path:
+    """Where to write the new store, with nothing there: what an earlier try left would be gone on with."""
+    following = path / NEXT
+    if following.exists():
+        shutil.rmtree(following)
+    return following
 
 
 def commit(path: Path, *, shred: bool) -> None:

@@ -208,6 +208,13 @@ class Tail:
             self._cut()
         return self._generations[:-1]
 
+    def end_at(self, address: int) -> bool:
+        """The journal, from which nothing is missing here, goes on at this address; False if there is nothing to fold."""
+        last = next((generation for generation in reversed(self._generations) if generation.size), None)
+        if last is not None:
+            last.end = address
+        return last is not None
+
     def drop(self, folded: int) -> None:
         """Forget the generations that end at or before the folded address."""
         keep = [generation for generation in self._generations if generation.end > folded or not generation.size]

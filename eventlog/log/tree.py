@@ -6,7 +6,7 @@ of the session, in the order of versions.  What is hashed is logical, so folding
 
     salt 16  |  first version u64  |  number of events u64  |  time of the last i64  |  lease epoch u64
     bytes of the session id u16  |  bytes of the request id u16, 65535 if there is none
-    session id  |  request id  |  payload: the canonical bytes of the events (`codec.py`)
+    session id  |  request id  |  payload: the canonical bytes of the events (`codec.py`), or what is stored of them encrypted
 
 with little-endian integers and ids in UTF-8.  Large bodies enter by the SHA-256 that the payload names them by.  The
 salt is random, new for each append, and kept beside the payload: whoever has only the leaf's hash cannot guess a short
@@ -31,7 +31,7 @@ from eventlog.errors import DamagedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.log.base import Commit
+    from eventlog.log.base import Append, Commit
 
 __all__ = [
     "HASH_BYTES",
@@ -43,6 +43,7 @@ __all__ = [
     "leaf_data",
     "leaf_hash",
     "leaf_of",
+    "new_leaf",
     "node_hash",
     "peak_sizes",
     "root_of",
@@ -53,7 +54,8 @@ HASH_BYTES = 32
 TAG_BYTES = 8
 """Bytes of a leaf's hash that are kept beside its append: enough to name the first append that was changed."""
 
-_FIELDS = Struct("<16sQQqQHH")
+_FIELDS = Struct("<x16sQQqQHH")
+"""The zero byte that a leaf is hashed behind, and the fields of fixed length."""
 _NO_REQUEST = 0xFFFF
 
 
@@ -70,7 +72,20 @@ def leaf_data(commit: Commit) -> bytes:
         raise DamagedError("a number out of range", session=commit.session, version=commit.first) from error
     if len(commit.salt) != SALT_BYTES:
         raise DamagedError("an append without its salt", session=commit.session, version=commit.first)
-    return fields + name + request + commit.payload
+    return fields[1:] + name + request + (commit.stored or commit.payload)
+
+
+def new_leaf(append: Append, first: int, salt: bytes) -> bytes:
+    """The hash of the leaf of an append that is being committed: its numbers are known to be in range."""
+    name = append.session.encode()
+    request = append.request
+    if request is None:
+        said, length = b"", _NO_REQUEST
+    else:
+        said = request.encode()
+        length = len(said)
+    fields = _FIELDS.pack(salt, first, append.count, append.time, append.epoch, len(name), length)
+    return sha256(fields + name + said + append.payload).digest()
 
 
 def leaf_hash(data: bytes) -> bytes:
@@ -90,10 +105,13 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 def grow(size: int, peaks: bytes, leaf: bytes) -> bytes:
     """The peaks of a tree of `size` leaves once the leaf of this hash is added."""
+    if not size & 1:
+        return peaks + leaf
     end = len(peaks)
     while size & 1:
-        leaf = sha256(b"\1" + peaks[end - HASH_BYTES : end] + leaf).digest()
-        end -= HASH_BYTES
+        begin = end - HASH_BYTES
+        leaf = sha256(b"\1" + peaks[begin:end] + leaf).digest()
+        end = begin
         size >>= 1
     return peaks[:end] + leaf
 

@@ -4,7 +4,7 @@ It takes everything that is queued, takes the writers' lock, reads what other pr
 each request in turn (`rules.py`), writes one frame, flushes once, publishes, gives the lock back and tells
 the waiters.  A request that is refused is refused alone.  If the frame cannot be written, every request of the batch
 fails: with `BusyError` if nothing was written (no room, the lock is held), else with `UnknownOutcomeError`, and
-then the log is poisoned until it is opened again.
+then the log is poisoned until it is opened again: it can be read, and nothing more is written.
 
 Imported by `partition.py` only.
 """
@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from eventlog.errors import BusyError, ClosedError, EventlogError, PoisonedError, UnknownOutcomeError
+from eventlog.errors import (
+    BusyError,
+    ClosedError,
+    DataError,
+    EventlogError,
+    PoisonedError,
+    StopError,
+    UnknownOutcomeError,
+)
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.frames import CommitRecord, LeaseRecord, Record
 from eventlog.log.inbox import Inbox
@@ -51,7 +59,8 @@ class Writer:
     def __init__(self, partition: Partition, queue_bytes: int, timeout: float) -> None:
         self._partition = partition
         self._inbox = Inbox(queue_bytes, timeout)
-        self.poison: PoisonedError | None = None
+        self.poison: EventlogError | None = None
+        """Why nothing more is written."""
         # A daemon, because the interpreter waits for other threads before the exit handler that closes the log.
         self._thread = Thread(target=self._run, name="eventlog-writer", daemon=True)
         self._thread.start()
@@ -62,7 +71,7 @@ class Writer:
 
     def stop(self) -> None:
         """Begin to end: what is queued is committed, the partition is closed, then the thread ends."""
-        self._inbox.close(ClosedError("the log is closed"))
+        self._inbox.close(ClosedError("the store is closed"))
 
     def join(self) -> None:
         """Wait for the end."""
@@ -94,10 +103,11 @@ class Writer:
     def _fail(self, batch: list[AnyTicket], error: BaseException) -> None:
         if self.poison is None:
             known = isinstance(error, EventlogError)
-            self.poison = error if isinstance(error, PoisonedError) else PoisonedError(
-                str(error) if known else f"the writer failed: {error!r}"
-            )  # fmt: skip
-            self._inbox.close(self.poison)
+            if isinstance(error, (DataError, StopError)):  # damage, or what the system refuses: they say what to do
+                self.poison = error
+            else:
+                self.poison = PoisonedError(str(error) if known else f"the writer failed: {error!r}")
+            self._inbox.refuse(self.poison)
             unknown = UnknownOutcomeError("the write failed; open the log again to learn the outcome")
             unknown.__cause__ = error
             error = unknown if isinstance(error, PoisonedError) or not known else error
@@ -129,8 +139,11 @@ class Writer:
 class _Batch:
     """The requests of one commit that were accepted so far, on top of what is committed (`rules.Past`)."""
 
+    __slots__ = ("_lookup", "_salt", "pending", "records")
+
     def __init__(self, partition: Partition) -> None:
-        self._partition = partition
+        self._lookup = partition.lookup
+        self._salt = partition.salt
         self.pending = Generation()
         self.pending.position = partition.position
         self.records: list[Record] = []
@@ -152,22 +165,25 @@ class _Batch:
         head = admit(self, append)
         if isinstance(head, Committed):
             return head
-        session = append.session
         pending = self.pending
         position = pending.position + 1
-        known = self._partition.lookup.has_body
-        bodies = [pair for pair in append.bodies if pair[0] not in pending.bodies and not known(pair[0])]
-        commit, after = commit_of(head, append, position, self._partition.salt())
-        first = commit.first
-        pending.add_commit(commit, after, append.digest, bodies)
-        pending.position += append.count
+        bodies = self._new_bodies(append.bodies) if append.bodies else []
+        commit, after = commit_of(head, append, position, self._salt())
+        session, first, count, digest = commit.session, commit.first, commit.count, append.digest
+        pending.add_commit(commit, after, digest, bodies)
+        pending.position += count
         self.records.append(
             CommitRecord(
-                session, first, append.count, position, append.time, append.payload, commit.salt, commit.leaf,
-                append.epoch, append.messages, append.creates_at, append.card, append.request, append.digest, bodies,
+                session, first, count, position, commit.time, commit.payload, commit.salt, commit.leaf,
+                commit.epoch, append.messages, append.creates_at, append.card, commit.request, digest, bodies,
             )
         )  # fmt: skip
-        return Committed(session, first, first + append.count - 1, position)
+        return Committed(session, first, first + count - 1, position)
+
+    def _new_bodies(self, bodies: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Those that are not stored yet."""
+        known, pending = self._lookup.has_body, self.pending.bodies
+        return [pair for pair in bodies if pair[0] not in pending and not known(pair[0])]
 
     def _lease(self, change: LeaseChange) -> bool:
         head = may_replace_lease(self, change.session, change.replaces)
@@ -181,14 +197,14 @@ class _Batch:
     def head_of(self, session: str) -> Head | None:
         """See `rules.Past`."""
         head = self.pending.heads.get(session)
-        return head if head is not None else self._partition.lookup.head_of(session)
+        return head if head is not None else self._lookup.head_of(session)
 
     def seen(self, session: str, request: str) -> Seen | None:
         """See `rules.Past`."""
         seen = self.pending.requests.get((session, request))
-        return seen if seen is not None else self._partition.lookup.seen(session, request)
+        return seen if seen is not None else self._lookup.seen(session, request)
 
     def commits_after(self, session: str, version: int) -> Sequence[Commit]:
         """See `rules.Past`."""
-        found = list(self._partition.lookup.commits_after(session, version))
+        found = list(self._lookup.commits_after(session, version))
         return found + [commit for commit in self.pending.commits.get(session, ()) if commit.last > version]

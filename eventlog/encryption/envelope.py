@@ -1,0 +1,208 @@
+"""Appends and heads as they are stored encrypted, and back: what is sealed, what is in clear, and what is bound to what.  Pure.
+
+Whose key it is, is decided in `log.py`; the bytes are `sealed.py`, the cryptography `family.py`.  Imported by this package only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog.blanking import contents
+from eventlog.blobs import tightened
+from eventlog.card import Card
+from eventlog.codec import decode, pack, unpack
+from eventlog.copying import digests_in
+from eventlog.deltas import DeltaRun
+from eventlog.errors import DamagedError, DataError
+from eventlog.foreign import FOREIGN
+from eventlog.log.base import Append, Commit, Head
+from eventlog.remains import is_record
+from eventlog.sealed import FORMAT, SealedPayload, SealedValue, is_sealed, mark, sealed_payload, sealed_value
+from eventlog.values import Body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from eventlog.encryption.family import Family
+    from eventlog.encryption.ring import Ring
+
+__all__ = [
+    "buried",
+    "card_of",
+    "is_burial",
+    "is_tombstone",
+    "opened_commit",
+    "opened_head",
+    "resealed",
+    "sealed_append",
+]
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def card_of(head: Head) -> SealedValue:
+    """A head's card as it is stored; errors name the session."""
+    try:
+        return sealed_value(head.card)
+    except DataError as error:
+        raise type(error)(error.message, session=head.session) from None
+
+
+# -- in ------------------------------------------------------------------------------------------
+
+
+def sealed_append(append: Append, family: Family, check: Callable[[Sequence[Commit]], None] | None) -> Append:
+    """The append as it is stored under a family's key."""
+    session, payload, card = append.session, append.payload, append.card
+    if card is not None:
+        clear = _clear(card)
+        data = family.seal(session, card, b"card\0" + clear)
+        card = mark(SealedValue(FORMAT, family.id, clear, data), foreign=card.startswith(FOREIGN))
+    elif append.creates_at is not None:
+        card = mark(SealedValue(FORMAT, family.id, b"", b""))
+    given = {digest: family.name(digest) for digest, _ in append.bodies}
+    names = {given.get(digest) or family.name(digest) for digest in _bodies_in(payload, given)}
+    sealed = SealedPayload(
+        FORMAT, family.id, append.creates_at, append.messages, card, tuple(sorted(names)), b""
+    )  # fmt: skip
+    bodies = [
+        (given[digest], SealedValue(FORMAT, family.id, b"", family.seal_body(given[digest], tightened(packed))))
+        for digest, packed in append.bodies
+    ]
+    return replace(
+        append,
+        payload=_filled(sealed, family, append, payload),
+        card=card,
+        bodies=tuple((name, mark(body)) for name, body in bodies),
+        digest=family.request(session, append.digest),
+        check=check,
+    )
+
+
+def is_burial(append: Append) -> bool:
+    """Whether an append erases its session: it is kept in clear, to be read when the key is gone."""
+    return append.card is not None and is_tombstone(append.card) and _says_erased(append.payload)
+
+
+def buried(append: Append, key: bytes, check: Callable[[Sequence[Commit]], None] | None) -> Append:
+    """Such an append as it is stored; the name of the family's key stays in the head."""
+    return replace(append, card=mark(SealedValue(FORMAT, key, append.card or b"", b"")), check=check)
+
+
+def resealed(stored: Commit, changed: Commit, ring: Ring) -> Commit:
+    """A commit whose content was changed, as it is stored: under the same key, and bound to the same."""
+    old = sealed_payload(stored.payload)
+    family = ring.find(old.key)
+    assert family is not None  # or nobody could have changed it
+    names = tuple(sorted(map(family.name, _bodies_in(changed.payload, ()))))
+    return replace(changed, payload=_filled(replace(old, names=names), family, stored, changed.payload), stored=b"")
+
+
+def _filled(sealed: SealedPayload, family: Family, place: Append | Commit, payload: bytes) -> bytes:
+    """The bytes of a sealed payload, which is all there but for its data."""
+    data = family.seal(place.session, payload, _bound(place, sealed))
+    return mark(replace(sealed, data=data), foreign=payload.startswith(FOREIGN))
+
+
+# -- out -----------------------------------------------------------------------------------------
+
+
+def opened_commit(commit: Commit, ring: Ring) -> Commit:
+    """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was sealed for here."""
+    payload = commit.payload
+    try:
+        if not is_sealed(payload):
+            if (commit.emptied and not payload) or is_record(commit.session, payload) or _says_erased(payload):
+                return commit
+            raise DamagedError("an append that is not encrypted, where all are")
+        sealed = sealed_payload(payload)
+        family = ring.find(sealed.key)
+        if family is None:
+            return commit
+        plain = family.open(commit.session, sealed.data, _bound(commit, sealed))
+    except DataError as error:
+        raise type(error)(
+            error.message, session=commit.session, version=commit.first, position=commit.position
+        ) from None
+    return Commit(
+        commit.session, commit.first, commit.count, commit.position, commit.epoch, commit.time, plain, commit.request,
+        commit.salt, commit.leaf, payload,
+    )  # fmt: skip
+
+
+def opened_head(head: Head, ring: Ring) -> Head:
+    """A head with its card as it was given; as it is stored if its key is gone.  Errors as for a commit."""
+    if is_record(head.session, head.card):
+        return head
+    sealed = card_of(head)
+    if not sealed.data:
+        if sealed.clear and not is_tombstone(sealed.clear):
+            raise DamagedError("a card that is not encrypted, where all are", session=head.session)
+        return replace(head, card=sealed.clear)
+    family = ring.find(sealed.key)
+    if family is None:
+        return head
+    try:
+        return replace(head, card=family.open(head.session, sealed.data, b"card\0" + sealed.clear))
+    except DataError as error:
+        raise type(error)(error.message, session=head.session) from None
+
+
+# -- what is in them -------------------------------------------------------------------------------
+
+
+def _bound(place: Append | Commit, sealed: SealedPayload) -> bytes:
+    """What a payload is bound to beside its session, which its key is made for."""
+    return b"payload\0" + _encode(
+        (
+            place.count, place.time, place.epoch, place.request,
+            sealed.base, sealed.messages, sealed.card, sealed.names,
+        )
+    )  # fmt: skip
+
+
+def _bodies_in(payload: bytes, given: Collection[bytes]) -> set[bytes]:
+    """The digests of the bodies that a payload refers to; of what is no conversation all that may be some."""
+    found = digests_in(payload)
+    if all(digest in given for digest in found):
+        return found
+    try:
+        batch = decode(payload)
+    except DataError:
+        return found
+    events = (entry.event for entry in batch.entries if not isinstance(entry, DeltaRun))
+    return {content.digest for event in events for content in contents(event) if isinstance(content, Body)}
+
+
+def _clear(card: bytes) -> bytes:
+    """What a card says that is no secret: whose sub-session and whose fork the session is."""
+    if card.startswith(FOREIGN):
+        return b""
+    try:
+        said = unpack(card, Card)
+    except DamagedError:
+        return b""
+    return pack(Card(parent=said.parent, fork_of=said.fork_of, forked_at=said.forked_at))
+
+
+def is_tombstone(card: bytes) -> bool:
+    """Whether a card is that of an erased session."""
+    if not card or card.startswith(FOREIGN):
+        return False
+    try:
+        return unpack(card, Card).erased
+    except DamagedError:
+        return False
+
+
+def _says_erased(payload: bytes) -> bool:
+    """Whether a payload is that of a tombstone, and of nothing else."""
+    try:
+        entries = decode(payload).entries
+    except DataError:
+        return False
+    return len(entries) == 1 and not isinstance(entries[0], DeltaRun) and isinstance(entries[0].event, ev.SessionErased)

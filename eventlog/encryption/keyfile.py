@@ -1,0 +1,238 @@
+"""Keys in a local file of the owner's, beside the store and never in it.  Imported by `keys.py` only.
+
+    eventlog keys 1
+    NAME KEY CHECK      one line a key: 32 and 64 hexadecimal digits, and the CRC-32 of `NAME KEY`, 8 digits
+
+A new key is one line at the end, on disk before anything is encrypted with it; so a last line that broke off was never
+used, and is taken away by whoever writes next.  To destroy a key the file is written anew without its line, takes the place of the old one
+in one step, and the old one is overwritten, as far as the file system writes in place.  Writers of all processes take turns (flock).
+A file that others may read is refused.  Copies of the file hold the keys that it had: they are the owner's to look after.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+from typing import NamedTuple
+from zlib import crc32
+
+from eventlog.encryption.keys import KEY_BYTES
+from eventlog.errors import DamagedError, KeysError, StorageError, TooNewError
+from eventlog.log.filesystem import make_directory, sync_directory
+
+__all__ = ["KeyFile"]
+
+_TITLE = b"eventlog keys "
+_HEADER = _TITLE + b"1\n"
+_NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS = 32, 64, 8
+_LINE_BYTES = _NAME_DIGITS + _KEY_DIGITS + _CHECK_DIGITS + 3
+
+
+class _Content(NamedTuple):
+    """What a key file holds."""
+
+    keys: dict[str, bytes]
+    damaged: tuple[int, ...]
+    """Numbers of the lines that cannot be read."""
+
+
+class KeyFile:
+    """The keys in one file.  Made when the first key is."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._following = path.absolute().with_name(path.name + ".new")
+        self._lock = RLock()
+        self._content = _Content({}, ())
+        self._seen: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<KeyFile {self.path}>"
+
+    def find(self, name: str) -> bytes | None:
+        """See `Keys`.  `KeysError` if there is no such file, `DamagedError` if the key may be in a line that cannot be read."""
+        with self._lock, _system(self.path):
+            while not self._looked():
+                pass  # another has put a new one in its place meanwhile
+            key = self._content.keys.get(name)
+            if key is None and self._content.damaged:
+                raise DamagedError(f"key file {self.path}: line {self._content.damaged[0]} cannot be read")
+            return key
+
+    def _looked(self) -> bool:
+        """Take in what the file holds, if it is another than was seen; whether the file is still the one at its path."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise KeysError(f"there is no key file {self.path}") from None
+        try:
+            if _checked(self.path, fd) == self._seen:
+                return True
+            fcntl.flock(fd, fcntl.LOCK_SH)  # not while one is overwritten
+            if not _is_at(fd, self.path):
+                return False
+            self._seen = _checked(self.path, fd)
+            self._content = _parse(self.path, _read(fd))
+        finally:
+            os.close(fd)
+        return True
+
+    def make(self, name: str) -> bytes:
+        """See `Keys`."""
+        key = secrets.token_bytes(KEY_BYTES)
+        with self._lock, _system(self.path), self._held() as fd:
+            whole = _cut(self.path, fd)
+            os.lseek(fd, 0, os.SEEK_END)
+            _write(self.path, fd, (b"" if whole else _HEADER) + _line(name, key))
+        return key
+
+    def destroy(self, name: str) -> None:
+        """See `Keys`."""
+        with self._lock, _system(self.path):
+            if not self.path.exists():
+                return
+            with self._held() as fd:
+                data = _read(fd)
+                if name not in _parse(self.path, data).keys:
+                    return
+                start = name.encode() + b" "
+                kept = b"".join(line for line in data.splitlines(keepends=True) if not line.startswith(start))
+                fresh = os.open(self._following, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                try:
+                    _write(self.path, fresh, kept)
+                finally:
+                    os.close(fresh)
+                self._following.replace(self.path)
+                sync_directory(self.path.parent)
+                os.pwrite(fd, bytes(len(data)), 0)
+                os.fsync(fd)
+            self._content, self._seen = _Content({}, ()), ()
+
+    @contextmanager
+    def _held(self) -> Generator[int]:
+        """The file, made if it is not there, with no other writer in it."""
+        while True:
+            new = not self.path.exists()
+            if not self.path.parent.exists():
+                make_directory(self.path.parent)
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if new:
+                    sync_directory(self.path.parent)
+                _checked(self.path, fd)
+                if not _is_at(fd, self.path):
+                    continue  # another has put a new one in its place meanwhile
+                self._discard()
+                try:
+                    yield fd
+                except BaseException:
+                    self._discard()
+                    raise
+            finally:
+                os.close(fd)
+            return
+
+    def _discard(self) -> None:
+        """Overwrite and remove a new file that never came to its place: it has keys that may be destroyed later."""
+        with suppress(FileNotFoundError), self._following.open("r+b") as left:
+            left.write(bytes(self._following.stat().st_size))
+            left.flush()
+            os.fsync(left.fileno())
+            self._following.unlink()
+
+
+def _write(path: Path, fd: int, data: bytes) -> None:
+    if os.write(fd, data) != len(data):
+        raise StorageError(f"{path} cannot be written: there is no room")
+    os.fsync(fd)
+
+
+@contextmanager
+def _system(path: Path) -> Generator[None]:
+    """What the system refuses, as an error of this package."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"key file {path}: {error.strerror or error}") from error
+
+
+def _checked(path: Path, fd: int) -> tuple[int, ...]:
+    """What tells this state of the file from others; `KeysError` if it is no file, or others may read it."""
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise KeysError(f"{path} is not a file")
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise KeysError(f"others may read {path}: let nobody but its owner (chmod 600)")
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _read(fd: int) -> bytes:
+    pieces: list[bytes] = []
+    at = 0
+    while piece := os.pread(fd, 1 << 20, at):
+        pieces.append(piece)
+        at += len(piece)
+    return b"".join(pieces)
+
+
+def _cut(path: Path, fd: int) -> int:
+    """Take away a last line that broke off; returns how many bytes are left.  Looks at the two ends of the file only."""
+    size = os.fstat(fd).st_size
+    whole = 0
+    if _header(path, os.pread(fd, len(_HEADER), 0)):
+        begin = max(size - 2 * _LINE_BYTES, 0)
+        end = os.pread(fd, size - begin, begin).rfind(b"\n") + 1
+        if not end:
+            raise DamagedError(f"key file {path}: the last line cannot be read")
+        whole = begin + end
+    if whole < size:
+        os.ftruncate(fd, whole)
+    return whole
+
+
+def _line(name: str, key: bytes) -> bytes:
+    said = f"{name} {key.hex()}".encode()
+    return b"%b %08x\n" % (said, crc32(said))
+
+
+def _header(path: Path, data: bytes) -> bool:
+    """Whether the header is there, whole; False if it broke off.  `TooNewError`, `KeysError` if there is something else."""
+    if data.startswith(_HEADER):
+        return True
+    if _HEADER.startswith(data):
+        return False
+    line = data.partition(b"\n")[0]
+    if line.startswith(_TITLE) and line.removeprefix(_TITLE).isdigit():
+        raise TooNewError(f"key file {path} has format {int(line.removeprefix(_TITLE))}, known is 1")
+    raise KeysError(f"{path} is no key file")
+
+
+def _parse(path: Path, data: bytes) -> _Content:
+    if not _header(path, data):
+        return _Content({}, ())
+    lines = data[len(_HEADER) :].split(b"\n")
+    keys: dict[str, bytes] = {}
+    damaged: list[int] = []
+    for number, line in enumerate(lines[:-1], 2):
+        said, _, check = line.rpartition(b" ")
+        name, _, digits = said.partition(b" ")
+        shaped = (len(name), len(digits), len(check)) == (_NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS)
+        if not shaped or b"%08x" % crc32(said) != check:
+            damaged.append(number)
+            continue
+        keys[name.decode()] = bytes.fromhex(digits.decode())
+    return _Content(keys, tuple(damaged))

@@ -1,0 +1,347 @@
+"""A log that keeps ciphertext in another log: fulfils `log/base.py`, over any engine.
+
+On the way in, payload, card, bodies and derived values are encrypted, the names of bodies and the digests of requests are keyed; on
+the way out they come back.  Whoever is above sees what was appended; the engine, and all that is done to its files, sees ciphertext
+(`sealed.py`), which the hash trees cover (`Commit.stored`).  Ids, times, counts and sizes stay as they are.
+
+A session that begins begins a *family* with a key of its own, unless it is a fork: then it has its parent's, so that what it inherits can
+be read, and texts that both have are stored once.  A sub-session is a family of its own.  What belongs to no session has the store's own key.
+
+What was sealed with a key that is gone is handed out sealed: heads can be listed, hashes checked, copies made, and looking
+inside is `KeyMissingError` (`codec.py`).  Such a log cannot be written to without the session's key.
+
+In clear are the tombstones of erased sessions, to be read when the key is gone, and the record of what was emptied (`remains.py`).
+Imported by `opening.py`, and by what works on the files of a store as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from eventlog.card import Card
+from eventlog.codec import unpack
+from eventlog.encryption.belongings import OfSession
+from eventlog.encryption.envelope import (
+    buried,
+    card_of,
+    is_burial,
+    is_tombstone,
+    opened_commit,
+    opened_head,
+    resealed,
+    sealed_append,
+)
+from eventlog.errors import DamagedError, DataError, EventlogError, KeyMissingError, NotFoundError
+from eventlog.foreign import FOREIGN
+from eventlog.log.base import Append, Belongings, Commit, Committed, Head, LeaseState, Log, Ticket
+from eventlog.log.calls import size_of, validate_derived_keys
+from eventlog.log.tree import HASH_BYTES
+from eventlog.remains import is_record
+from eventlog.sealed import FORMAT, SealedValue, is_sealed, mark, sealed_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eventlog.encryption.family import Family
+    from eventlog.encryption.ring import Ring
+
+__all__ = ["EncryptedLog"]
+
+_FAMILIES = 16_384
+"""Sessions whose family is remembered."""
+_CARDS = 1024
+"""Sessions whose card is remembered."""
+
+
+class EncryptedLog:
+    """An engine, and the keys to what it keeps.  `own` is the store's own key, None without keys."""
+
+    def __init__(self, engine: Log, ring: Ring, own: Family | None) -> None:
+        self._engine = engine
+        self._ring = ring
+        self._own = own
+        self._families: dict[str, bytes] = {}
+        self._beginning: dict[str, Ticket] = {}
+        self._cards: dict[str, tuple[bytes, bytes]] = {}
+        """Of sessions whose heads were asked for: the card as it is stored, and as it was given."""
+
+    def __repr__(self) -> str:
+        return f"<EncryptedLog over {self._engine!r}>"
+
+    @property
+    def engine(self) -> Log:
+        """The log underneath, which has ciphertext."""
+        return self._engine
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writing is refused."""
+        return self._engine.read_only
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more is written through this handle."""
+        return self._engine.stopped
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def submit(self, append: Append) -> Ticket:
+        """Encrypt an append and queue it.  `KeyMissingError` comes through the ticket, as everything that the log has to say."""
+        size_of(append)
+        if self._engine.read_only:
+            return self._engine.submit(append)  # which says so
+        id = self._family_of(append.session)
+        if self._ring.empty:
+            return self._refused(append, None, self.missing(append.session))
+        if id is not None and is_burial(append):
+            return self._engine.submit(buried(append, id, self._opened_for(append)))
+        begins = append.creates_at is not None
+        if id is None and not begins:
+            return self._refused(append, None, NotFoundError("session", append.session))
+        family = self._beginning_family(append.card) if id is None else self._ring.find(id)
+        if family is None:
+            return self._refused(append, None, self.missing(append.session))
+        ticket = self._engine.submit(sealed_append(append, family, self._opened_for(append)))
+        if begins and id is None:
+            pending = {session: other for session, other in self._beginning.items() if not other.done()}
+            self._beginning = {**pending, append.session: ticket}
+        return ticket
+
+    def _refused(self, append: Append, family: Family | None, error: EventlogError) -> Ticket:
+        """An append that cannot go in, for what else there is to say of it; nothing of its content leaves this place."""
+        check = self._opened_for(append)
+
+        def refuse(others: Sequence[Commit]) -> None:
+            if check is not None:
+                check(others)
+            raise error
+
+        digest = b"" if family is None else family.request(append.session, append.digest)
+        return self._engine.submit(replace(append, payload=b"", card=None, bodies=(), digest=digest, check=refuse))
+
+    def _opened_for(self, append: Append) -> Callable[[Sequence[Commit]], None] | None:
+        """The append's check, given what others committed as they said it."""
+        check = append.check
+        return None if check is None else lambda others: check([self.opened(commit) for commit in others])
+
+    def _beginning_family(self, card: bytes | None) -> Family | None:
+        """The family of a session that begins with this card: its parent's if it is a fork; None if that key is gone."""
+        parent = None
+        if card and not card.startswith(FOREIGN):
+            with suppress(DamagedError):
+                parent = unpack(card, Card).fork_of
+        id = None if parent is None else self._family_of(parent)
+        return self._ring.make() if id is None else self._ring.find(id)
+
+    def _family_of(self, session: str) -> bytes | None:
+        """The id of a session's key; None if there is no such session."""
+        id = self._families.get(session)
+        if id is not None:
+            return id
+        head = self._engine.head(session)
+        ticket = self._beginning.get(session)
+        if head is None and ticket is not None:
+            with suppress(Exception):  # whoever waits for it is told
+                ticket.wait()
+            head = self._engine.head(session)
+        if head is None:
+            return None
+        if len(self._families) >= _FAMILIES:
+            self._families = {}
+        if is_record(session, head.card):
+            return None
+        id = self._families[session] = card_of(head).key
+        return id
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
+        """The commits of a session, decrypted; see `base.Log`."""
+        return map(self.opened, self._engine.read(session, after, upto, reverse=reverse))
+
+    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+        """The commits behind a position, decrypted; see `base.Log`."""
+        return [self.opened(commit) for commit in self._engine.follow(after, limit)]
+
+    def head(self, session: str) -> Head | None:
+        """The session's head, its card decrypted: once for each card, for heads are asked for often."""
+        head = self._engine.head(session)
+        if head is None:
+            return None
+        known = self._cards.get(session)
+        if known is None or head.card != known[0]:
+            opened = self._opened_head(head)
+            if len(self._cards) >= _CARDS:
+                self._cards = {}
+            self._cards[session] = head.card, opened.card
+            return opened
+        return replace(head, card=known[1])
+
+    def heads(self, after: str = "") -> Iterator[Head]:
+        """All heads by session id, their cards decrypted."""
+        return map(self._opened_head, self._engine.heads(after))
+
+    def opened(self, commit: Commit) -> Commit:
+        """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was sealed here."""
+        return opened_commit(commit, self._ring)
+
+    def _opened_head(self, head: Head) -> Head:
+        return opened_head(head, self._ring)
+
+    def _sealed_heads(self) -> Iterator[Head]:
+        """The heads as they are stored, without that of the record of what was emptied, which no key is for."""
+        return (head for head in self._engine.heads() if not is_record(head.session, head.card))
+
+    def last_position(self) -> int:
+        """See `base.Log`."""
+        return self._engine.last_position()
+
+    def wait_beyond(self, position: int, timeout: float) -> bool:
+        """See `base.Log`."""
+        return self._engine.wait_beyond(position, timeout)
+
+    def request(self, session: str, request: str) -> Committed | None:
+        """See `base.Log`."""
+        return self._engine.request(session, request)
+
+    def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
+        """See `base.Log`."""
+        return self._engine.set_lease(session, state, replaces=replaces)
+
+    # -- what belongs to a session, or to none -----------------------------------------------------
+
+    def of(self, session: str) -> Belongings:
+        """The bodies and derived values of a session's family."""
+        return OfSession(self, session)
+
+    def family(self, session: str) -> Family | None:
+        """The family of a session; None if its key is gone, or there is no such session."""
+        id = self._family_of(session)
+        return None if id is None else self._ring.find(id)
+
+    def name(self, digest: bytes) -> bytes:
+        """What a body is called that belongs to no session."""
+        return self.named(self._own, digest)
+
+    def named(self, family: Family | None, digest: bytes) -> bytes:
+        """What a family calls a body; without a key there is none of that name."""
+        return bytes(HASH_BYTES) if family is None else family.name(digest)
+
+    def body(self, digest: bytes) -> bytes | None:
+        """The packed bytes of a body, whosesoever it is: every family is asked, so `of` is the better way."""
+        for id in dict.fromkeys(card_of(head).key for head in self._sealed_heads()):
+            family = self._ring.find(id)
+            found = None if family is None else self.body_of(family, digest)
+            if found is not None:
+                return found
+        return None
+
+    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """The same of each of some bodies."""
+        return [self.body(digest) for digest in digests]
+
+    def body_of(self, family: Family, digest: bytes) -> bytes | None:
+        """The packed bytes of a body of a family."""
+        name = family.name(digest)
+        stored = self._engine.body(name)
+        if stored is None:
+            return None
+        return family.open_body(name, sealed_value(stored).data)
+
+    def bodies(self) -> Iterator[bytes]:
+        """The names under which bodies are stored; see `name`."""
+        return self._engine.bodies()
+
+    def get_derived(self, key: bytes) -> bytes | None:
+        """A derived value that belongs to no session, or to any whose key is there."""
+        return self._opened_derived(key, self._engine.get_derived(key))
+
+    def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write derived values that belong to no session; without keys nothing is written but what is deleted."""
+        self.put_derived_of(self._own, items)
+
+    def put_derived_of(self, family: Family | None, items: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write derived values of a family."""
+        validate_derived_keys(items)
+        sealed: list[tuple[bytes, bytes | None]] = []
+        for key, value in items:
+            if value is None:
+                sealed.append((key, None))
+            elif family is not None:
+                sealed.append((key, mark(SealedValue(FORMAT, family.id, b"", family.seal_derived(key, value)))))
+        self._engine.put_derived(sealed)
+
+    def derived_keys(self, prefix: bytes) -> list[bytes]:
+        """The keys of derived values, those included that cannot be read."""
+        return self._engine.derived_keys(prefix)
+
+    def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Derived values by key order: those that can be read."""
+        found = ((key, self._opened_derived(key, stored)) for key, stored in self._engine.scan_derived(prefix))
+        return [(key, value) for key, value in found if value is not None]
+
+    def _opened_derived(self, key: bytes, stored: bytes | None) -> bytes | None:
+        """One that cannot be read is as good as none: it is disposable."""
+        if stored is not None:
+            with suppress(DataError):
+                sealed = sealed_value(stored)
+                family = self._ring.find(sealed.key)
+                return None if family is None else family.open_derived(key, sealed.data)
+        return None
+
+    # -- keys that go, and content that does -------------------------------------------------------
+
+    def forget(self, sessions: Sequence[str] | None = None) -> None:
+        """Destroy the keys of families of which every session is erased: of those of these sessions, or of all."""
+        keys = {head.session: card_of(head) for head in self._sealed_heads()}
+        chosen = {sealed.key for sealed in (keys.values() if sessions is None else map(keys.__getitem__, sessions))}
+        alive = {sealed.key for sealed in keys.values() if sealed.data or not is_tombstone(sealed.clear)}
+        for id in chosen - alive:
+            self._ring.destroy(id)
+        self._cards = {}
+
+    def resealed(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
+        """Changes of what was appended as changes of what is stored (`rewriting.py`)."""
+        return {session: partial(self._resealed, change) for session, change in changes.items()}
+
+    def _resealed(self, change: Callable[[Commit], Commit], stored: Commit) -> Commit:
+        opened = self.opened(stored)
+        if is_sealed(opened.payload):
+            return stored  # nobody can read what is in it, and so nobody can take something out
+        changed = change(opened)
+        return stored if changed is opened else resealed(stored, changed, self._ring)
+
+    # -- the rest ------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """See `base.Log`."""
+        self._engine.sync()
+
+    def probe(self) -> list[str]:
+        """See `base.Log`."""
+        return self._engine.probe()
+
+    def check(self) -> list[str]:
+        """See `base.Log`: of what is stored no key is needed, and what heads say must be what was sealed."""
+        wrong = self._engine.check()
+        for head in self._engine.heads():
+            try:
+                self._opened_head(head)
+            except DataError as error:
+                wrong.append(str(error))
+        return wrong
+
+    def missing(self, session: str) -> KeyMissingError:
+        """Why a session cannot be read or written."""
+        if self._ring.empty:
+            return KeyMissingError("it is encrypted, and the store was opened without its keys", session=session)
+        return KeyMissingError("its key is gone", session=session)
+
+    def close(self) -> None:
+        """See `base.Log`."""
+        self._engine.close()

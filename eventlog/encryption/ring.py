@@ -1,0 +1,83 @@
+"""The keys that are in use: asked for once, held in memory while the store is open.
+
+A key is made before anything is encrypted with it and does not come back once it is destroyed, so what the provider said
+stays true: for one that is gone it is asked once.  Imported by this package only.
+"""
+
+from __future__ import annotations
+
+import os
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from eventlog.errors import KeyMissingError, KeysError
+from eventlog.sealed import KEY_ID_BYTES
+
+if TYPE_CHECKING:
+    from eventlog.encryption.family import Family
+    from eventlog.encryption.keys import Keys
+
+__all__ = ["Ring"]
+
+_KNOWN = 65_536
+"""Families that are held ready; beyond that they are asked for again."""
+
+
+class Ring:
+    """The families whose keys were asked for; `keys` is None if the store was opened without."""
+
+    def __init__(self, keys: Keys | None) -> None:
+        self._keys = keys
+        self._lock = RLock()
+        self._known: dict[bytes, Family | None] = {}
+
+    def __repr__(self) -> str:
+        return f"<Ring of {len(self._known)} keys>"
+
+    @property
+    def empty(self) -> bool:
+        """Whether no key will ever be found."""
+        return self._keys is None
+
+    def find(self, id: bytes) -> Family | None:
+        """The family with this key; None if the key is gone, or there are none."""
+        try:
+            return self._known[id]
+        except KeyError:
+            pass
+        if self._keys is None:
+            return None
+        with self._lock:
+            if id not in self._known:
+                if len(self._known) >= _KNOWN:
+                    self._known = {}
+                secret = self._keys.find(id.hex())
+                self._known[id] = None if secret is None else _family(id, secret)
+            return self._known[id]
+
+    def make(self) -> Family:
+        """A new family; `KeyMissingError` if there is nobody to make a key."""
+        if self._keys is None:
+            raise KeyMissingError("the store is encrypted, and was opened without its keys")
+        id = os.urandom(KEY_ID_BYTES)
+        family = _family(id, self._keys.make(id.hex()))
+        with self._lock:
+            self._known[id] = family
+        return family
+
+    def destroy(self, id: bytes) -> None:
+        """Destroy a family's key, wherever it is."""
+        if self._keys is not None:
+            self._keys.destroy(id.hex())
+            with self._lock:
+                self._known[id] = None
+
+
+def _family(id: bytes, secret: bytes) -> Family:
+    try:
+        from eventlog.encryption.family import Family
+    except ModuleNotFoundError as error:
+        raise KeysError(
+            f"encryption needs a library that is not installed ({error.name}): everdelta[encryption]"
+        ) from None
+    return Family(id, secret)

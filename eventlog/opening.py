@@ -1,0 +1,154 @@
+"""Opening a log: in memory or in a directory, encrypted or not.  The only place where it is decided whether there is encryption.
+
+An encrypted store notes `encryption 1 KEY CHECK` in its file `format`: the name of the store's own key, and what that key is known
+again by.  Copies and repairs have the same note; one that lost it with its `format` has `encryption 1`, and takes any keys.
+A store is encrypted from its beginning or never.  What it costs is loaded when there is a store to encrypt.
+For stores, recorders, and what works on the files of a store as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from eventlog.errors import CallError, DamagedError, KeysError, StorageError, TooNewError
+from eventlog.log.base import Commit, Log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eventlog.encryption.family import Family
+    from eventlog.encryption.keys import Keys, KeySource
+    from eventlog.encryption.ring import Ring
+
+__all__ = ["LOST_NOTE", "forget_keys", "of_what_is_stored", "open_log", "place_of"]
+
+LOST_NOTE = "1"
+"""What a store notes whose own key is not known any more."""
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""How an address begins, also when `Path` has made one slash of two; a directory that is called so is `./name:/…`."""
+
+
+def open_log(path: str | os.PathLike[str], *, read_only: bool = False, keys: KeySource | None = None) -> Log:
+    """The log at `path`, made if it is not there; or one in memory: `memory:`.
+
+    With `keys` it is encrypted; see `encryption/keys.py`.  `KeysError` if there is one that is not, or the keys are not its own.
+    An encrypted one that is opened without keys can be looked at from outside: listed, verified, copied.
+    `CallError` for what is no directory's path, such as the address of a server.
+    """
+    place = place_of(path)
+    if str(place) == "memory:":
+        from eventlog.log.memory import MemoryLog
+
+        return MemoryLog() if keys is None else _in_memory(MemoryLog(), keys)
+    if keys is not None:
+        return _encrypted(place, keys, read_only=read_only)
+    from eventlog.log import directory, embedded
+
+    log = embedded.open_log(place, read_only=read_only)
+    if not directory.encryption_of(log.path):
+        return log
+    from eventlog.encryption.log import EncryptedLog
+    from eventlog.encryption.ring import Ring
+
+    return EncryptedLog(log, Ring(None), None)
+
+
+def place_of(path: str | os.PathLike[str]) -> Path:
+    """The directory of this path; `CallError` for what is none, such as the address of a server."""
+    from pathlib import Path
+
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        raise CallError(f"a path is a str or a Path, not {type(path).__name__}") from None
+    if type(text) is not str:
+        raise CallError(f"a path is a str or a Path, not {type(path).__name__}")
+    scheme = _ADDRESS.match(text)
+    if scheme is not None:
+        raise CallError(f"a store is a directory of this machine; {scheme[1]}:// is the address of a server")
+    return Path(text)
+
+
+def _in_memory(log: Log, keys: KeySource) -> Log:
+    from eventlog.encryption.keys import keys_from
+    from eventlog.encryption.log import EncryptedLog
+    from eventlog.encryption.ring import Ring
+
+    ring = Ring(keys_from(keys, None))
+    return EncryptedLog(log, ring, ring.make())
+
+
+def _encrypted(place: Path, keys: KeySource, *, read_only: bool) -> Log:
+    from eventlog.encryption.keys import keys_from
+    from eventlog.encryption.log import EncryptedLog
+    from eventlog.encryption.ring import Ring
+    from eventlog.log import directory, embedded
+
+    ring = Ring(provider := keys_from(keys, place))
+    if not read_only and not (place / "format").exists():
+        _make(place, ring, provider)
+    log = embedded.open_log(place, read_only=read_only)
+    try:
+        return EncryptedLog(log, ring, _own(log.path, directory.encryption_of(log.path), ring))
+    except BaseException:
+        log.close()
+        raise
+
+
+def _make(place: Path, ring: Ring, keys: Keys) -> None:
+    """Make an encrypted store, unless somebody else makes one meanwhile."""
+    from eventlog.log import directory
+    from eventlog.log.options import Options
+
+    own = ring.make()
+    note = f"1 {own.id.hex()} {own.check()}"
+    try:
+        directory.prepare(place, Options(), note)
+    except OSError as error:
+        raise StorageError(f"{place} cannot be opened: {error.strerror or error}") from error
+    finally:
+        if not (place / "format").exists() or directory.encryption_of(place) != note:
+            keys.destroy(own.id.hex())  # nothing was ever encrypted with it
+
+
+def _own(path: Path, note: str, ring: Ring) -> Family | None:
+    """The store's own key, by which it is known whether these are its keys; None if it is not known which that is."""
+    if not note:
+        raise KeysError(f"{path} is not encrypted: open it without keys")
+    version, *rest = note.split(" ")
+    if version.isdigit() and int(version) > 1:
+        raise TooNewError(f"{path} was encrypted in format {version}, known is 1")
+    if note == LOST_NOTE:
+        return None
+    try:
+        id, check = rest
+        own = ring.find(bytes.fromhex(id))
+    except ValueError:
+        raise DamagedError(f"the format file of {path} is damaged") from None
+    if own is None or own.check() != check:
+        raise KeysError(f"these are not the keys of {path}")
+    return own
+
+
+def forget_keys(log: Log, sessions: Sequence[str] | None = None) -> None:
+    """Destroy the keys of the families of which everything is erased: of those of these sessions, or of all."""
+    if log.engine is not log:
+        from eventlog.encryption.log import EncryptedLog
+
+        if isinstance(log, EncryptedLog):
+            log.forget(sessions)
+
+
+def of_what_is_stored(
+    log: Log, changes: Mapping[str, Callable[[Commit], Commit]]
+) -> Mapping[str, Callable[[Commit], Commit]]:
+    """Changes of commits as they were appended as changes of commits as they are stored."""
+    if log.engine is not log:
+        from eventlog.encryption.log import EncryptedLog
+
+        if isinstance(log, EncryptedLog):
+            return log.resealed(changes)
+    return changes

@@ -6,16 +6,18 @@ Not here: taking a committed event in (`evolution.py`), and what a session holds
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from eventlog import events as ev
+from eventlog.arguments import require
 from eventlog.errors import AlreadyExistsError, NotFoundError, RefusedError
 from eventlog.facts import MessageFacts, PartFacts
 from eventlog.ids import check_id
 from eventlog.state import State
 from eventlog.values import Reasoning, Tool
 
-__all__ = ["LEASE_FREE", "admit", "new_ids"]
+__all__ = ["LEASE_FREE", "RULES", "admit", "admit_deltas", "new_ids"]
 
 LEASE_FREE: tuple[type[ev.Base], ...] = (
     ev.SessionStarted,
@@ -41,13 +43,24 @@ LEASE_FREE: tuple[type[ev.Base], ...] = (
 
 def admit(state: State, event: ev.Event) -> None:
     """Raise a `CallError` that says what was expected unless the event may follow now."""
-    if state.erased:
-        raise RefusedError("the session was erased", expected="another session")
-    rule = _RULES.get(type(event))
-    if not state.started and rule is not _begins:
-        raise RefusedError(f"{type(event).__name__} cannot come here", expected="the session's first event")
+    rule = RULES.get(type(event))
+    if state.erased or rule is not _begins:
+        _require_begun(state, type(event))
     if rule is not None:
         rule(state, event)
+
+
+def admit_deltas(state: State, part: str, field: str) -> None:
+    """The same for deltas of a part, however many."""
+    _require_begun(state, ev.PartDelta)
+    _takes_deltas(state, part, field)
+
+
+def _require_begun(state: State, kind: type[ev.Base]) -> None:
+    if state.erased:
+        raise RefusedError("the session was erased", expected="another session")
+    if not state.started:
+        raise RefusedError(f"{kind.__name__} cannot come here", expected="the session's first event")
 
 
 def _begins(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
@@ -57,11 +70,15 @@ def _begins(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
 
 def _open_message(state: State, message: str) -> MessageFacts:
     facts = state.message(message)
+    _require_open(state, message, facts)
+    return facts
+
+
+def _require_open(state: State, message: str, facts: MessageFacts) -> None:
     if facts.user:
         raise RefusedError(f"message {message!r} is a user message", expected="an assistant message")
     if message not in state.open_messages():
         raise RefusedError(f"message {message!r} is finished", expected="an open message")
-    return facts
 
 
 def _in_state(state: State, part: str, kinds: tuple[str, ...], states: tuple[str, ...]) -> PartFacts:
@@ -87,8 +104,9 @@ def _new_part(state: State, part: str) -> None:
 def _finished(state: State, event: ev.MessageFinished) -> None:
     facts = _open_message(state, event.message)
     for part, known in facts.parts.items():
-        if state.status(known) in {"open", "pending", "running"} and state.history.holds(known.added):
-            raise RefusedError(f"part {part!r} is {state.status(known)}", expected="parts that are ended")
+        status = state.status(known)
+        if status in {"open", "pending", "running"} and state.history.holds(known.added):
+            raise RefusedError(f"part {part!r} is {status}", expected="parts that are ended")
 
 
 def _message_removed(state: State, event: ev.MessageRemoved) -> None:
@@ -114,7 +132,7 @@ def _part(state: State, event: ev.PartStarted) -> None:
         if isinstance(event.kind, (Tool, Reasoning)):
             raise RefusedError("a user message has no tool or reasoning part", expected="another kind of part")
         return
-    _open_message(state, event.message)
+    _require_open(state, event.message, facts)
     if isinstance(event.kind, Tool):
         for known in facts.parts.values():
             if known.kind == "tool" and known.call == event.kind.call and state.history.holds(known.added):
@@ -122,14 +140,18 @@ def _part(state: State, event: ev.PartStarted) -> None:
 
 
 def _delta(state: State, event: ev.PartDelta) -> None:
-    if event.field == "text":
-        _in_state(state, event.part, ("text", "reasoning"), ("open",))
-    elif event.field == "input":
-        _in_state(state, event.part, ("tool",), ("pending",))
-    elif event.field == "output":
-        _in_state(state, event.part, ("tool",), ("running",))
+    _takes_deltas(state, event.part, event.field)
+
+
+def _takes_deltas(state: State, part: str, field: str) -> None:
+    if field == "text":
+        _in_state(state, part, ("text", "reasoning"), ("open",))
+    elif field == "input":
+        _in_state(state, part, ("tool",), ("pending",))
+    elif field == "output":
+        _in_state(state, part, ("tool",), ("running",))
     else:
-        raise RefusedError(f"field {event.field!r}", expected='"text", "input" or "output"')
+        raise RefusedError(f"field {field!r}", expected='"text", "input" or "output"')
 
 
 def _edited(state: State, event: ev.PartEdited) -> None:
@@ -159,6 +181,8 @@ def _step_finished(state: State, event: ev.StepFinished) -> None:
 
 
 def _usage(state: State, event: ev.UsageRecorded) -> None:
+    if event.usage.cost is not None:  # a float that is a decimal by chance would be read back as one
+        require(Decimal, event.usage.cost, "UsageRecorded.usage.cost is of type Decimal or None")
     if event.message is not None and not state.has_message(event.message):
         raise NotFoundError("message", event.message)
 
@@ -240,7 +264,7 @@ def _redacted(state: State, event: ev.PartRedacted) -> None:
         raise NotFoundError("part", event.part)
 
 
-_RULES: dict[type, Callable[[State, Any], object]] = {
+RULES: dict[type, Callable[[State, Any], object]] = {
     ev.SessionStarted: _begins,
     ev.SessionForked: _begins,
     ev.UserMessageAdded: _new_message,

@@ -25,8 +25,9 @@ from typing import ParamSpec, Self, TypeVar
 from eventlog import events as ev
 from eventlog.errors import LeaseHeldError
 from eventlog.log.base import Committed
-from eventlog.reply import Call, Reply, Stream
+from eventlog.reply import Call, Reply
 from eventlog.session import Session
+from eventlog.stream import Stream
 from eventlog.values import Json, MessageError, PartKind, Usage
 
 __all__ = ["AsyncReply", "AsyncSession"]

@@ -2,7 +2,7 @@
 
 A run is what streaming leaves behind between two other events.  Each delta of it is an event with its own
 version and its own time, and comes back exactly; but nothing here makes an object per delta unless
-asked to.  Not here: the buffer that collects deltas (`session.py`), and the bytes of a batch (`codec.py`).
+asked to.  Not here: the buffer that collects deltas (`buffer.py`), and the bytes of a batch (`codec.py`).
 
 Columns: `keys` are the (part, field) pairs in order of first use; `which` gives each delta's key (empty: all the
 first); `lengths` their lengths in characters, `gaps` the milliseconds to the delta before (the first's is 0).
@@ -13,8 +13,9 @@ Integer columns are unsigned, little-endian, of the smallest width of 1, 2 or 4 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, repeat
 from operator import sub
 from sys import byteorder
 
@@ -27,7 +28,12 @@ __all__ = ["DeltaRun", "Key"]
 Key = tuple[str, str]
 """(part id, field)"""
 
-_UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "q"}
+_DENSE = 8
+"""Times to a millisecond from which on looking for the milliseconds is quicker than looking at the times."""
+_NARROW = 256
+"""Values that a column of one byte can hold."""
+_SIGNED = 8
+_WIDTHS = {1: "B", 2: "H", 4: "I", _SIGNED: "q"}
 
 
 def pack_column(values: Sequence[int]) -> bytes:
@@ -47,18 +53,39 @@ def pack_column(values: Sequence[int]) -> bytes:
 
 def unpack_column(column: bytes, count: int) -> Sequence[int]:
     """The integers of a column of `count` values."""
-    width, rest = divmod(len(column), count)
-    if rest or width not in _UNSIGNED:
-        raise ValueError(f"a column of {len(column)} bytes cannot hold {count} values")
-    if width == 1:
+    if len(column) == count:
         return column
-    unpacked = array(_UNSIGNED[width], column)
+    width, rest = divmod(len(column), count)
+    if rest or width not in _WIDTHS:
+        raise ValueError(f"a column of {len(column)} bytes cannot hold {count} values")
+    unpacked = array(_WIDTHS[width], column)
     if byteorder == "big":  # pragma: no cover
         unpacked.byteswap()
     return unpacked
 
 
-class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1):
+def _gaps_of(times: list[int], unit: int) -> bytes:
+    """The milliseconds from each time to the next, as a column; the times are in milliseconds times `unit`."""
+    count = len(times)
+    first, last = times[0] // unit, times[-1] // unit
+    if 0 <= last - first < min(count // _DENSE, _NARROW) and sorted(times) == times:
+        # Many in each millisecond, as when a text comes at full speed: look for where a millisecond ends, not at each time.
+        gaps = bytearray(count)
+        place = 0
+        while first < last:
+            place = bisect_left(times, (first + 1) * unit, place)
+            now = times[place] // unit
+            gaps[place] = now - first
+            first = now
+        return bytes(gaps)
+    if unit != 1:
+        times = [time // unit for time in times]
+    found = list(map(sub, times[1:], times))
+    found.insert(0, 0)
+    return pack_column(found)
+
+
+class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """`count` consecutive deltas.  `start` is the time of the first, in milliseconds after the batch's time."""
 
     start: int
@@ -78,8 +105,6 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1):
         keys: list[Key] = flat[0::3]  # type: ignore[assignment]  # a flat list is what makes one append one C call
         texts: list[str] = flat[1::3]  # type: ignore[assignment]
         times: list[int] = flat[2::3]  # type: ignore[assignment]
-        if unit != 1:
-            times = [time // unit for time in times]
         count = len(texts)
         if keys.count(keys[0]) == count:
             distinct: tuple[Key, ...] = (keys[0],)
@@ -88,15 +113,13 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1):
             index = {key: number for number, key in enumerate(dict.fromkeys(keys))}
             distinct = tuple(index)
             which = pack_column([index[key] for key in keys])
-        gaps = list(map(sub, times[1:], times))
-        gaps.insert(0, 0)
         return cls(
-            start=times[0] - base,
+            start=times[0] // unit - base,
             count=count,
             keys=distinct,
             which=which,
             lengths=pack_column(list(map(len, texts))),
-            gaps=pack_column(gaps),
+            gaps=_gaps_of(times, unit),
             text="".join(texts),
         )
 
@@ -110,18 +133,20 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1):
     def times(self, base: int = 0) -> list[int]:
         """The deltas' times in UTC milliseconds, when `base` is the batch's time."""
         gaps = unpack_column(self.gaps, self.count)
-        first = base + self.start
-        return [first + offset for offset in accumulate(gaps)]
+        times = accumulate(gaps, initial=base + self.start)
+        next(times)  # the first gap is that to itself
+        return list(times)
 
     def last_time(self, base: int = 0) -> int:
         """The time of the last delta."""
-        return base + self.start + sum(unpack_column(self.gaps, self.count))
+        gaps = unpack_column(self.gaps, self.count)
+        # A narrow column may be nearly all zeros, and leaving them out is quicker than adding them up.
+        return base + self.start + sum(gaps.translate(None, b"\0") if isinstance(gaps, bytes) else gaps)
 
     def texts(self) -> list[str]:
         """The deltas' texts."""
-        text = self.text
-        ends = accumulate(unpack_column(self.lengths, self.count), initial=0)
-        return [text[start:end] for start, end in pairwise(ends)]
+        text, end = self.text, 0
+        return [text[end : (end := end + length)] for length in unpack_column(self.lengths, self.count)]
 
     def key_column(self) -> list[Key]:
         """Each delta's key."""
@@ -132,6 +157,9 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     def deltas(self) -> list[PartDelta]:
         """The deltas as events, in order."""
+        if not self.which:
+            part, field = self.keys[0]
+            return list(map(PartDelta, repeat(part), repeat(field), self.texts()))
         return [PartDelta(key[0], key[1], text) for key, text in zip(self.key_column(), self.texts(), strict=True)]
 
     def joined(self) -> dict[Key, str]:
@@ -176,11 +204,13 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1):
         """Raise ValueError unless the columns fit together (a stored run is checked once, when it is read)."""
         if self.count < 1 or not self.keys:
             raise ValueError("an empty run of deltas")
-        if sum(unpack_column(self.lengths, self.count)) != len(self.text):
+        lengths = unpack_column(self.lengths, self.count)
+        if sum(lengths) != len(self.text):
             raise ValueError("the lengths of a run of deltas do not add up to its text")
-        if min(unpack_column(self.lengths, self.count)) < 0:
+        if len(self.lengths) == _SIGNED * self.count and min(lengths) < 0:
             raise ValueError("a delta of a run has a negative length")
-        unpack_column(self.gaps, self.count)
+        if len(self.gaps) != self.count:
+            unpack_column(self.gaps, self.count)
         if self.which and not 0 <= min(which := unpack_column(self.which, self.count)) <= max(which) < len(self.keys):
             raise ValueError("a delta of a run names a key that is not there")
 

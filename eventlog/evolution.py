@@ -9,15 +9,15 @@ from eventlog import events as ev
 from eventlog.facts import MessageFacts, PartFacts, PinFacts
 from eventlog.lineage import History
 from eventlog.state import State
-from eventlog.values import File, Reasoning, Text, Tool
+from eventlog.values import File, PartKind, Reasoning, Text, Tool
 
-__all__ = ["evolve"]
+__all__ = ["FOLDS", "evolve"]
 
 
 def evolve(state: State, event: ev.Event) -> None:
     """Take in the next event of the session."""
     state.version += 1
-    fold = _FOLDS.get(type(event))
+    fold = FOLDS.get(type(event))
     if fold is not None:
         fold(state, event)
 
@@ -44,7 +44,8 @@ def _assistant(state: State, event: ev.AssistantMessageStarted) -> None:
 
 
 def _close_message(state: State, message: str) -> None:
-    state.add(state.opens.recent, tuple(other for other in state.open_messages() if other != message))
+    now = state.open_messages()
+    state.add(state.opens.recent, () if now == (message,) else tuple(other for other in now if other != message))
 
 
 def _finished(state: State, event: ev.MessageFinished) -> None:
@@ -62,16 +63,21 @@ def _promoted(state: State, event: ev.MessagePromoted) -> None:
     state.change(state.messages[event.message], "changes", "promoted")
 
 
+_BIRTHS: dict[type[PartKind], tuple[str, str]] = {
+    Text: ("text", "open"),
+    Reasoning: ("reasoning", "open"),
+    Tool: ("tool", "pending"),
+    File: ("file", "ended"),
+}
+"""What a part is, and its first state, by its kind; every other kind is complete at birth, and "other"."""
+
+
 def _part(state: State, event: ev.PartStarted) -> None:
-    kind, first, call = "other", "ended", ""
-    if isinstance(event.kind, Text):
-        kind, first = "text", "ended" if state.messages[event.message].user else "open"
-    elif isinstance(event.kind, Reasoning):
-        kind, first = "reasoning", "open"
-    elif isinstance(event.kind, Tool):
-        kind, first, call = "tool", "pending", event.kind.call
-    elif isinstance(event.kind, File):
-        kind = "file"
+    born = event.kind
+    kind, first = _BIRTHS.get(type(born), ("other", "ended"))
+    if kind == "text" and state.messages[event.message].user:
+        first = "ended"
+    call = born.call if isinstance(born, Tool) else ""
     state.insert_part(event.part, PartFacts(state.version, event.message, kind, call, first))
 
 
@@ -178,7 +184,7 @@ def _erased(state: State, event: ev.SessionErased) -> None:
     state.set("erased", value=True)
 
 
-_FOLDS: dict[type, Callable[[State, Any], None]] = {
+FOLDS: dict[type, Callable[[State, Any], None]] = {
     ev.SessionStarted: _began,
     ev.SessionForked: _began,
     ev.SessionArchived: _archived,

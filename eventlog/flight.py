@@ -11,64 +11,112 @@ from hashlib import sha256
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec import Item, pack
+from eventlog.card import CHANGES_CARD, Card, evolve_card
+from eventlog.codec import Batch, Item, pack
+from eventlog.deciding import require_items
 from eventlog.deltas import DeltaRun
-from eventlog.errors import EventlogError, LimitError
+from eventlog.errors import EventlogError, LimitError, RefusedError
 from eventlog.log.base import Committed, Ticket
 
 __all__ = [
     "MAX_APPEND_BYTES",
     "Accepted",
     "Flight",
+    "Load",
     "content_digest",
     "count_of",
     "first_time",
-    "last_time",
     "limit_bodies",
-    "rebase",
 ]
 
 MAX_APPEND_BYTES = 256 * 1024 * 1024
 """Largest append, in bytes of its encoded events and packed bodies."""
+_MESSAGES = frozenset((ev.UserMessageAdded, ev.AssistantMessageStarted))
 
 
-class Accepted:
-    """What one command had accepted: it goes in whole or not at all, under the lease epoch it was decided under.
+class Accepted(msgspec.Struct, eq=False):
+    """What one command had accepted: it goes in whole or not at all, under the lease epoch it was decided under."""
 
-    `owned`: somebody waits for it and will look at `error`.  `settled`: the outcome is known.
+    items: list[Item]
+    bodies: Mapping[bytes, bytes]
+    epoch: int
+    owned: bool
+    """Somebody waits for it and will look at `error`."""
+    settled: bool = False
+    """The outcome is known."""
+    error: EventlogError | None = None
+
+
+class Load:
+    """What one append will carry: gathered in one walk from what was accepted and what was decided just now.
+
+    `entries` are its items, runs counted from `start`, the time of the first; `events` those that are no deltas; `card` the
+    session's card after them.
     """
 
-    __slots__ = ("bodies", "epoch", "error", "items", "owned", "settled")
+    __slots__ = ("bodies", "card", "count", "entries", "events", "last_time", "messages", "start")
 
-    def __init__(self, items: list[Item], bodies: Mapping[bytes, bytes] | None, epoch: int, *, owned: bool) -> None:
-        self.items = items
-        self.bodies = bodies or {}
-        self.epoch = epoch
-        self.owned = owned
-        self.settled = False
-        self.error: EventlogError | None = None
+    def __init__(self, accepted: Sequence[Accepted], decided: Sequence[Item], card: Card) -> None:
+        self.bodies: dict[bytes, bytes] = {}
+        items: list[Item] = []
+        for group in accepted:
+            items += group.items
+            if group.bodies:
+                self.bodies.update(group.bodies)
+        items += decided
+        if not items:
+            raise RefusedError("an append of no events", expected="at least one event")
+        self.start = start = first_time(items[0])
+        self.entries: list[Item] = items
+        self.events: list[ev.Event] = []
+        self.count = len(items)
+        self.messages = 0
+        times: list[int] = []
+        for place, item in enumerate(items):
+            if isinstance(item, DeltaRun):
+                self.count += item.count - 1
+                times.append(item.last_time())
+                items[place] = msgspec.structs.replace(item, start=item.start - start)
+                continue
+            time, event = item
+            times.append(time)
+            self.events.append(event)
+            kind = type(event)
+            if kind in CHANGES_CARD:
+                card = evolve_card(card, event)
+            elif kind in _MESSAGES:
+                self.messages += 1
+        self.last_time = max(times)
+        self.card = card
 
 
-class Flight:
-    """An append that was handed over: `accepted` is what of it nobody waits for at its ticket.
+class Flight(msgspec.Struct, eq=False):
+    """An append that was handed over: `accepted` is what of it nobody waits for at its ticket."""
 
-    `waited`: it has more items, whose caller waits for the ticket and will be told there if it fails.
-    """
+    first: int
+    last: int
+    ticket: Ticket
+    accepted: list[Accepted]
+    request: str | None = None
+    digest: bytes = b""
+    batch: Batch | None = None
+    """What it holds; nothing when that is too much to be kept."""
+    epoch: int = 0
+    position: int = 0
+    """Position of its first event, once it is known to be committed at the versions it was decided for."""
 
-    __slots__ = ("accepted", "digest", "first", "last", "request", "ticket", "waited")
-
-    def __init__(self, first: int, last: int, ticket: Ticket, accepted: list[Accepted]) -> None:
-        self.first = first
-        self.last = last
-        self.ticket = ticket
-        self.accepted = accepted
-        self.request: str | None = None
-        self.digest = b""
-        self.waited = False
+    def landed(self) -> bool:
+        """Whether it is committed, and at the versions it was decided for."""
+        if not self.position and self.ticket.done() and not self.ticket.failed():
+            self.wait()
+        return self.position > 0
 
     def wait(self, timeout: float | None = None) -> Committed:
         """Block until the outcome is known; raises what went wrong."""
-        return self.ticket.wait(timeout)
+        committed = self.ticket.wait(timeout)
+        if committed.first == self.first:
+            self.position = committed.position
+        return committed
 
 
 def limit_bodies(bodies: Mapping[bytes, bytes] | None) -> None:
@@ -80,22 +128,16 @@ def limit_bodies(bodies: Mapping[bytes, bytes] | None) -> None:
 
 def content_digest(items: Sequence[tuple[int, ev.Event]]) -> bytes:
     """The digest of what a request asks for: its events without their times."""
-    return sha256(b"".join(pack(event) for _, event in items)).digest()
+    try:
+        return sha256(b"".join(pack(event) for _, event in items)).digest()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        require_items(items)
+        raise
 
 
 def first_time(item: Item) -> int:
     """The time of an item, a run's first."""
     return item.start if isinstance(item, DeltaRun) else item[0]
-
-
-def last_time(item: Item) -> int:
-    """The time of an item, a run's last."""
-    return item.last_time() if isinstance(item, DeltaRun) else item[0]
-
-
-def rebase(item: Item, time: int) -> Item:
-    """The item with a run's times counted from the batch's `time`."""
-    return msgspec.structs.replace(item, start=item.start - time) if isinstance(item, DeltaRun) else item
 
 
 def count_of(items: Iterable[Item]) -> int:

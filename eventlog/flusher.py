@@ -6,7 +6,6 @@ accepted deltas is kept until those are committed.  Used by `store.py`.
 
 from __future__ import annotations
 
-import logging
 import time
 import weakref
 from collections.abc import Callable
@@ -15,13 +14,12 @@ from threading import RLock, Thread
 from typing import TYPE_CHECKING
 
 from eventlog.errors import EventlogError, StopError
+from eventlog.logs import logger
 from eventlog.metrics import Metrics
 
 if TYPE_CHECKING:
     from eventlog.appender import Appender
     from eventlog.handle import Handle
-
-logger = logging.getLogger("eventlog")
 
 __all__ = ["Flusher"]
 
@@ -100,10 +98,10 @@ class Flusher:
                 appender.flush()
             except StopError:
                 stopped = True
-                appender.limit = 0  # the next delta meets the error, and raises it to its caller
+                appender.buffer.hold()  # the next delta meets the error, and raises it to its caller
             except EventlogError as error:
                 # What was accepted is kept, and tried again; the session's next command meets the error and raises it.
-                logger.warning("session %s: a flush failed: %s", appender.session, type(error).__name__)
+                logger().warning("session %s: a flush failed: %s", appender.session, type(error).__name__)
             if appender.is_ahead and not stopped:
                 with self._lock:
                     self._dirty.setdefault(appender.session, appender)
@@ -116,7 +114,7 @@ class Flusher:
             try:
                 session.renew_if_due(now, self._lease_ttl)
             except EventlogError as error:
-                logger.warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
+                logger().warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
         if dirty:
             return self.interval
         return self._lease_ttl / 4000 if leased else None

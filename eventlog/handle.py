@@ -7,57 +7,42 @@ lease taker's first append.
 
 from __future__ import annotations
 
-import logging
+import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from random import uniform
+from itertools import chain, islice
 from threading import RLock, local
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
-from eventlog.appender import ATTEMPTS, Appender
+from eventlog.appender import Appender
+from eventlog.arguments import require_version
+from eventlog.blobs import unpack
 from eventlog.card import card_of
-from eventlog.codec import Recorded, Span
-from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError
-from eventlog.flight import Accepted
+from eventlog.codec import Recorded, Span, Stretch
+from eventlog.errors import ConflictError, DamagedError, LeaseHeldError, NotFoundError, ReadOnlyError
 from eventlog.head import SessionHead, session_head
 from eventlog.lease import is_live, release_lease, renew_lease, take_lease
 from eventlog.lineage import Stream, lineage_of
 from eventlog.log.base import Committed, LeaseState
-from eventlog.reader import head_of, history_spans, spans
+from eventlog.logs import logger
+from eventlog.pipeline import Pipeline
+from eventlog.reader import head_of, history_spans, stretches
 from eventlog.restoring import restore
+from eventlog.settling import ATTEMPTS
 from eventlog.state import State
-from eventlog.values import Lineage
+from eventlog.values import Body, Content, Lineage
 
 if TYPE_CHECKING:
     from eventlog.listing import SessionInfo
     from eventlog.store import Store
 
-logger = logging.getLogger("eventlog")
+__all__ = ["Handle"]
 
-__all__ = ["Handle", "Pipeline"]
-
-
-class Pipeline:
-    """What the commands inside a `with session.pipeline()` have accepted, to be waited for together."""
-
-    def __init__(self, appender: Appender) -> None:
-        self._appender = appender
-        self._accepted: list[Accepted] = []
-
-    def add(self, accepted: Accepted) -> None:
-        """Take in what one command has accepted."""
-        self._accepted.append(accepted)
-
-    def wait(self) -> None:
-        """Block until all of it is durable; raises what went wrong first."""
-        self._appender.settle(self._accepted)
-
-    async def settled(self) -> None:
-        """The same for asyncio."""
-        await self._appender.settled(self._accepted)
+TEXTS_AT_ONCE = 64
+"""Bodies that are read together: some hundred KB."""
 
 
 class Handle:
@@ -81,8 +66,7 @@ class Handle:
     def version(self) -> int:
         """Version of the newest event, this handle's accepted ones included once they are committed."""
         self._see_own()
-        self._appender.catch_up()
-        return self._appender.certain
+        return self._appender.newest()
 
     @property
     def info(self) -> SessionInfo:
@@ -108,19 +92,25 @@ class Handle:
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
         """Every event of versions `after + 1 .. upto`, inherited ones included, with runs of deltas whole."""
+        return chain.from_iterable(map(Stretch.spans, self.stretches(after, upto)))
+
+    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+        """The same append by append, for whoever takes in many at once."""
+        recent = self._appender.recent(after) if upto is None else None
+        if recent is not None:
+            return iter(recent)
         version = self.version
         last = version if upto is None else min(upto, version)
-        return spans(self.store.log, self._appender.streams, after, last)
+        return stretches(self.store.log, self._appender.ancestry(), after, last)
 
     def events(self, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
         """The same one by one."""
-        for span in self.spans(after, upto):
-            yield from span.events()
+        return chain.from_iterable(map(Span.events, self.spans(after, upto)))
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """The effective history right after version `at` (now by default): without what rollbacks hid."""
         version = self._known(at)
-        return history_spans(self.store.log, self._appender.streams, self._ranges(version), version, after)
+        return history_spans(self.store.log, self._appender.ancestry(), self._ranges(version), version, after)
 
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """The versions that make up the effective history at a version, as closed ascending ranges."""
@@ -129,7 +119,7 @@ class Handle:
     def lineage(self, at: int | None = None) -> list[Lineage]:
         """The effective history as ranges of streams, oldest first."""
         ranges = self.effective_ranges(at)
-        return lineage_of(self._appender.streams, ranges)
+        return lineage_of(self._appender.ancestry(), ranges)
 
     def ancestry(self) -> tuple[Stream, ...]:
         """The streams whose versions make up this session's history, the eldest first and its own last."""
@@ -137,12 +127,29 @@ class Handle:
 
     def inherited_redactions(self) -> tuple[str, ...]:
         """Parts this session inherited that were redacted where they were made, before the fork or since."""
+        streams = self._appender.ancestry()
+        if len(streams) == 1:
+            return ()
         return tuple(
             part
-            for stream in self._appender.ancestry()[:-1]
+            for stream in streams[:-1]
             if (head := self.store.log.head(stream.session)) is not None
             for part in card_of(head).redacted
         )
+
+    def text(self, content: Content) -> str:
+        """The text of a content of this session; errors as for `Store.text`."""
+        return content if isinstance(content, str) else self.store.text(content, self.id)
+
+    def texts(self, bodies: Iterable[Body]) -> Iterator[str]:
+        """The texts of many bodies of this session, in their order; errors as for `Store.text`.  Quicker than one by one."""
+        log = self.store.log.of(self.id)
+        left = iter(bodies)
+        while wanted := list(islice(left, TEXTS_AT_ONCE)):
+            for body, packed in zip(wanted, log.several_bodies([body.digest for body in wanted]), strict=True):
+                if packed is None:
+                    raise DamagedError(f"body {body.digest.hex()} is missing", session=self.id)
+                yield unpack(body, packed)
 
     def find(self, name: str) -> int:
         """The version at which a message, part or pin of this id was added; `NotFoundError` if none was."""
@@ -162,6 +169,7 @@ class Handle:
         version = self.version
         if at is None:
             return version
+        require_version(at)
         if not 1 <= at <= version:
             raise NotFoundError("version", str(at), session=self.id)
         return at
@@ -203,31 +211,17 @@ class Handle:
         """Make everything accepted so far durable."""
         self._appender.settle()
 
-    @contextmanager
-    def pipeline(self) -> Generator[Pipeline]:
-        """Let the commands inside return as soon as they are decided; waits for all of them at the end."""
-        outer = getattr(self._local, "pipeline", None)
-        if outer is not None:
-            yield outer
-            return
-        pipeline = Pipeline(self._appender)
-        self._local.pipeline = pipeline
-        try:
-            yield pipeline
-        finally:
-            self._local.pipeline = None
-        pipeline.wait()
+    def pipeline(self) -> Pipeline:
+        """Let the commands inside the `with` return as soon as they are decided; waits for all of them at its end.
 
-    @contextmanager
-    def collecting(self) -> Generator[Pipeline]:
-        """As `pipeline`, but the caller waits: for asyncio."""
-        pipeline = Pipeline(self._appender)
-        outer = getattr(self._local, "pipeline", None)
-        self._local.pipeline = pipeline
-        try:
-            yield pipeline
-        finally:
-            self._local.pipeline = outer
+        One inside another is the other.
+        """
+        outer: Pipeline | None = getattr(self._local, "pipeline", None)
+        return Pipeline(self._appender, self._local, waits=True) if outer is None else outer
+
+    def collecting(self) -> Pipeline:
+        """As `pipeline`, but the caller waits, whatever pipeline it is in: for asyncio."""
+        return Pipeline(self._appender, self._local, waits=False)
 
     def command(
         self,
@@ -241,23 +235,26 @@ class Handle:
 
         Without `wait`, and inside a pipeline, they are accepted.
         """
-        self.store.usable(writing=True)
-        now = self.store.clock()
+        store = self.store
+        if not store.writable:
+            store.usable(writing=True)
+        now = store.clock()
         items = [(now, event) for event in events]
-        pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
-        if request_id is None and pipeline is not None:
-            pipeline.add(self._appender.accept(items, bodies, owned=True))
-            return
-        if request_id is None and not wait:
-            self._appender.accept(items, bodies)
-            return
+        if request_id is None:
+            pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
+            if pipeline is not None:
+                pipeline.accept(items, bodies)
+                return
+            if not wait:
+                self._appender.accept(items, bodies)
+                return
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 self._appender.commit(items, bodies, request=request_id).wait()
             except ConflictError:  # nothing was written: decide anew, on what the others have left
                 if attempt == ATTEMPTS:
                     raise
-                time.sleep(uniform(0, 0.002) * attempt)  # others do the same: not all at once again
+                time.sleep(os.urandom(1)[0] / 128_000 * attempt)  # others do the same: not all at once again
             else:
                 return
 
@@ -305,7 +302,7 @@ class Handle:
                     clock=self.store.clock,
                 )
                 self._appender.epoch = self._lease.epoch
-                self._appender.limit = self._appender.capacity  # what an earlier lease could not write is gone with it
+                self._appender.buffer.admit()  # what an earlier lease could not write is gone with it
                 self.store.keep(self)
                 try:
                     self._settle()
@@ -363,7 +360,7 @@ class Handle:
         closing = self.state().closing("interrupted")
         self.store.counted.leases_taken += 1
         if closing:
-            logger.info("session %s: settling what a dead owner left open: %d events", self.id, len(closing))
+            logger().info("session %s: settling what a dead owner left open: %d events", self.id, len(closing))
             self.store.counted.settled += 1
             self.commit_now([*closing, ev.Settled(self._appender.epoch)])
 

@@ -18,25 +18,54 @@ __all__ = ["MAX_ID_BYTES", "check_id", "new_id"]
 MAX_ID_BYTES = 256
 """Longest id a caller may bring, in bytes of UTF-8."""
 
-_PAIRS = tuple(map("".join, product("0123456789abcdefghjkmnpqrstvwxyz", repeat=2)))
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(map("".join, product(_LETTERS, repeat=2)))
 """Two characters for each ten bits."""
+_RANDOM = 12
+"""Random characters of an id."""
+_AT_A_TIME = 1024
+"""Ids whose random characters are made together: asking the system for each hands the interpreter to another thread."""
+_TO_LETTERS = _LETTERS.encode() * 8
+"""Every byte as a letter, each letter for as many bytes as any other."""
+
+_nanoseconds = time.time_ns
+_begin = [(0, "")]
+"""The last 1,024 milliseconds an id was made in, and the characters that say so; of two threads that set it both are right."""
+_tails: list[str] = []
+"""Random characters that wait to be used; taking one is atomic."""
+os.register_at_fork(after_in_child=_tails.clear)  # the parent uses them
 
 
 def new_id(prefix: str) -> str:
     """Return `prefix` + 26 characters, made from the time and from random bits."""
-    now, within = divmod(time.time_ns(), 1_000_000)
-    number = within << 60 | int.from_bytes(os.urandom(8), "big") >> 4
-    high, low = number >> 40, number & 0xFFFFFFFFFF
+    now, within = divmod(_nanoseconds(), 1_000_000)
     two = _PAIRS
-    return (  # five ids are made for each turn, so this is written out
-        f"{prefix}{two[now >> 40]}{two[now >> 30 & 1023]}{two[now >> 20 & 1023]}{two[now >> 10 & 1023]}{two[now & 1023]}"
-        f"{two[high >> 30]}{two[high >> 20 & 1023]}{two[high >> 10 & 1023]}{two[high & 1023]}"
-        f"{two[low >> 30]}{two[low >> 20 & 1023]}{two[low >> 10 & 1023]}{two[low & 1023]}"
-    )
+    second, begin = _begin[0]
+    if now >> 10 != second:
+        second = now >> 10
+        begin = f"{two[now >> 40]}{two[now >> 30 & 1023]}{two[now >> 20 & 1023]}{two[now >> 10 & 1023]}"
+        _begin[0] = second, begin
+    try:
+        tail = _tails.pop()
+    except IndexError:
+        tail = _more_tails()
+    # Several ids are made for each turn, so this is written out.
+    return f"{prefix}{begin}{two[now & 1023]}{two[within >> 10]}{two[within & 1023]}{tail}"
+
+
+def _more_tails() -> str:
+    """Make random characters for many ids; returns those for one."""
+    text = os.urandom(_AT_A_TIME * _RANDOM).translate(_TO_LETTERS).decode("ascii")
+    made = [text[start : start + _RANDOM] for start in range(0, len(text), _RANDOM)]
+    tail = made.pop()
+    _tails.extend(made)
+    return tail
 
 
 def check_id(what: str, name: str) -> str:
     """Return `name` if it may be an id: 1..256 bytes of UTF-8; `LimitError` otherwise."""
+    if name.isascii() and 0 < len(name) <= MAX_ID_BYTES:
+        return name
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 0 < size <= MAX_ID_BYTES:
         raise LimitError(f"bytes of the {what} id", size, MAX_ID_BYTES)

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, Self
 from msgspec.structs import replace
 
 from eventlog import events as ev
+from eventlog.arguments import a_kind, each
 from eventlog.blobs import from_file, to_content
-from eventlog.errors import LimitError, NotFoundError, RefusedError
+from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError
 from eventlog.state import INTERRUPTED
 from eventlog.storing import as_json, stored_attachment, stored_kind
+from eventlog.stream import Stream
 from eventlog.values import (
     Attachment,
     Content,
@@ -35,64 +37,7 @@ from eventlog.values import (
 if TYPE_CHECKING:
     from eventlog.session import Session
 
-__all__ = ["MAX_DELTA", "Call", "Reply", "Stream"]
-
-LONG_DELTA = 4096
-"""Characters from which on deltas are counted against what the buffer may hold."""
-MAX_DELTA = 16 * 1024 * 1024
-"""Longest single delta, in characters."""
-
-
-class Stream:
-    """A text or reasoning part that grows."""
-
-    __slots__ = ("_appender", "_buffer", "_clock", "_key", "_open", "_session", "id")
-
-    def __init__(self, session: Session, part: str, field: str) -> None:
-        self.id = part
-        self._session = session
-        self._appender = session.appender
-        self._buffer = session.appender.buffer
-        self._clock = session.store.nanoseconds
-        self._key = (part, field)
-        self._open = True
-
-    def append(self, text: str) -> None:
-        """Accept one delta; an empty one is nothing.  Blocks only while the buffer is full."""
-        if not self._open or text.__class__ is not str or not 0 < len(text) <= MAX_DELTA:
-            self._refuse(text)
-            return
-        buffer, appender = self._buffer, self._appender
-        if len(buffer) >= appender.limit:
-            appender.pressure()
-        buffer.extend((self._key, text, self._clock()))
-        if not appender.awake:
-            appender.wake()
-        if len(text) > LONG_DELTA:
-            appender.weigh(len(text))
-
-    def _refuse(self, text: str) -> None:
-        """Raise for what is no delta; an empty one is let pass."""
-        if not self._open:
-            raise RefusedError(f"part {self.id!r} is ended", expected="an open part", session=self._session.id)
-        if text.__class__ is not str:
-            raise TypeError(f"a delta is a str, not {type(text).__name__}")
-        if text:
-            raise LimitError("characters of a delta", len(text), MAX_DELTA)
-
-    def end(self, metadata: Json | None = None) -> None:
-        """The part is complete; durable when it returns.  `metadata` is the provider's, such as a signature."""
-        self.close()
-        self._session.command([ev.PartEnded(self.id, metadata)])
-
-    def close(self) -> None:
-        """Take no more deltas."""
-        self._open = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether deltas are still taken."""
-        return self._open
+__all__ = ["Call", "Reply"]
 
 
 class Call:
@@ -102,11 +47,16 @@ class Call:
         self.id = part
         self.call_id = call
         self._session = session
-        self._input = Stream(session, part, "input")
+        self._input: Stream | None = None
         self._output: Stream | None = None
+        self._takes_input = True
 
     def input(self, text: str) -> None:
         """Accept a piece of the arguments as they stream."""
+        if self._input is None:
+            self._input = Stream(self._session, self.id, "input")
+            if not self._takes_input:
+                self._input.close()
         self._input.append(text)
 
     def run(
@@ -122,8 +72,8 @@ class Call:
         `started` is the call's own beginning, where that comes in the same append.
         """
         bodies: dict[bytes, bytes] = {}
-        self._input.close()
         running = ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)
+        self._close_input()
         self._session.command([running] if started is None else [started, running], bodies)
 
     def output(self, text: str) -> None:
@@ -149,8 +99,9 @@ class Call:
 
         A binary file object of UTF-8 text is read piece by piece.
         """
+        if not isinstance(output, str) and not hasattr(output, "read"):
+            raise CallError(f"an output is a str, or a binary file of one, not {a_kind(output)}")
         bodies: dict[bytes, bytes] = {}
-        self._close()
         if truncation is not None and isinstance(truncation.preview, str):
             truncation = Truncation(
                 to_content(truncation.preview, bodies), truncation.lines, truncation.size, truncation.direction
@@ -161,8 +112,9 @@ class Call:
             truncation,
             title,
             metadata,
-            tuple(stored_attachment(attachment, bodies) for attachment in attachments),
+            tuple(stored_attachment(one, bodies) for one in each(attachments, "attachments are a list of attachments")),
         )
+        self._close()
         self._session.command([event], bodies)
 
     def fail(
@@ -175,14 +127,20 @@ class Call:
     ) -> None:
         """Record that the tool failed or was interrupted; durable when it returns."""
         bodies: dict[bytes, bytes] = {}
-        self._close()
         kept: Content | None = None if output is None else to_content(output, bodies)
-        self._session.command([ev.ToolFailed(self.id, to_content(error, bodies), interrupted, kept, metadata)], bodies)
+        event = ev.ToolFailed(self.id, to_content(error, bodies), interrupted, kept, metadata)
+        self._close()
+        self._session.command([event], bodies)
 
     def _close(self) -> None:
-        self._input.close()
+        self._close_input()
         if self._output is not None:
             self._output.close()
+
+    def _close_input(self) -> None:
+        self._takes_input = False
+        if self._input is not None:
+            self._input.close()
 
 
 class Reply:
@@ -199,6 +157,7 @@ class Reply:
         self._streams: list[Stream] = []
         self._calls: list[Call] = []
         self._step: str | None = None
+        self._begun = False
         self._finished = False
 
     def __enter__(self) -> Self:
@@ -221,22 +180,37 @@ class Reply:
     def begin(self) -> None:
         """Open the message; `with` does this, after it has taken the lease."""
         self._session.command([self._begin()], wait=False)
+        self._begun = True
 
     def close(self, kind: type[BaseException] | None) -> None:
         """Abort the message unless it is finished; `kind` is the exception that left it, if one did."""
         if self._finished:
             return
-        if kind is None:
-            self.abort()
-        else:
-            self.abort(MessageError("unknown" if issubclass(kind, Exception) else "aborted", kind.__name__))
+        reason = None
+        if kind is not None:
+            reason = MessageError("unknown" if issubclass(kind, Exception) else "aborted", kind.__name__)
+        try:
+            self.abort(reason)
+        except StopError:
+            raise
+        except (
+            EventlogError
+        ):  # of what was accepted before, and nobody was told yet: no reason to leave the message open
+            self.abort(reason)
+            raise
+
+    def _require_open(self) -> None:
+        if not self._begun or self._finished:
+            said = "this reply is finished" if self._finished else "this reply has not begun"
+            raise RefusedError(said, expected="`with session.assistant(…) as reply:`", session=self._session.id)
 
     def _begin(self) -> ev.AssistantMessageStarted:
         """The first event, replying to the last user message unless told otherwise."""
         if self._started.reply_to is not None:
             return self._started
-        with self._session.deciding() as state:
-            return replace(self._started, reply_to=state.last_user())
+        session = self._session
+        with session.appender.lock:
+            return replace(self._started, reply_to=session.state().last_user())
 
     @property
     def is_open(self) -> bool:
@@ -270,6 +244,7 @@ class Reply:
 
     def part(self, kind: PartKind, *, id: str | None = None) -> str:
         """Add a part that is complete at birth: a file, patch, snapshot, subtask, agent or retry; returns its id."""
+        self._require_open()
         if isinstance(kind, (Text, Reasoning, Tool)):
             raise RefusedError(f"a {type(kind).__name__} part streams", expected="text(), reasoning() or tool()")
         bodies: dict[bytes, bytes] = {}
@@ -289,6 +264,7 @@ class Reply:
         metadata: Json | None = None,
     ) -> Call:
         """Begin a tool call.  With `input` it runs at once, durably; without, its arguments stream first."""
+        self._require_open()
         part = id or self._session.store.new_id("prt_")
         call = Call(self._session, part, call_id)
         started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
@@ -307,6 +283,7 @@ class Reply:
         raise NotFoundError("call", part, session=self._session.id)
 
     def _stream(self, kind: Text | Reasoning, part: str | None) -> Stream:
+        self._require_open()
         name = part or self._session.store.new_id("prt_")
         self._session.command([ev.PartStarted(self.id, name, kind)], wait=False)
         stream = Stream(self._session, name, "text")
@@ -330,6 +307,7 @@ class Reply:
 
         `counted` are the request's tokens before calibration, `patch` what hooks changed of the view.
         """
+        self._require_open()
         bodies: dict[bytes, bytes] = {}
         part = self._session.store.new_id("prt_")
         changed = None if patch is None else to_content(patch, bodies)
@@ -340,6 +318,7 @@ class Reply:
 
     def end_step(self, reason: str = "", *, usage: Usage | None = None, snapshot: str | None = None) -> str:
         """Record that the model call ended, and what it cost; returns the step-finish part's id."""
+        self._require_open()
         part = self._session.store.new_id("prt_")
         self._session.command(self._step_ended(part, reason, usage, snapshot), wait=False)
         self._step = None
@@ -358,6 +337,7 @@ class Reply:
 
         Ends open texts and the open step.  Tool calls without a result are refused: complete or fail them first.
         """
+        self._require_open()
         closing = self._ended_streams()
         if self._step is not None:
             closing += self._step_ended(self._session.store.new_id("prt_"), reason, usage, snapshot)
@@ -368,6 +348,7 @@ class Reply:
 
     def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands: text is kept, tools that have no result are interrupted."""
+        self._require_open()
         closing = self._session.state().closing_parts(self.id)
         self._session.command([*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))])
         self._close()

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from eventlog import events as ev
+from eventlog.arguments import each, require_json, require_limits, require_version
 from eventlog.blobs import to_content
 from eventlog.context import ContextCommands
 from eventlog.errors import CallError, NotFoundError, RefusedError
@@ -68,8 +69,8 @@ class Session(ContextCommands):
         message = id or self._id("msg_", request_id)
         kinds: list[PartKind] = [Text(text, synthetic=synthetic)] if isinstance(text, str) and text else []
         if not isinstance(text, str):
-            kinds.extend(text)
-        kinds.extend(files)
+            kinds.extend(each(text, "a user message is a str or a list of parts"))
+        kinds.extend(each(files, "files are a list of files") if files else ())
         added: list[ev.Event] = [
             ev.UserMessageAdded(
                 message,
@@ -196,6 +197,10 @@ class Session(ContextCommands):
         self, *, model: Model | str | None = None, limits: Limits | None = None, policy: Json | None = None
     ) -> None:
         """Set the model's limits and the context policy from here on."""
+        if limits is not None:
+            require_limits(limits)
+        if policy is not None:
+            require_json(dict, policy, "a context policy is a JSON object")
         self.run([ev.SettingsSet(model_of(model), limits, policy)])
 
     def set_system_prompt(self, header: str, rest: str = "") -> None:
@@ -205,12 +210,13 @@ class Session(ContextCommands):
 
     def set_tools(self, schemas: Json) -> None:
         """Set the tool schemas (a JSON array) offered from here on."""
+        require_json(list, schemas, "tool schemas are a JSON array, as a str")
         bodies: dict[bytes, bytes] = {}
         self.run([ev.ToolsSet(to_content(schemas, bodies))], bodies)
 
     def set_todos(self, todos: Sequence[Todo]) -> None:
         """Replace the list of things to do."""
-        self.run([ev.TodosSet(tuple(todos))])
+        self.run([ev.TodosSet(each(todos, "todos are a list of todos"))])
 
     def pin(self, text: str | None = None, *, part: str | None = None) -> str:
         """Mark a fact or a part to be carried over by every compaction; returns the pin's id.  Needs no lease."""
@@ -232,13 +238,14 @@ class Session(ContextCommands):
         """
         if (to is None) == (before is None):
             raise CallError("rollback takes a version or a message, one of them")
+        if to is not None:
+            require_version(to)
         with self._leased():
             self._appender.settle()
             state = self._appender.state
             if before is not None:
                 to = state.message(before).added - 1
-            if type(to) is not int:
-                raise CallError(f"a version is a whole number, not a {type(to).__name__}")
+            assert to is not None
             if state.open_messages():
                 raise RefusedError("a message is open", expected="a finished or aborted message")
             if not 1 <= to <= state.version:

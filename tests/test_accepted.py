@@ -23,10 +23,10 @@ from eventlog.errors import (
     StopError,
 )
 from eventlog.log.base import LeaseState
-from eventlog.reply import LONG_DELTA
 from eventlog.restoring import STATE
 from eventlog.session import Session
 from eventlog.store import Store
+from eventlog.stream import LONG_DELTA
 from eventlog.values import Patch, Text, Tokens, Usage
 from tests.engines import Engine
 

@@ -125,7 +125,7 @@ def test_the_background_flush_tries_again(log: FaultyLog) -> None:
         session.flush()
         log.fail = 3
         text.append("kept")
-        for _ in range(400):
+        for _ in range(6000):
             if said(watcher):
                 break
             log.wait_beyond(log.last_position(), 0.01)
@@ -137,7 +137,7 @@ def test_the_background_flush_tries_again(log: FaultyLog) -> None:
 
 def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog, session: Session) -> None:
     """Promise 1: a buffer that cannot be emptied refuses more deltas, and drops none that it has."""
-    session.appender.capacity = session.appender.limit = 3 * 4
+    session.appender.buffer.capacity = session.appender.buffer.limit = 3 * 4
     with session.assistant() as reply:
         text = reply.text(id="p")
         session.flush()

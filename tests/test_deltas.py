@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +26,22 @@ def test_every_delta_comes_back(pairs: list[tuple[int, PartDelta]], base: int) -
     assert list(zip(run.times(base), run, strict=True)) == pairs
     assert run.texts() == [delta.text for _, delta in pairs]
     assert run.key_column() == [(delta.part, delta.field) for _, delta in pairs]
+
+
+@QUICK
+@given(
+    st.integers(-(10**18), 10**18),
+    st.lists(st.one_of(st.integers(0, 3), st.integers(0, 400_000), st.integers(-(10**6), 3 * 10**8)), max_size=300),
+    st.booleans(),
+)
+def test_every_delta_has_its_millisecond(start: int, steps: list[int], quick: bool) -> None:
+    """Spec §1: times are to the millisecond, whether deltas come many in one, seldom, or from a clock that was set back."""
+    at = list(accumulate((step % 100_000 if quick else step for step in steps), initial=start))
+    flat = [slot for time in at for slot in (("part", "text"), "x", time)]
+    run = DeltaRun.from_flat(flat, unit=10**6)
+    run.validate()
+    assert run.times() == [time // 10**6 for time in at]
+    assert run.last_time() == at[-1] // 10**6
 
 
 @QUICK

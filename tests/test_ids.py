@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from eventlog.errors import LimitError
@@ -15,6 +17,22 @@ def test_ids_of_one_maker_sort_in_the_order_of_making() -> None:
     assert len({*made}) == len(made)
     assert {len(name) for name in made} == {30}
     assert all(set(name[4:]) <= set("0123456789abcdefghjkmnpqrstvwxyz") for name in made)
+
+
+def test_a_child_process_makes_other_ids() -> None:
+    """Spec §16: what was drawn at random before a fork is the parent's, so that no id is made on both sides."""
+    new_id("msg_")  # draws for many
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, ",".join(new_id("msg_")[-12:] for _ in range(100)).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        made = set(told.read().split(","))
+    os.waitpid(child, 0)
+    assert len(made) == 100
+    assert not made & {new_id("msg_")[-12:] for _ in range(2_000)}
 
 
 @pytest.mark.parametrize("name", ["", "x" * (MAX_ID_BYTES + 1), "é" * (MAX_ID_BYTES // 2 + 1)])

@@ -1,0 +1,90 @@
+"""Deltas that are accepted and that nobody has decided on yet: one flat list of a session, and its bounds.
+
+Accepting a delta is one `extend` of the list, a single C call, so it needs no lock (`reply.py` writes it out).  Taking them out
+again is the business of the session's appender, under its lock.
+"""
+
+from __future__ import annotations
+
+from eventlog.deltas import DeltaRun
+from eventlog.errors import ClosedError, ForkedProcessError
+
+__all__ = ["MAX_BUFFERED", "Buffer"]
+
+MAX_BUFFERED = 3 * 65_536
+"""Slots, three for each delta, from which on a producer commits them itself."""
+_NANOSECONDS = 1_000_000
+"""Buffered times, in nanoseconds, for each millisecond of an event's."""
+
+
+class Buffer:
+    """`flat` is `[key, text, ns, …]`; what the others mean is said where they are set."""
+
+    __slots__ = ("_closed", "_forked", "_weight", "awake", "capacity", "flat", "limit")
+
+    def __init__(self) -> None:
+        self.flat: list[object] = []
+        self.capacity = MAX_BUFFERED
+        self.limit = self.capacity
+        """Slots from which on a delta has to wait: `capacity`, or 0 when what is there must be dealt with first."""
+        self.awake = False
+        """Whether a flush is certain to come that takes everything that is here now.
+
+        Cleared before deltas are taken out, and looked at after one went in, so that none is left behind.
+        """
+        self._weight = 0
+        """Characters of the long ones."""
+        self._closed = self._forked = False
+
+    def __len__(self) -> int:
+        """How many slots are filled."""
+        return len(self.flat)
+
+    def weigh(self, characters: int) -> int:
+        """A long delta went in; returns the characters of all long ones, for the list is bounded in characters too."""
+        self._weight += characters
+        return self._weight
+
+    def take(self) -> DeltaRun | None:
+        """Take out what is there, as a run."""
+        count = len(self.flat)
+        if not count:
+            return None
+        flat = self.flat[:count]
+        del self.flat[:count]
+        self._weight = 0
+        return DeltaRun.from_flat(flat, unit=_NANOSECONDS)
+
+    def peek(self, after: int) -> DeltaRun | None:
+        """The deltas behind the first `after`, which all stay."""
+        flat = self.flat[3 * after :]
+        return DeltaRun.from_flat(flat, unit=_NANOSECONDS) if flat else None
+
+    def drop(self) -> bool:
+        """Let go of what is there; whether there was anything."""
+        count = len(self.flat)
+        del self.flat[:count]
+        return count > 0
+
+    def hold(self) -> None:
+        """Let no delta in that has not waited."""
+        self.limit = 0
+
+    def admit(self) -> None:
+        """Let deltas in again, unless it is closed."""
+        self.limit = 0 if self._closed else self.capacity
+
+    def close(self, *, forked: bool) -> None:
+        """Take no more: what came in from here on would have nobody to commit it.
+
+        `forked`: because this is a child process, in which nothing of what was accepted may be written.
+        """
+        self._closed, self._forked = True, forked
+        self.limit = 0
+
+    def require_open(self) -> None:
+        """Raise why it is closed, if it is."""
+        if self._forked:
+            raise ForkedProcessError("the store was opened before os.fork()")
+        if self._closed:
+            raise ClosedError("the store is closed")

@@ -1,0 +1,280 @@
+"""What a session has accepted and what is on its way to the log, and what becomes of it.
+
+The state is ahead of what is committed by both.  Outcomes are taken in when they are known.  When one differs from what was
+assumed (another writer came between, or an append failed), the state is taken back to what is certain, read again from the
+log, and what was accepted is decided anew: it is not lost.  Whoever waits for an append hears of its failure there; of what
+nobody waits for the session's next caller is told.
+
+The ground of `appender.py`, which alone hands things over.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from itertools import chain
+
+from eventlog.buffer import Buffer
+from eventlog.codec import Item, Stretch
+from eventlog.committed import CommittedState
+from eventlog.deciding import decide, still_admitted
+from eventlog.deltas import DeltaRun
+from eventlog.errors import ConflictError, EventlogError, RefusedError, StopError
+from eventlog.flight import Accepted, Flight
+from eventlog.log.base import Head, Log
+from eventlog.logs import logger
+from eventlog.metrics import Metrics
+from eventlog.reader import head_of
+
+__all__ = ["ATTEMPTS", "KEPT", "Settling"]
+
+KEPT = 8
+"""Appends that are kept decoded, so that whoever follows the session through this handle need not read them back."""
+ATTEMPTS = 40
+"""How often something accepted is decided anew because other writers came between, before the caller hears of it."""
+
+
+class Settling(CommittedState, ABC):
+    """The accepted commands, the appends on their way, and the newest that arrived."""
+
+    def __init__(self, log: Log, session: str, metrics: Metrics) -> None:
+        super().__init__(log, session)
+        self.epoch = 0
+        self._metrics = metrics
+        self._accepted: list[Accepted] = []
+        self._flights: deque[Flight] = deque()
+        self._landed: deque[Flight] = deque(maxlen=KEPT)
+        """The newest flights whose outcome was taken in, without a gap; for `recent`."""
+        self._failure: EventlogError | None = None
+        self.buffer = Buffer()
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether something is accepted or handed over whose outcome was not taken in."""
+        return bool(self.buffer.flat or self._accepted or self._flights)
+
+    @abstractmethod
+    def flush(self) -> list[Flight]:
+        """Hand over what was accepted; returns everything whose outcome is not known yet."""
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def settle(self, mine: Sequence[Accepted] | None = None) -> None:
+        """Commit everything accepted, wait for it, and take the outcomes in; raises the first failure of `mine` (None: of all).
+
+        What failed only because another writer came between is decided anew.  Who waits for an append hears of its failure there.
+        """
+        for attempt in range(ATTEMPTS):
+            failure: Exception | None = None
+            for flight in self.flush():
+                try:
+                    flight.ticket.wait()
+                except Exception as error:  # noqa: BLE001 - raised below, if it is this caller's
+                    failure = failure or (error if _concerns(flight, mine) else None)
+            if not self._taken_in(failure, mine, last=attempt == ATTEMPTS - 1):
+                return
+            time.sleep(_pause(attempt))
+
+    async def settled(self, mine: Sequence[Accepted] | None = None) -> None:
+        """The same for asyncio."""
+        for attempt in range(ATTEMPTS):
+            failure: Exception | None = None
+            for flight in self.flush():
+                try:
+                    await flight.ticket
+                except Exception as error:  # noqa: BLE001 - raised below, if it is this caller's
+                    failure = failure or (error if _concerns(flight, mine) else None)
+            if not self._taken_in(failure, mine, last=attempt == ATTEMPTS - 1):
+                return
+            import asyncio
+
+            await asyncio.sleep(_pause(attempt))
+
+    def _taken_in(self, failure: Exception | None, mine: Sequence[Accepted] | None, *, last: bool) -> bool:
+        """Take the outcomes of a flush in; True if what was accepted should be tried again."""
+        with self.lock:
+            if not self._loaded:
+                return False
+            if mine is None:
+                self.catch_up()
+                waiting = bool(self._accepted)
+                error, self._failure = self._failure, None
+            else:
+                self._take_in()
+                waiting, error = False, None
+                for group in mine:
+                    waiting = waiting or not group.settled
+                    error = error or group.error
+        if failure is not None and waiting:
+            if isinstance(failure, ConflictError) and not last:
+                return True
+            raise failure
+        if error is not None:
+            raise error
+        return False
+
+    # -- keeping the state true ------------------------------------------------------------------
+
+    def newest(self) -> int:
+        """The version up to which everything is committed now; of a session that nothing was decided in yet only the head is read."""
+        with self.lock:
+            if not self._loaded:
+                return head_of(self.log, self.session).version
+            self.catch_up()
+            return self._certain
+
+    def catch_up(self) -> None:
+        """Bring the state up to what is committed, and ahead by what is accepted and handed over."""
+        with self.lock:
+            if not self._loaded:
+                self._load()
+            if self._take_in() and not self._flights and not self._accepted:
+                head = self.log.head(self.session)
+                if head is not None:
+                    self._newest_epoch = head.lease.epoch
+                    if head.version != self.state.version:
+                        self._read_on(head)
+                if self.epoch:
+                    self._keep()
+
+    def checkpoint(self) -> None:
+        """Keep the state as of now if all is committed and enough events have come since it was kept last."""
+        with self.lock:
+            if self._loaded and not self._flights and not self._accepted:
+                self._keep()
+
+    def recent(self, after: int) -> list[Stretch] | None:
+        """The appends beyond version `after`, if this appender made all of them and not long ago; None: they are to be read.
+
+        Takes no outcome in and hands nothing over, so it is quick; it says None whenever one of these is to be done first.
+        """
+        with self.lock:
+            if self.buffer.flat or self._accepted or self._failure is not None:
+                return None
+            first, version, position = 0, 0, 0
+            found: list[Stretch] = []
+            for flight in chain(reversed(self._flights), reversed(self._landed)):
+                if not (flight.position or flight.landed()):
+                    return None
+                if not first:
+                    first, version = flight.last + 1, flight.last
+                    position = flight.position + version - flight.first
+                if first == after + 1 or flight.last + 1 != first or flight.batch is None:
+                    break
+                first = flight.first
+                found.append(Stretch(self.session, first, flight.last, flight.position, flight.epoch, flight.batch))
+            if first != after + 1:
+                return None
+            if self.log.last_position() != position:  # somebody appended something, somewhere
+                head = self.log.head(self.session)
+                if head is None or head.version != version:
+                    return None
+            found.reverse()
+            return found
+
+    def _take_in(self) -> bool:
+        """Take in the outcomes that are known; False if one was not as assumed, and everything was put right."""
+        flights = self._flights
+        while flights and flights[0].ticket.done():
+            flight = flights[0]
+            try:
+                flight.wait()
+            except Exception:  # noqa: BLE001 - whatever it was, `_resync` deals with it
+                self._resync()
+                return False
+            if not flight.position:
+                self._resync()
+                return False
+            for group in flight.accepted:
+                group.settled = True
+            flight.accepted = []
+            self._landed.append(flights.popleft())
+            self._certain = flight.last
+            self.state.settle(flight.last)
+        return True
+
+    def _read_on(self, head: Head) -> None:
+        self._landed.clear()
+        super()._read_on(head)
+
+    def _resync(self) -> None:
+        """Something did not go as assumed: go back to what is certain, read on, and decide the rest anew."""
+        self._metrics.resyncs += 1
+        again: list[Accepted] = []
+        while self._flights:
+            flight = self._flights.popleft()
+            try:
+                flight.ticket.wait()
+            except StopError as error:
+                self._count(error)
+                for group in flight.accepted:
+                    self._fail(group, error)
+            except Exception as error:  # noqa: BLE001 - who waits for it is told; what nobody waits for is tried again
+                self._count(error)
+                again += flight.accepted
+            else:
+                for group in flight.accepted:
+                    group.settled = True
+        again += self._accepted
+        self._accepted = []
+        self.state.retract(self._certain)
+        head = self.log.head(self.session)
+        if head is not None:
+            self._read_on(head)
+        for group in again:
+            self._decide_anew(group)
+
+    def _decide_anew(self, group: Accepted) -> None:
+        """Accept a command once more, whole, or not at all."""
+        if group.epoch not in {0, self.epoch}:
+            self._fail(group, self._left())
+            return
+        before = self.state.version
+        items: list[Item] = []
+        try:
+            for item in group.items:
+                if not isinstance(item, DeltaRun):
+                    items += decide(self.state, [item])
+                    continue
+                run, reason = still_admitted(self.state, item)
+                self._failure = self._failure or reason
+                if run is not None:
+                    self.state.skip(run.count)
+                    items.append(run)
+        except EventlogError as error:
+            self.state.retract(before)
+            self._fail(group, error)
+            return
+        group.items = items
+        if items:
+            self._accepted.append(group)
+        else:
+            group.settled = True
+
+    def _left(self) -> EventlogError:
+        return RefusedError("the lease was over before this was written", expected="the lease", session=self.session)
+
+    def _fail(self, group: Accepted, error: EventlogError) -> None:
+        """The command did not come to be, and will not: whoever waits for it is told, or the next caller."""
+        group.error = error
+        group.settled = True
+        if not group.owned:
+            self._failure = self._failure or error
+
+    def _count(self, error: Exception) -> None:
+        self._metrics.failures += 1
+        logger().warning("session %s: an append failed: %s", self.session, type(error).__name__)
+
+
+def _concerns(flight: Flight, mine: Sequence[Accepted] | None) -> bool:
+    """Whether a failed append is one that this caller waits for, and nobody else is told of."""
+    if mine is None:
+        return bool(flight.accepted)
+    return any(group in mine for group in flight.accepted)
+
+
+def _pause(attempt: int) -> float:
+    """Seconds to leave to the others before the next try."""
+    return 0.0 if attempt < 4 else 0.001 * attempt

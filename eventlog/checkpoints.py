@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from eventlog.log.base import Log
 
-__all__ = ["PREFIX", "forget", "name_in_keys", "newest", "save", "valid", "versions"]
+__all__ = ["PREFIX", "forget", "name_in_keys", "newest", "save", "sound", "valid", "versions"]
 
 PREFIX = b"checkpoint\0"
 """How the keys of all checkpoints begin."""
@@ -24,15 +24,25 @@ CHECKSUM = 16
 
 def valid(log: Log, kind: str, session: str, upto: int) -> Iterator[tuple[int, bytes]]:
     """The sound checkpoints of a kind at versions up to `upto`, newest first, each with its version."""
-    for key, value in reversed(log.scan_derived(_prefix(kind, session))):
-        version = int.from_bytes(key[-8:], "big")
-        if 0 < version <= upto and _checksum(key, value[CHECKSUM:]) == value[:CHECKSUM]:
-            yield version, value[CHECKSUM:]
+    for version in reversed(versions(log, kind, session)):
+        state = sound(log, kind, session, version) if 0 < version <= upto else None
+        if state is not None:
+            yield version, state
+
+
+def sound(log: Log, kind: str, session: str, version: int) -> bytes | None:
+    """The checkpoint of a kind at a version, None if there is none that is sound."""
+    key = _prefix(kind, session) + version.to_bytes(8, "big")
+    value = log.of(session).get_derived(key)
+    if value is None:
+        return None
+    state = value[CHECKSUM:]
+    return state if _checksum(key, state) == value[:CHECKSUM] else None
 
 
 def versions(log: Log, kind: str, session: str) -> list[int]:
     """The versions that have a checkpoint of this kind, sound or not, ascending."""
-    return [int.from_bytes(key[-8:], "big") for key, _ in log.scan_derived(_prefix(kind, session))]
+    return [int.from_bytes(key[-8:], "big") for key in log.derived_keys(_prefix(kind, session))]
 
 
 def save(
@@ -43,7 +53,7 @@ def save(
     key = prefix + version.to_bytes(8, "big")
     known = sorted({*versions(log, kind, session), version})
     dropped = [(prefix + other.to_bytes(8, "big"), None) for other in surplus(known) if other != version]
-    log.put_derived([(key, _checksum(key, state) + state), *dropped])
+    log.of(session).put_derived([(key, _checksum(key, state) + state), *dropped])
 
 
 def newest(count: int) -> Callable[[list[int]], list[int]]:
@@ -53,7 +63,7 @@ def newest(count: int) -> Callable[[list[int]], list[int]]:
 
 def forget(log: Log, kind: str, session: str) -> None:
     """Delete all checkpoints of this kind."""
-    log.put_derived([(key, None) for key, _ in log.scan_derived(_prefix(kind, session))])
+    log.put_derived([(key, None) for key in log.derived_keys(_prefix(kind, session))])
 
 
 def name_in_keys(session: str) -> bytes:

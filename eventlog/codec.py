@@ -14,39 +14,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import count, repeat
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from eventlog.deltas import DeltaRun
-from eventlog.errors import CallError, DamagedError, DataError, TooNewError, UnknownEventError
-from eventlog.events import SCHEMA, Event
+from eventlog.errors import CallError, DamagedError, DataError, KeyMissingError, TooNewError, UnknownEventError
+from eventlog.events import SCHEMA, Base, Event
 from eventlog.log.base import Commit
+from eventlog.sealed import is_sealed
 from eventlog.upcast import upcast
 
 __all__ = [
+    "KINDS",
     "Entry",
     "Item",
     "Recorded",
     "Span",
+    "Stretch",
+    "batch_of",
     "decode",
     "encode",
+    "encode_batch",
     "events_of",
     "pack",
     "spans_of",
+    "stretch_of",
     "unpack",
     "validate",
 ]
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, tag=0):
+class Entry(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
     """One event with its time, in milliseconds after the batch's."""
 
     after: int
     event: Event
 
 
-class Batch(msgspec.Struct, frozen=True, array_like=True):
+class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One append's events as they are stored."""
 
     schema: int
@@ -55,7 +63,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     entries: list[Entry | DeltaRun]
 
 
-class Recorded(NamedTuple):
+class Recorded(msgspec.Struct, frozen=True, gc=False):
     """An event in its place: what `Session.events()` and projections are given."""
 
     session: str
@@ -86,14 +94,13 @@ class Span(NamedTuple):
         """Version of the last event."""
         return self.first + self.item.count - 1 if isinstance(self.item, DeltaRun) else self.first
 
-    def events(self) -> Iterator[Recorded]:
+    def events(self) -> list[Recorded]:
         """The events one by one."""
-        item = self.item
+        session, first, position, time, epoch, item = self
         if not isinstance(item, DeltaRun):
-            yield Recorded(self.session, self.first, self.position, self.time, self.epoch, item)
-            return
-        for number, (time, delta) in enumerate(zip(item.times(self.time - item.start), item.deltas(), strict=True)):
-            yield Recorded(self.session, self.first + number, self.position + number, time, self.epoch, delta)
+            return [Recorded(session, first, position, time, epoch, item)]
+        times, deltas = item.times(time - item.start), item.deltas()
+        return list(map(Recorded, repeat(session), count(first), count(position), times, repeat(epoch), deltas))
 
     def cut(self, after: int, upto: int | None) -> Span | None:
         """The part of the span in versions `after + 1 .. upto`, or None."""
@@ -111,102 +118,175 @@ class Span(NamedTuple):
         )
 
 
+class Stretch(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive events of one append in their place, as they are decoded: for whoever takes in many of them at once."""
+
+    session: str
+    first: int
+    """Version of the first event …"""
+    last: int
+    """… and of the last."""
+    position: int
+    """Position of the first event."""
+    epoch: int
+    batch: Batch
+
+    def spans(self) -> list[Span]:
+        """The same piece by piece."""
+        session, version, position, epoch, batch = self.session, self.first, self.position, self.epoch, self.batch
+        base = batch.time
+        found: list[Span] = []
+        for entry in batch.entries:
+            if isinstance(entry, DeltaRun):
+                found.append(Span(session, version, position, base + entry.start, epoch, entry))
+                length = entry.count
+            else:
+                found.append(Span(session, version, position, base + entry.after, epoch, entry.event))
+                length = 1
+            version += length
+            position += length
+        return found
+
+    def cut(self, after: int, upto: int | None) -> Stretch | None:
+        """The part of it in versions `after + 1 .. upto`, or None."""
+        first = max(self.first, after + 1)
+        last = self.last if upto is None else min(self.last, upto)
+        if first > last:
+            return None
+        entries: list[Entry | DeltaRun] = []
+        version = self.first
+        for entry in self.batch.entries:
+            length = entry.count if isinstance(entry, DeltaRun) else 1
+            start, stop = max(first - version, 0), min(last + 1 - version, length)
+            if start < stop:
+                entries.append(entry.cut(start, stop) if isinstance(entry, DeltaRun) else entry)
+            version += length
+        batch = Batch(self.batch.schema, self.batch.time, False, entries)
+        return Stretch(self.session, first, last, self.position + first - self.first, self.epoch, batch)
+
+
 Item: TypeAlias = tuple[int, Event] | DeltaRun
 """What `encode` takes: an event with its time in UTC milliseconds, or a run built on the batch's time."""
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Batch)
-_EVENTS = msgspec.msgpack.Decoder(list[Event])
 _PLAIN = msgspec.msgpack.Decoder(list[Any])
 _ESCAPE = "\U0010ffff"
 _TO_ESCAPE = re.compile("[\ud800-\udfff\U0010ffff]")
 _ESCAPED = re.compile("\U0010ffff(?:\U0010ffff|([0-9a-f]{4}))")
 
 
-def _tags() -> frozenset[str]:
-    union = cast("Any", Event).__args__
-    return frozenset(cast("str", kind.__struct_config__.tag) for kind in union)
-
-
-_TAGS = _tags()
+KINDS: tuple[type[Base], ...] = cast("Any", Event).__args__
+"""The events there are."""
+_TAGS = frozenset(cast("str", kind.__struct_config__.tag) for kind in KINDS)
 
 
 def encode(items: Iterable[Item], time: int) -> bytes:
     """The canonical bytes of one append; `time` is the batch's time."""
-    entries: list[Entry | DeltaRun] = [
-        item if isinstance(item, DeltaRun) else Entry(item[0] - time, item[1]) for item in items
-    ]
+    return encode_batch(batch_of(items, time))
+
+
+@cache
+def _batches() -> msgspec.msgpack.Decoder[Batch]:
+    """Made when it is first needed: finding out the types of all events takes a quarter as long as the rest of the import."""
+    return msgspec.msgpack.Decoder(Batch)
+
+
+@cache
+def _events() -> msgspec.msgpack.Decoder[Event]:
+    decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+    return decoder
+
+
+def batch_of(items: Iterable[Item], time: int) -> Batch:
+    """The batch that `decode` will find in the bytes of these items."""
+    return Batch(
+        SCHEMA, time, False, [item if isinstance(item, DeltaRun) else Entry(item[0] - time, item[1]) for item in items]
+    )
+
+
+def encode_batch(batch: Batch) -> bytes:
+    """The canonical bytes of a batch that this program made."""
     try:
-        return _ENCODER.encode(Batch(SCHEMA, time, False, entries))
+        return _ENCODER.encode(batch)
     except UnicodeEncodeError:
-        plain = msgspec.to_builtins(entries, builtin_types=(bytes,))
-        return _ENCODER.encode([SCHEMA, time, True, _map_text(plain, _escape)])
+        plain = msgspec.to_builtins(batch.entries, builtin_types=(bytes,))
+        return _ENCODER.encode([SCHEMA, batch.time, True, _map_text(plain, _escape)])
 
 
-def validate(events: Sequence[Event]) -> None:
-    """Raise `CallError` unless every field of the events is of its type.
+def validate(event: Event) -> None:
+    """Raise `CallError` unless every field of the event is of its type.
 
     Structs are not checked when they are made, and what cannot be read back must not be written.
     """
     try:
         try:
-            same = _EVENTS.decode(_ENCODER.encode(events))
+            same = _events().decode(_ENCODER.encode(event))
         except UnicodeEncodeError:
-            plain = msgspec.to_builtins(events, builtin_types=(bytes,))
+            plain = msgspec.to_builtins(event, builtin_types=(bytes,))
             _ENCODER.encode(_map_text(plain, _escape))  # also refuses what only the encoder does: numbers over 64 bits
-            same = msgspec.convert(plain, list[Event])
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise CallError(f"an event with a field that is not of its type: {error}") from None
-    for event, read in zip(events, same, strict=True):
-        if event != read:
-            raise CallError(f"a {type(event).__name__} with a field that would be read back as something else")
+            same = msgspec.convert(plain, Event)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
+        raise CallError(_misfit(event)) from None
+    if event != same:
+        raise CallError(_misfit(event))
+
+
+def _misfit(event: Event) -> str:
+    from eventlog.misfit import misfit
+
+    return misfit(event)
 
 
 def decode(payload: bytes) -> Batch:
     """The batch in `payload`; `TooNewError`, `UnknownEventError` or `DamagedError` if that cannot be."""
+    return _decode(payload)[0]
+
+
+def _decode(payload: bytes) -> tuple[Batch, int]:
+    """The batch in `payload`, and how many events it holds."""
     try:
-        batch = _DECODER.decode(payload)
+        batch = _batches().decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
-        return _decode_slowly(payload)
+        batch = _decode_slowly(payload)
     if batch.schema != SCHEMA or batch.escaped:
-        return _decode_slowly(payload)
-    _validate(batch)
-    return batch
+        batch = _decode_slowly(payload)
+    entries = batch.entries
+    length = len(entries)
+    for entry in entries:
+        if type(entry) is DeltaRun:
+            try:
+                entry.validate()
+            except ValueError as error:
+                raise DamagedError(str(error)) from error
+            length += entry.count - 1
+    return batch, length
 
 
-def spans_of(commit: Commit, after: int = 0, upto: int | None = None) -> Iterator[Span]:
-    """The spans of a commit that hold versions `after + 1 .. upto`, with runs of deltas whole; none if it was erased."""
-    if commit.emptied and not commit.payload:
-        return
+def stretch_of(commit: Commit, after: int = 0, upto: int | None = None) -> Stretch | None:
+    """The events of a commit that have versions `after + 1 .. upto`; None if it has none, or was erased.
+
+    Errors as `decode`, with the place, and `DamagedError` if there are not as many events as the commit says.
+    """
+    payload, first, length = commit.payload, commit.first, commit.count
+    if not payload and commit.emptied:
+        return None
     try:
-        batch = decode(commit.payload)
+        batch, found = _decode(payload)
+        if found != length:
+            raise DamagedError(f"a commit of {length} events holds {found}")
     except DataError as error:
-        raise type(error)(
-            error.message, session=commit.session, version=commit.first, position=commit.position
-        ) from error
-    offset = 0
-    for entry in batch.entries:
-        if isinstance(entry, DeltaRun):
-            item: Event | DeltaRun = entry
-            time = batch.time + entry.start
-            count = entry.count
-        else:
-            item, time, count = entry.event, batch.time + entry.after, 1
-        first = commit.first + offset
-        last = first + count - 1
-        if last > after and (upto is None or first <= upto):
-            span = Span(commit.session, first, commit.position + offset, time, commit.epoch, item)
-            part = span if first > after and (upto is None or last <= upto) else span.cut(after, upto)
-            if part is not None:
-                yield part
-        offset += count
-    if offset != commit.count:
-        raise DamagedError(
-            f"a commit of {commit.count} events holds {offset}",
-            session=commit.session,
-            version=commit.first,
-            position=commit.position,
-        )
+        raise type(error)(error.message, session=commit.session, version=first, position=commit.position) from error
+    last = first + length - 1
+    stretch = Stretch(commit.session, first, last, commit.position, commit.epoch, batch)
+    if first > after and (upto is None or last <= upto):
+        return stretch
+    return stretch.cut(after, upto)
+
+
+def spans_of(commit: Commit, after: int = 0, upto: int | None = None) -> list[Span]:
+    """The spans of a commit that hold versions `after + 1 .. upto`, with runs of deltas whole; none if it was erased."""
+    stretch = stretch_of(commit, after, upto)
+    return [] if stretch is None else stretch.spans()
 
 
 def events_of(commit: Commit, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
@@ -215,17 +295,10 @@ def events_of(commit: Commit, after: int = 0, upto: int | None = None) -> Iterat
         yield from span.events()
 
 
-def _validate(batch: Batch) -> None:
-    for entry in batch.entries:
-        if isinstance(entry, DeltaRun):
-            try:
-                entry.validate()
-            except ValueError as error:
-                raise DamagedError(str(error)) from error
-
-
 def _decode_slowly(payload: bytes) -> Batch:
     """Escaped and older batches, and a typed error for what is neither."""
+    if is_sealed(payload):
+        raise KeyMissingError("it is encrypted, and its key is not there")
     try:
         fields = _PLAIN.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -241,11 +314,9 @@ def _decode_slowly(payload: bytes) -> Batch:
         if escaped:
             entries = _map_text(entries, _unescape)
         fresh = [_upcast_entry(entry, schema) for entry in cast("list[list[Any]]", entries)]
-        batch = msgspec.convert([SCHEMA, time, False, fresh], Batch)
+        return msgspec.convert([SCHEMA, time, False, fresh], Batch)
     except (msgspec.ValidationError, KeyError, IndexError, TypeError, ValueError) as error:
         raise DamagedError(f"a batch that does not fit schema version {schema}") from error
-    _validate(batch)
-    return batch
 
 
 def _upcast_entry(entry: list[Any], schema: int) -> list[Any]:

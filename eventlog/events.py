@@ -30,8 +30,8 @@ SCHEMA = 3
 """Schema version written by this program; older ones are upcast on read (`upcast.py`)."""
 
 
-class Base(msgspec.Struct, frozen=True, array_like=True):
-    """Base of the events."""
+class Base(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of the events.  Their values cannot be in a cycle, so the collector need not look at them (`gc=False`, inherited)."""
 
 
 # -- session: not undone by rollback -------------------------------------------------------------
@@ -52,7 +52,7 @@ class SessionStarted(Base, frozen=True, array_like=True, tag="ss"):
 class SessionForked(Base, frozen=True, array_like=True, tag="sf"):
     """The first event of a fork: it continues `parent` as that was right after version `at`.
 
-    `parent_head` is a digest of the parent's events up to there (b"" when none was kept).
+    `parent_head` is the head of the hash tree of what it continues (`prefix.py`), filled in when the session begins.
     """
 
     parent: str

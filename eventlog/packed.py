@@ -9,17 +9,17 @@ For `state.py` only, which decides what is packed and when; nothing here knows w
   hash is the id, read as a number, modulo a random one that is kept with the index: two ids of one hash only cost time, because
   a chunk is looked into before it is believed, and whoever chooses ids cannot make them meet.
 * The greatest id of a message and of a part are known: ids that grow with time are told to be new by one comparison.
-* Nothing is decoded to open it again: a state of a million parts is a copy of 30 MB.
+* What was packed before a checkpoint is stored apart from it and read when an id is looked up that is not found otherwise (`later`).
+  Nothing is decoded to open it then: a million parts are a copy of 30 MB.
 """
 
 from __future__ import annotations
 
-import json
-import secrets
+import os
 import sys
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -59,10 +59,10 @@ class Stored(msgspec.Struct, array_like=True):
 class Packed:
     """The packed facts of one session.  Not safe across threads: its owner has a lock."""
 
-    __slots__ = ("_bounds", "_buckets", "_cached", "_chunks", "_modulus", "greatest_message", "greatest_part")
+    __slots__ = ("_bounds", "_buckets", "_cached", "_chunks", "_load", "_modulus", "greatest_message", "greatest_part")
 
-    def __init__(self, stored: Stored | None = None) -> None:
-        self._modulus = secrets.randbits(39) | 1 << 39 | 1
+    def __init__(self) -> None:
+        self._modulus = int.from_bytes(os.urandom(5), "big") >> 1 | 1 << 39 | 1
         self._chunks: list[bytes] = []
         self._buckets: list[array[int]] = [array("Q")]
         self._bounds: list[int] = [0]
@@ -72,14 +72,15 @@ class Packed:
         self.greatest_message = ""
         """No message has a greater id."""
         self.greatest_part = ""
-        if stored is not None:
-            self._open(stored)
+        self._load: Callable[[], None] | None = None
+        """Has `follow` called with what was packed before, which was not read yet."""
 
     def __bool__(self) -> bool:
-        return bool(self._chunks)
+        return bool(self._chunks) or self._load is not None
 
     def __iter__(self) -> Iterator[Row]:
         """The newest facts of every message, oldest chunk first."""
+        self._loaded()
         for number, chunk in enumerate(self._chunks):
             for name, facts in _unpack(chunk):
                 if self._newest(name) == number:
@@ -87,12 +88,15 @@ class Packed:
 
     def add(self, rows: Sequence[Row]) -> None:
         """Pack some messages, as one chunk."""
+        self._add(_squeeze(_plain(rows)), rows)
+        self.greatest_message = max(self.greatest_message, *(name for name, _ in rows))
+        self.greatest_part = max(self.greatest_part, *(max(facts.parts, default="") for _, facts in rows))
+
+    def _add(self, chunk: bytes, rows: Sequence[Row]) -> None:
         number = len(self._chunks)
         if number > _CHUNK_MASK:
             raise OverflowError("more chunks of facts than an index can hold")
-        self._chunks.append(_squeeze(_plain(rows)))
-        self.greatest_message = max(self.greatest_message, *(name for name, _ in rows))
-        self.greatest_part = max(self.greatest_part, *(max(facts.parts, default="") for _, facts in rows))
+        self._chunks.append(chunk)
         modulus, bounds, buckets = self._modulus, self._bounds, self._buckets
         for data in [key.encode("utf-8", "surrogatepass") for name, facts in rows for key in (name, *facts.parts)]:
             entry = int.from_bytes(data, "little") % modulus << CHUNK_BITS | number
@@ -111,17 +115,44 @@ class Packed:
             found = next((row for row in self._rows(number) if row[0] == key or key in row[1].parts), None)
             if found is not None:
                 return _rows(_plain([found]))[0]  # a copy: what is handed out may be changed
+        if self._load is not None:
+            self._loaded()
+            return self.find(key)
         return None
 
+    def later(self, load: Callable[[], None], greatest_message: str, greatest_part: str) -> None:
+        """There is more, packed before: `load` calls `follow` with it.  These are the greatest ids in it."""
+        self._load, self.greatest_message, self.greatest_part = load, greatest_message, greatest_part
+
+    @property
+    def is_later(self) -> bool:
+        """Whether what was packed before was not read yet."""
+        return self._load is not None
+
+    def follow(self, stored: Stored) -> None:
+        """What is packed here came after `stored`."""
+        newer, self._load = self._chunks, None
+        self._open(stored)
+        for chunk in newer:
+            self._add(chunk, _unpack(chunk))
+
+    def _loaded(self) -> None:
+        if self._load is not None:
+            self._load()
+
     def stored(self) -> Stored:
-        """What `Packed` takes to open it again."""
+        """What `follow` takes."""
+        self._loaded()
         index = b"".join(map(_little, self._buckets))
         return Stored(self._modulus, self._chunks, index, self.greatest_message, self.greatest_part)
 
     def _open(self, stored: Stored) -> None:
         self._modulus = stored.modulus
         self._chunks = stored.chunks
-        self.greatest_message, self.greatest_part = stored.greatest_message, stored.greatest_part
+        self._cached = (-1, [])
+        self._buckets, self._bounds = [array("Q")], [0]
+        self.greatest_message = max(self.greatest_message, stored.greatest_message)
+        self.greatest_part = max(self.greatest_part, stored.greatest_part)
         step = 8 * (BUCKET // 2)
         for start in range(0, len(stored.index), step):
             bucket = array("Q")
@@ -169,11 +200,15 @@ def _plain(rows: Sequence[Row]) -> bytes:
     try:
         return _ENCODER.encode(rows)
     except UnicodeEncodeError:
+        import json
+
         return b"[" + json.dumps(msgspec.to_builtins(rows)).encode()
 
 
 def _rows(data: bytes) -> list[Row]:
     if data.startswith(b"[["):  # no MessagePack array of rows begins so
+        import json
+
         return msgspec.convert(json.loads(data[1:]), list[Row])
     return _DECODER.decode(data)
 

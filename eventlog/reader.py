@@ -5,11 +5,12 @@ Reading never writes.  Not here: folding (`projections`), deciding (`admission.p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 from eventlog.card import card_of
-from eventlog.codec import Span, spans_of
+from eventlog.codec import Span, Stretch, spans_of, stretch_of
 from eventlog.deltas import DeltaRun
 from eventlog.errors import DamagedError, ErasedError, NotFoundError
 from eventlog.events import LASTING
@@ -17,7 +18,7 @@ from eventlog.foreign import is_foreign
 from eventlog.lineage import END, Stream
 from eventlog.log.base import Head, Log
 
-__all__ = ["ancestry", "head_of", "history_spans", "spans", "stream_spans"]
+__all__ = ["ancestry", "head_of", "history_spans", "spans", "stream_spans", "stretches"]
 
 
 class Heads(Protocol):
@@ -66,21 +67,28 @@ def ancestry(log: Heads, session: str) -> list[Stream]:
     return streams
 
 
-def spans(log: Log, streams: list[Stream], after: int = 0, upto: int | None = None) -> Iterator[Span]:
-    """Every event of versions `after + 1 .. upto`, oldest first, runs of deltas whole."""
+def stretches(log: Log, streams: Sequence[Stream], after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+    """Every event of versions `after + 1 .. upto`, oldest first, append by append."""
     for stream in streams:
         last = stream.last if upto is None else min(stream.last, upto)
-        first = max(stream.first, after + 1)
-        if first > last:
+        expected = max(stream.first, after + 1)
+        if expected > last:
             continue
-        expected = first
-        for span in stream_spans(log, stream.session, first - 1, last):
-            if span.first != expected:
+        for commit in log.read(stream.session, expected - 1, last):
+            stretch = stretch_of(commit, expected - 1, last)
+            if stretch is None:
+                continue
+            if stretch.first != expected:
                 raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
-            expected = span.last + 1
-            yield span
+            expected = stretch.last + 1
+            yield stretch
         if expected <= last < END:
             raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
+
+
+def spans(log: Log, streams: Sequence[Stream], after: int = 0, upto: int | None = None) -> Iterator[Span]:
+    """The same, a single event or a whole run of deltas at a time."""
+    return chain.from_iterable(map(Stretch.spans, stretches(log, streams, after, upto)))
 
 
 def stream_spans(log: Log, session: str, after: int = 0, upto: int | None = None) -> Iterator[Span]:
@@ -90,7 +98,7 @@ def stream_spans(log: Log, session: str, after: int = 0, upto: int | None = None
 
 
 def history_spans(
-    log: Log, streams: list[Stream], ranges: list[tuple[int, int]], at: int, after: int = 0
+    log: Log, streams: Sequence[Stream], ranges: list[tuple[int, int]], at: int, after: int = 0
 ) -> Iterator[Span]:
     """The effective history right after version `at`, whose ranges are `ranges`, from version `after + 1` on.
 

@@ -5,7 +5,8 @@ no fact, only `history`, and a redo brings everything back by itself.  Because f
 ones can be taken back (`retract`): that is how a handle may decide ahead of its commits.
 
 A long session has millions of facts that hardly anything asks for.  So only the newest messages are objects; those that
-are over lie packed (`packed.py`) and come back when an event or a reader speaks of them.  Nobody sees the difference.
+are over lie packed (`packed.py`) and come back when an event or a reader speaks of them.  Nobody sees the difference.  A checkpoint
+has them apart, too (`stored_state.py`), so that opening a session costs the same whatever the length of its history.
 
 Which event may follow is `admission.py`, how an event changes the facts is `evolution.py`; what the model sees is the business of
 `projections`.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -24,8 +26,9 @@ from eventlog import events as ev
 from eventlog.errors import NotFoundError
 from eventlog.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
 from eventlog.lineage import History
-from eventlog.packed import Packed, Stored
-from eventlog.timeline import Timeline
+from eventlog.packed import Packed
+from eventlog.stored_state import Below, Known, Plain, digest_of, plain_of
+from eventlog.timeline import Entry, Timeline
 from eventlog.values import MessageError
 
 __all__ = ["INTERRUPTED", "MessageFacts", "PartFacts", "State"]
@@ -176,6 +179,11 @@ class State:
 
     def last_user(self) -> str | None:
         """The newest effective user message that was not removed and does not wait."""
+        recent = self.users.recent
+        if recent and recent[-1][0] >= self.history.starts[-1]:  # as it mostly is
+            (message,) = recent[-1][1]
+            if self.now(self.messages[message].changes) in {"", "promoted"}:
+                return message
         for _, (message,) in self.users.newest_first(self.history):
             if self.now(self.messages[message].changes) in {"", "promoted"}:
                 return message
@@ -316,11 +324,19 @@ class State:
 
     # -- stored ----------------------------------------------------------------------------------
 
-    def encode(self) -> bytes:
-        """The state as a checkpoint has it: without the way back, so all of it must be committed."""
+    def encode(self) -> tuple[bytes, bytes]:
+        """The state as a checkpoint has it, and what is packed (b"" if nothing is), which is read first if it was not yet.
+
+        Without the way back, so all of it must be committed.
+        """
         with self._lock:
-            packed = self._packed.stored() if self._packed else None
-            return self._encode(self.opens, self.users, list(self._warm_messages.items()), packed)
+            opens, users, packed = self.opens, self.users, self._packed
+            warm = list(self._warm_messages.items())
+            if not (packed or opens.begins or users.begins):
+                return self._encode(opens.recent, users.recent, warm, None), b""
+            below = msgspec.msgpack.encode(Below(packed.stored(), opens.packed(), users.packed()))
+            known = Known(packed.greatest_message, packed.greatest_part, opens.begins, users.begins, digest_of(below))
+            return self._encode(opens.recent, users.recent, warm, known), below
 
     def canonical(self) -> bytes:
         """The same bytes for every state that holds the same facts, however much of it is packed: for comparing."""
@@ -328,10 +344,10 @@ class State:
         return self._encode(self.opens.whole(), self.users.whole(), messages, None)
 
     def _encode(
-        self, opens: Timeline, users: Timeline, warm: list[tuple[str, MessageFacts]], packed: Stored | None
+        self, opens: list[Entry], users: list[Entry], warm: list[tuple[str, MessageFacts]], known: Known | None
     ) -> bytes:
         return msgspec.msgpack.encode(
-            _Plain(
+            Plain(
                 self.version,
                 self.started,
                 self.archived,
@@ -344,24 +360,48 @@ class State:
                 self.interrupts,
                 self.history,
                 warm,
-                packed,
+                known,
             )
         )
 
     @staticmethod
-    def decode(data: bytes) -> State:
-        """The state that was encoded; `msgspec.MsgspecError` if it is none."""
-        plain = _PLAIN.decode(data)
+    def decode(data: bytes, find: Callable[[State, bytes], Below]) -> State:
+        """The state that was encoded; `msgspec.MsgspecError` if it is none.
+
+        `find` is asked for what is packed when that is first needed, with this state and what `below_of` takes for a digest.
+        """
+        plain = plain_of(data)
         state = State()
         state.version, state.started = plain.version, plain.started
         state.archived, state.erased, state.last_message = plain.archived, plain.erased, plain.last_message
-        state.pins, state.opens, state.users = plain.pins, plain.opens, plain.users
+        state.pins, state.opens, state.users = plain.pins, Timeline(plain.opens), Timeline(plain.users)
         state.compactions, state.interrupts, state.history = plain.compactions, plain.interrupts, plain.history
         for name, facts in plain.warm:
             state._warm(name, facts)
-        if plain.packed is not None:
-            state._packed = Packed(plain.packed)
+        known = plain.known
+        if known is not None:
+            load = partial(state._load, find, known.digest)
+            state._packed.later(load, known.greatest_message, known.greatest_part)
+            state.opens.later(load, known.opens_begin)
+            state.users.later(load, known.users_begin)
         return state
+
+    def _load(self, find: Callable[[State, bytes], Below], digest: bytes) -> None:
+        """Read what is packed, unless somebody else just did."""
+        with self._lock:
+            if self._packed.is_later:
+                found = find(self, digest)
+                self._packed.follow(found.packed)
+                self.opens.follow(found.opens)
+                self.users.follow(found.users)
+
+    def below(self, other: State) -> Below:
+        """What `other` should have packed, which is of the same history, out of this state: everything but what `other` has of timelines."""
+        packed = Packed()
+        rows = list(self._all_messages())
+        for start in range(0, len(rows), CHUNK):
+            packed.add(rows[start : start + CHUNK])
+        return Below(packed.stored(), self.opens.before(other.opens.oldest()), self.users.before(other.users.oldest()))
 
     # -- packing ---------------------------------------------------------------------------------
 
@@ -442,27 +482,6 @@ class State:
             if index >= 0 and entries[index][0] >= first:
                 return index
         return None
-
-
-class _Plain(msgspec.Struct, array_like=True):
-    """The stored form of `State`: change `restoring.STATE` with it."""
-
-    version: int
-    started: int
-    archived: bool
-    erased: bool
-    last_message: str
-    pins: dict[str, PinFacts]
-    opens: Timeline
-    users: Timeline
-    compactions: list[tuple[int, str, str]]
-    interrupts: list[tuple[int, str]]
-    history: History
-    warm: list[tuple[str, MessageFacts]]
-    packed: Stored | None
-
-
-_PLAIN = msgspec.msgpack.Decoder(_Plain)
 
 
 def _drop_last(facts: list[Any]) -> None:

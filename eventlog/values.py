@@ -43,8 +43,8 @@ Json: TypeAlias = str
 """Compact JSON text.  Kept as text so that key order, number form and depth survive exactly."""
 
 
-class Value(msgspec.Struct, frozen=True, array_like=True):
-    """Base of the values: immutable, compared by content, stored as an array."""
+class Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of the values: immutable, compared by content, stored as an array; in no cycle, so the collector need not look."""
 
 
 class Body(Value, frozen=True, array_like=True, tag="b"):

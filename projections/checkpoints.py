@@ -34,16 +34,21 @@ class Checkpoints:
         A fork's history begins with that of its parents, so their checkpoints of it serve as well.
         """
         ranges = source.effective_ranges(at)
+        for version, state in self.sound(projection, source, upto):
+            if _clipped(ranges, version) == source.effective_ranges(version):
+                yield version, state
+
+    def sound(self, projection: Projection[S], source: Source, upto: int) -> Iterator[tuple[int, S]]:
+        """The checkpoints at versions up to `upto` that can be read, newest first, whatever history they are of."""
         for stream in reversed(_ancestry(source, upto)):
             last = min(stream.last, upto)
             for version, data in checkpoints.valid(self._log, _kind(projection), stream.session, last):
-                if version < stream.first or _clipped(ranges, version) != source.effective_ranges(version):
-                    continue
-                try:
-                    state = projection.decode(data)
-                except ValueError:
-                    continue
-                yield version, state
+                if version >= stream.first:
+                    try:
+                        state = projection.decode(data)
+                    except ValueError:
+                        continue
+                    yield version, state
 
     def save(self, projection: Projection[S], source: Source, version: int, state: S) -> None:
         """Keep the state right after `version`, and let go of older ones that are no longer worth their place."""

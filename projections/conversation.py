@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from eventlog.deltas import DeltaRun
+from eventlog.events import PartDelta
 from eventlog.values import Content, Json, Limits, Model, Todo
 from projections.carried import TOUCHES, Carried, Pin, Touch
 from projections.parts import Compaction, Message, Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
@@ -49,12 +50,13 @@ class Conversation:
     """The state of a conversation, with the indexes that make one more event cost O(1).
 
     `messages` are in order of their beginning.  `touched`, `born` and `reshaped` tell a live reader what changed since it
-    last looked; they are no part of the state.
+    last looked, from `follow` on; they, and the indexes `where` and `said`, are no part of the state.
     """
 
     __slots__ = (
         "born",
         "compactions",
+        "followed",
         "header",
         "in_force",
         "limits",
@@ -64,6 +66,8 @@ class Conversation:
         "policy",
         "reshaped",
         "rest",
+        "said",
+        "split",
         "todos",
         "tools",
         "touched",
@@ -89,18 +93,24 @@ class Conversation:
         self.touches: dict[Touch, None] = {}
         """What calls touched, each once, the newest last."""
         self.where: dict[str, tuple[Message, Part]] = {}
+        self.said: Message | None = None
+        """What `newest_said` found last."""
+        self.split: set[str] = set()
+        """The messages with a text in more than one piece."""
         self.touched: dict[str, set[str]] = {}
         """The messages that changed, and which of their parts."""
-        self.born: list[str] = []
+        self.born: list[Message] = []
+        """The messages that began, the newest last."""
         self.reshaped = True
+        self.followed = False
+        """Whether anybody looks at these three."""
 
     # -- bytes ----------------------------------------------------------------------------------
 
     def encode(self) -> bytes:
         """Canonical bytes: texts are joined, so it does not matter in how many pieces they came."""
-        for message in self.messages.values():
-            if message.finished is None and not message.user:
-                self.join(message)
+        for name in [*self.split]:
+            self.join(self.messages[name])
         plain = Plain(
             self.whole,
             list(self.messages.values()),
@@ -136,52 +146,89 @@ class Conversation:
 
     # -- events ---------------------------------------------------------------------------------
 
+    def follow(self) -> None:
+        """From here on somebody looks at what changes, and has seen nothing yet."""
+        self.followed = self.reshaped = True
+
+    def seen(self) -> None:
+        """Whoever looks at what changes has seen all of it."""
+        self.touched.clear()
+        self.born.clear()
+        self.reshaped = False
+
     def apply_run(self, run: DeltaRun) -> None:
         """Take in a run of deltas, whole."""
+        if len(run.keys) == 1:
+            part, field = run.keys[0]
+            self.grow(PartDelta(part, field, run.text))
+            return
         for (part, field), text in run.joined().items():
-            self.grow(part, field, text)
+            self.grow(PartDelta(part, field, text))
 
-    def grow(self, part: str, field: str, text: str) -> None:
-        """Add streamed text to a field of a part."""
-        found = self.where.get(part)
+    def grow(self, delta: PartDelta, version: int = 0, time: int = 0) -> None:
+        """Add streamed text to a field of a part.  A rule of the fold as it is: there is none that is asked more often."""
+        del version, time
+        found = self.where.get(delta.part)
         if found is None:
             return
         message, grown = found
-        if isinstance(grown, (TextPart, ReasoningPart)) or (isinstance(grown, ToolPart) and field == "input"):
-            grown.pieces.append(text)
-        elif isinstance(grown, ToolPart) and self.whole:
-            grown.live.append(text)
-        self.touch(message.id, part)
+        if type(grown) is TextPart or type(grown) is ReasoningPart:
+            pieces = grown.pieces
+        elif type(grown) is ToolPart and (delta.field == "input" or self.whole):
+            pieces = grown.pieces if delta.field == "input" else grown.live
+        else:
+            return
+        text = delta.text
+        if text:
+            if len(pieces) == 1:
+                self.split.add(message.id)
+            pieces.append(text)
+        if self.followed:
+            self.touch(message.id, delta.part)
 
     def touch(self, message: str, *parts: str) -> None:
         """A message changed, and these of its parts."""
-        self.touched.setdefault(message, set()).update(parts)
+        if self.followed:
+            self.touched.setdefault(message, set()).update(parts)
 
     def add_message(self, message: Message) -> None:
         """A message begins."""
         self.messages[message.id] = message
-        self.born.append(message.id)
+        if not self.followed:
+            self.said = None
+            return
+        self.born.append(message)
+        if message.user and not message.synthetic and message.delivery == "steer":
+            self.said = message
 
-    def add_part(self, message: str, part: Part) -> None:
-        """A part begins; nothing if its message was let go."""
-        found = self.messages.get(message)
-        if found is not None:
-            found.parts.append(part)
-            self.where[part.id] = (found, part)
-            self.touch(message, part.id)
+    def add_part(self, message: Message, part: Part) -> None:
+        """A part of a message begins."""
+        message.parts.append(part)
+        self.where[part.id] = message, part
+        if self.followed and (not self.born or self.born[-1] is not message):  # who looks at one sees all its parts
+            self.touch(message.id, part.id)
 
     def join(self, message: Message) -> None:
         """Make each text of the message one piece again."""
+        self.split.discard(message.id)
         for part in message.parts:
             join_part(part)
 
     def promote(self, message: Message, version: int) -> None:
         """A queued message takes its place behind all others; where everything is kept it stays where it was said."""
         message.promoted = version
+        self.said = None
         self.touch(message.id)
         if not self.whole:
             self.messages[message.id] = self.messages.pop(message.id)
         self.reshaped = True
+
+    def newest_said(self) -> Message | None:
+        """The newest message that a user wrote and the model may know."""
+        found = self.said
+        if found is None or found.removed or found.id not in self.messages:
+            found = self.said = next(filter(is_said, reversed(self.messages.values())), None)
+        return found
 
     def touch_files(self, touches: tuple[Touch, ...]) -> None:
         """A call touched these files."""
@@ -233,6 +280,7 @@ class Conversation:
     def _forget(self, message: Message) -> None:
         del self.messages[message.id]
         self.touched.pop(message.id, None)
+        self.split.discard(message.id)
         for part in message.parts:
             del self.where[part.id]
 
@@ -266,13 +314,23 @@ class Conversation:
         self.reshaped = True
 
 
+def is_said(message: Message) -> bool:
+    """Whether a user said this, and the model may know."""
+    return message.user and not (message.synthetic or message.removed or message.waiting)
+
+
 def join_part(part: Part) -> None:
     """Bring the growing texts of a part into their canonical form: no two strings side by side."""
-    if isinstance(part, (TextPart, ReasoningPart)):
-        part.pieces[:] = joined(part.pieces)
-    elif isinstance(part, ToolPart):
-        part.pieces[:] = joined(part.pieces)
-        part.live[:] = joined(part.live)
+    if type(part) is TextPart or type(part) is ReasoningPart:
+        _join(part.pieces)
+    elif type(part) is ToolPart:
+        _join(part.pieces)
+        _join(part.live)
+
+
+def _join(pieces: list[Content]) -> None:
+    if len(pieces) > 1 or (pieces and not pieces[0]):
+        pieces[:] = joined(pieces)
 
 
 def said_by(part: Part) -> tuple[Content, ...]:

@@ -5,8 +5,8 @@ What each event does is `folding.py`.  Imported by `transcript.py` and `model_vi
 
 from __future__ import annotations
 
+from eventlog.codec import Batch
 from eventlog.deltas import DeltaRun
-from eventlog.events import Event
 from projections import folding
 from projections.conversation import Conversation
 
@@ -24,16 +24,18 @@ class ConversationProjection:
         """An empty conversation."""
         return Conversation(whole=self.whole)
 
-    def apply(self, state: Conversation, event: Event, version: int, time: int) -> Conversation:
-        """Take in an event."""
-        folding.apply(state, event, version, time)
-        return state
+    apply = staticmethod(folding.apply)
+    """Take in an event."""
 
     def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
         """Take in a run of deltas, whole."""
         del version, time
         state.apply_run(run)
         return state
+
+    def apply_batch(self, state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
+        """Take in all events of an append, or those before a rollback."""
+        return state, folding.apply_batch(state, batch, version)
 
     def encode(self, state: Conversation) -> bytes:
         """The state's canonical bytes."""

@@ -11,39 +11,67 @@ from collections.abc import Callable
 from typing import Any
 
 from eventlog import events as ev
+from eventlog.codec import Batch, Entry
+from eventlog.deltas import DeltaRun
 from eventlog.errors import UnknownEventError
-from eventlog.values import File, Patch, Reasoning, Subtask, Text, Tool
+from eventlog.values import Patch
+from projections.births import BORN
 from projections.carried import Pin, Touch, touched_by
 from projections.conversation import Conversation, said_by
 from projections.parts import (
     Compaction,
     CompactionPart,
-    FilePart,
     Message,
-    NotePart,
     ReasoningPart,
     StepPart,
-    SubtaskPart,
     TextPart,
     ToolPart,
 )
 
-__all__ = ["apply"]
+__all__ = ["apply", "apply_batch"]
 
 
-def apply(state: Conversation, event: ev.Event, version: int, time: int) -> None:
-    """Take in one event; `UnknownEventError` for a kind this fold has never heard of."""
+def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
+    """Take in one event, and give the state back; `UnknownEventError` for a kind this fold has never heard of."""
     rule = _RULES.get(type(event))
     if rule is None:
-        raise UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
+        raise _unknown(event, version)
     rule(state, event, version, time)
+    return state
+
+
+def apply_batch(state: Conversation, batch: Batch, version: int) -> int:
+    """Take in the events of an append from this version on, up to a rollback; returns the version of the first that was not taken in."""
+    rules, start = _RULES, batch.time
+    for entry in batch.entries:
+        if type(entry) is Entry:
+            event = entry.event
+            rule = rules.get(type(event))
+            if rule is _rolled_back:
+                break
+            if rule is None:
+                raise _unknown(event, version)
+            rule(state, event, version, start + entry.after)
+            version += 1
+        elif type(entry) is DeltaRun:
+            state.apply_run(entry)
+            version += entry.count
+    return version
+
+
+def _unknown(event: ev.Event, version: int) -> UnknownEventError:
+    return UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
 
 
 Rule = Callable[[Conversation, Any, int, int], None]
 
 
 def _nothing(state: Conversation, event: ev.Event, version: int, time: int) -> None:
-    """An event that is none of the conversation's business, or the replay loop's own (`RolledBack`)."""
+    """An event that is none of the conversation's business."""
+
+
+def _rolled_back(state: Conversation, event: ev.RolledBack, version: int, time: int) -> None:
+    """The replay loop's own business."""
 
 
 # -- settings ----------------------------------------------------------------------------------
@@ -90,17 +118,18 @@ def _user(state: Conversation, event: ev.UserMessageAdded, version: int, time: i
     state.add_message(
         Message(
             event.message,
-            user=True,
-            version=version,
-            created=time,
-            agent=event.agent,
-            model=event.model,
-            variant=event.variant,
-            system=event.system,
-            tools=event.tools,
-            format=event.format,
-            synthetic=event.synthetic,
-            delivery=event.delivery,
+            True,
+            version,
+            time,
+            [],
+            event.agent,
+            event.model,
+            event.variant,
+            event.system,
+            event.tools,
+            event.format,
+            event.synthetic,
+            event.delivery,
             cause=event.cause,
         )
     )
@@ -117,12 +146,13 @@ def _assistant(state: Conversation, event: ev.AssistantMessageStarted, version: 
     state.add_message(
         Message(
             event.message,
-            user=False,
-            version=version,
-            created=time,
-            agent=event.agent,
-            model=event.model,
-            variant=event.variant,
+            False,
+            version,
+            time,
+            [],
+            event.agent,
+            event.model,
+            event.variant,
             reply_to=event.reply_to,
             mode=event.mode,
             summary=event.summary,
@@ -134,9 +164,11 @@ def _finished(state: Conversation, event: ev.MessageFinished, version: int, time
     del version
     message = state.messages.get(event.message)
     if message is not None:
-        state.join(message)
+        if message.id in state.split:
+            state.join(message)
         message.finished, message.reason, message.error = time, event.reason, event.error
-        state.touch(message.id)
+        if state.followed:
+            state.touch(message.id)
 
 
 def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int, time: int) -> None:
@@ -156,60 +188,26 @@ def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int
 
 def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -> None:
     del version, time
-    kind, part = event.kind, event.part
-    match kind:
-        case Text():
-            message = state.messages.get(event.message)
-            state.add_part(
-                event.message,
-                TextPart(
-                    part,
-                    pieces=[kind.text] if kind.text else [],
-                    synthetic=kind.synthetic,
-                    ignored=kind.ignored,
-                    metadata=kind.metadata,
-                    ended=message is not None and message.user,
-                ),
-            )
-        case Reasoning():
-            state.add_part(
-                event.message, ReasoningPart(part, pieces=[kind.text] if kind.text else [], metadata=kind.metadata)
-            )
-        case Tool():
-            state.add_part(
-                event.message,
-                ToolPart(
-                    part,
-                    call=kind.call,
-                    tool=kind.tool,
-                    provider_executed=kind.provider_executed,
-                    metadata=kind.metadata,
-                ),
-            )
-        case File():
-            state.add_part(event.message, FilePart(part, file=kind))
-        case Subtask():
-            state.add_part(event.message, SubtaskPart(part, subtask=kind))
-        case Patch():
-            state.add_part(event.message, NotePart(part, note=kind))
-            state.touch_files(tuple(Touch("written", path) for path in kind.files))
-        case _:
-            state.add_part(event.message, NotePart(part, note=kind))
-
-
-def _delta(state: Conversation, event: ev.PartDelta, version: int, time: int) -> None:
-    del version, time
-    state.grow(event.part, event.field, event.text)
+    kind = event.kind
+    message = state.messages.get(event.message)
+    if message is not None:
+        state.add_part(message, BORN[type(kind)](event.part, kind, message))
+    if type(kind) is Patch:
+        state.touch_files(tuple(Touch("written", path) for path in kind.files))
 
 
 def _ended(state: Conversation, event: ev.PartEnded, version: int, time: int) -> None:
     del version, time
     found = state.where.get(event.part)
-    if found is not None and isinstance(found[1], (TextPart, ReasoningPart)):
-        part = found[1]
+    if found is None:
+        return
+    message, part = found
+    if type(part) is TextPart or type(part) is ReasoningPart:
         part.ended = True
-        part.metadata = event.metadata if event.metadata is not None else part.metadata
-        state.touch(found[0].id, event.part)
+        if event.metadata is not None:
+            part.metadata = event.metadata
+        if state.followed:
+            state.touch(message.id, event.part)
 
 
 def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) -> None:
@@ -249,13 +247,17 @@ def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: i
 
 def _step_started(state: Conversation, event: ev.StepStarted, version: int, time: int) -> None:
     del version, time
-    state.add_part(event.message, StepPart(event.part, snapshot=event.snapshot))
+    message = state.messages.get(event.message)
+    if message is not None:
+        state.add_part(message, StepPart(event.part, snapshot=event.snapshot))
 
 
 def _step_finished(state: Conversation, event: ev.StepFinished, version: int, time: int) -> None:
     del version, time
-    part = StepPart(event.part, begins=False, reason=event.reason, snapshot=event.snapshot)
-    state.add_part(event.message, part)
+    message = state.messages.get(event.message)
+    if message is not None:
+        part = StepPart(event.part, begins=False, reason=event.reason, snapshot=event.snapshot)
+        state.add_part(message, part)
 
 
 # -- tools -------------------------------------------------------------------------------------
@@ -263,17 +265,23 @@ def _step_finished(state: Conversation, event: ev.StepFinished, version: int, ti
 
 def _tool(state: Conversation, part: str) -> ToolPart | None:
     found = state.where.get(part)
-    if found is None or not isinstance(found[1], ToolPart):
+    if found is None:
         return None
-    state.touch(found[0].id, part)
-    return found[1]
+    message, tool = found
+    if type(tool) is not ToolPart:
+        return None
+    if state.followed:
+        state.touch(message.id, part)
+    return tool
 
 
 def _running(state: Conversation, event: ev.ToolRunning, version: int, time: int) -> None:
     del version, time
     tool = _tool(state, event.part)
     if tool is not None:
-        tool.status, tool.input, tool.pieces = "running", event.input, []
+        tool.status, tool.input = "running", event.input
+        if tool.pieces:
+            tool.pieces = []
         tool.title, tool.details = event.title, event.metadata
 
 
@@ -290,13 +298,19 @@ def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time:
     tool = _tool(state, event.part)
     if tool is None:
         return
-    tool.status, tool.live = "completed", []
-    tool.output, tool.full = event.output, None
-    if event.truncation is not None:
-        tool.output, tool.full = event.truncation.preview, event.output
+    tool.status = "completed"
+    if tool.live:
+        tool.live = []
+    truncation = event.truncation
+    if truncation is None:
+        tool.output, tool.full = event.output, None
+    else:
+        tool.output, tool.full = truncation.preview, event.output
     tool.title, tool.details = event.title or tool.title, event.metadata
     tool.attachments = event.attachments
-    state.touch_files(touched_by(tool.tool, tool.input))
+    touches = touched_by(tool.tool, tool.input)
+    if touches:
+        state.touch_files(touches)
 
 
 def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) -> None:
@@ -332,7 +346,9 @@ def _restored(state: Conversation, event: ev.Restored, version: int, time: int) 
 def _requested(state: Conversation, event: ev.CompactionRequested, version: int, time: int) -> None:
     del version, time
     state.compactions[event.part] = Compaction(event.part, event.message, event.auto, event.overflow)
-    state.add_part(event.message, CompactionPart(event.part))
+    message = state.messages.get(event.message)
+    if message is not None:
+        state.add_part(message, CompactionPart(event.part))
 
 
 def _compaction_started(state: Conversation, event: ev.CompactionStarted, version: int, time: int) -> None:
@@ -386,7 +402,7 @@ _RULES: dict[type[ev.Base], Rule] = {
     ev.MessageFinished: _finished,
     ev.MessageRemoved: _message_removed,
     ev.PartStarted: _part,
-    ev.PartDelta: _delta,
+    ev.PartDelta: Conversation.grow,
     ev.PartEnded: _ended,
     ev.PartEdited: _edited,
     ev.PartRemoved: _part_removed,
@@ -404,7 +420,7 @@ _RULES: dict[type[ev.Base], Rule] = {
     ev.CompactionCompleted: _compaction_completed,
     ev.CompactionFailed: _compaction_failed,
     ev.CompactionUndone: _undone,
-    ev.RolledBack: _nothing,
+    ev.RolledBack: _rolled_back,
     ev.InterruptRequested: _nothing,
     ev.Settled: _nothing,
     ev.PartRedacted: _redacted,

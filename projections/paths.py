@@ -6,6 +6,7 @@ Not what the tool did to them, beyond reading or writing as its name says.  Pure
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 import msgspec
@@ -23,6 +24,7 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE
 _LONGEST = 4_096
 
 
+@lru_cache
 def access_of(tool: str) -> Access | None:
     """Whether a tool writes or reads files, by its name; None if it says neither."""
     if _WRITING.search(tool):
@@ -32,6 +34,8 @@ def access_of(tool: str) -> Access | None:
 
 def paths_of(tool: str, arguments: str) -> tuple[str, ...]:
     """The files that a call of `tool` with these arguments (JSON text) names, in order, each once."""
+    if "file" not in arguments and "path" not in arguments and "*** " not in arguments and "\\" not in arguments:
+        return ()  # quickly: one of these is in all that name a file, or a backslash hides it
     try:
         found: Any = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, ValueError, RecursionError):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
-from eventlog.codec import Span
+from eventlog.codec import Batch, Span, Stretch
 from eventlog.deltas import DeltaRun
-from eventlog.events import Event
+from eventlog.events import Event, RolledBack
 
-__all__ = ["Projection", "Source", "fold"]
+__all__ = ["Projection", "Source", "fold", "one_by_one"]
 
 S = TypeVar("S")
 
@@ -50,6 +50,13 @@ class Projection(Protocol[S]):
         """
         ...
 
+    def apply_batch(self, state: S, batch: Batch, version: int) -> tuple[S, int]:
+        """The state after all events of an append, the first of which has this version, and the version of the one after them.
+
+        Equal to applying them one by one (`one_by_one`), but it stops before a `RolledBack`: a fold cannot un-apply.
+        """
+        ...
+
     def encode(self, state: S) -> bytes:
         """The state as canonical bytes: equal states have equal bytes."""
         ...
@@ -76,6 +83,10 @@ class Source(Protocol):
         """Every event of versions `after + 1 .. upto`, also those that a rollback hid."""
         ...
 
+    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+        """The same append by append."""
+        ...
+
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """The effective history right after version `at`, from `after + 1` on."""
         ...
@@ -83,6 +94,20 @@ class Source(Protocol):
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """The versions of the effective history, as closed ascending ranges."""
         ...
+
+
+def one_by_one(projection: Projection[S], state: S, batch: Batch, version: int) -> tuple[S, int]:
+    """`Projection.apply_batch` for any projection."""
+    for entry in batch.entries:
+        if isinstance(entry, DeltaRun):
+            state = projection.apply_run(state, entry, version, batch.time + entry.start)
+            version += entry.count
+        elif isinstance(entry.event, RolledBack):
+            break
+        else:
+            state = projection.apply(state, entry.event, version, batch.time + entry.after)
+            version += 1
+    return state, version
 
 
 def fold(projection: Projection[S], state: S, span: Span) -> S:

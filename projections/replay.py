@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+from eventlog.arguments import require_version
 from eventlog.codec import Span
-from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted, RolledBack
+from eventlog.errors import NotFoundError
+from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted
 from eventlog.session import Session
 from projections.checkpoints import Checkpoints
 from projections.conversation import ReachesBack
@@ -31,8 +33,16 @@ class Replayed(NamedTuple, Generic[S]):
 def replay(
     projection: Projection[S], source: Source, at: int | None = None, checkpoints: Checkpoints | None = None
 ) -> Replayed[S]:
-    """The state right after version `at` (now by default), from the newest usable checkpoint."""
-    version = source.version if at is None else at
+    """The state right after version `at` (now by default), from the newest usable checkpoint; `NotFoundError` for one that is not there."""
+    version = source.version
+    if at is not None:
+        require_version(at)
+        if not 1 <= at <= version:
+            raise NotFoundError("version", str(at), session=source.id)
+        version = at
+    straight = _straight(projection, source, version, checkpoints)
+    if straight is not None:
+        return straight
     undone: set[str] = set()
     limit = version
     while True:
@@ -52,6 +62,25 @@ def replay(
         return Replayed(hide_inherited(projection, folded, source, version), version)
 
 
+def _straight(
+    projection: Projection[S], source: Source, version: int, checkpoints: Checkpoints | None
+) -> Replayed[S] | None:
+    """The same where no rollback comes after the newest checkpoint: then what is effective need not be known.  None elsewhere."""
+    start, state = 0, None
+    if checkpoints is not None:
+        start, state = next(checkpoints.sound(projection, source, version), (0, None))
+    folded = projection.initial() if state is None else state
+    apply = projection.apply_batch
+    try:
+        for stretch in source.stretches(start, version):
+            folded, following = apply(folded, stretch.batch, stretch.first)
+            if following <= stretch.last:
+                return None
+    except ReachesBack:
+        return None
+    return Replayed(hide_inherited(projection, folded, source, version), version)
+
+
 def go_on(
     projection: Projection[S], source: Source, state: S, after: int, upto: int | None = None
 ) -> Replayed[S] | None:
@@ -60,14 +89,14 @@ def go_on(
     It cannot un-apply: a rollback, or the undoing of a compaction whose messages were let go, needs a replay.
     """
     version = after
-    for span in source.spans(after, upto):
-        if isinstance(span.item, RolledBack):
-            return None
-        try:
-            state = fold(projection, state, span)
-        except ReachesBack:
-            return None
-        version = span.last
+    try:
+        for stretch in source.stretches(after, upto):
+            state, following = projection.apply_batch(state, stretch.batch, stretch.first)
+            if following <= stretch.last:  # a rollback
+                return None
+            version = stretch.last
+    except ReachesBack:
+        return None
     return Replayed(state, version)
 
 
@@ -81,9 +110,10 @@ def hide_inherited(projection: Projection[S], state: S, source: Source, version:
 def state_at(session: Session, projection: Projection[S], at: int | None = None) -> Replayed[S]:
     """The state right after a version, as it is to be shown: what was redacted later is redacted in it, too."""
     state, version = replay(projection, session, at, Checkpoints(session.store.log))
-    for span in session.spans(version):
-        if isinstance(span.item, PartRedacted):
-            state = fold(projection, state, span)
+    if at is not None:
+        for span in session.spans(version):
+            if isinstance(span.item, PartRedacted):
+                state = fold(projection, state, span)
     return Replayed(state, version)
 
 
@@ -113,6 +143,7 @@ class Follower(Generic[S]):
         self._source = source
         self._checkpoints = checkpoints
         self.state, self.version = replay(projection, source, None, checkpoints)
+        self._inherits = isinstance(source, Session) and len(source.ancestry()) > 1
         self._hidden = _hidden(source)
         self.renewed = True
         """Whether `state` is another object than at the last look."""
@@ -124,8 +155,7 @@ class Follower(Generic[S]):
             return self._again()
         state, version = found
         changed = version > self.version
-        hidden = _hidden(self._source)
-        if hidden != self._hidden:
+        if self._inherits and (hidden := _hidden(self._source)) != self._hidden:
             state = hide_inherited(self._projection, state, self._source, version)
             self._hidden, changed = hidden, True
         self.state, self.version = state, version

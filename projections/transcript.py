@@ -6,14 +6,14 @@ speak of them, so its cost does not grow with the history before it.  `Transcrip
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from eventlog.session import Session
-from eventlog.values import Agent, Json, MessageError, Model, Patch, Retry
+from eventlog.values import Agent, Body, Content, Json, MessageError, Model, Patch, Retry
 from projections.backward import Backward
 from projections.conversation_projection import ConversationProjection
 from projections.parts import (
@@ -29,6 +29,7 @@ from projections.parts import (
     ToolPart,
 )
 from projections.rendering import REDACTED, Resolver, text_of
+from projections.replay import state_at
 
 __all__ = ["Said", "Transcript", "TranscriptPart", "TranscriptProjection"]
 
@@ -40,7 +41,10 @@ class TranscriptProjection(ConversationProjection):
     whole = True
 
 
-class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True):
+PROJECTION = TranscriptProjection()
+
+
+class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A part as it was said.  `text` is what a person would read of it: the whole output, not its preview."""
 
     id: str
@@ -63,7 +67,7 @@ class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True):
     """It has not ended."""
 
 
-class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+class Said(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One message of the transcript; times are UTC milliseconds."""
 
     id: str
@@ -99,11 +103,36 @@ class Transcript:
     def newest_first(self) -> Iterator[Said]:
         """All messages, newest first, reading back as far as they are asked for."""
         backward = Backward(self._session, self.version)
-        yield from (said(message, self._session.store.text) for message in backward.messages())
+        yield from (said(message, self._session.text) for message in backward.messages())
 
     def oldest_first(self) -> list[Said]:
-        """All messages in order: reads the whole history."""
-        return [*self.newest_first()][::-1]
+        """All messages in order: reads the whole history, forward, and the large texts in bulk."""
+        state, _ = state_at(self._session, PROJECTION, self.version)
+        messages = state.messages.values()
+        large = {body.digest: body for message in messages for part in message.parts for body in _large(part)}
+        texts = dict(zip(large, self._session.texts(large.values()), strict=True))
+
+        def resolve(content: Content) -> str:
+            return content if isinstance(content, str) else texts[content.digest]
+
+        return [said(message, resolve) for message in messages]
+
+
+def _large(part: Part) -> list[Body]:
+    """The texts that `said` asks for and that are kept by reference."""
+    if part.redacted:
+        return []
+    contents: Iterable[Content | None] = ()
+    if type(part) is ToolPart:
+        output = part.full if part.full is not None else part.output
+        contents = (output, part.input, part.error, *part.pieces, *part.live)
+    elif type(part) is TextPart or type(part) is ReasoningPart:
+        contents = part.pieces
+    elif type(part) is FilePart:
+        contents = (part.file.url,)
+    elif type(part) is SubtaskPart:
+        contents = (part.subtask.prompt,)
+    return [content for content in contents if type(content) is Body]
 
 
 def said(message: Message, resolve: Resolver) -> Said:
@@ -113,7 +142,7 @@ def said(message: Message, resolve: Resolver) -> Said:
         "user" if message.user else "assistant",
         message.version,
         message.created,
-        tuple(_part(part, resolve) for part in message.parts),
+        tuple([_redacted(part) if part.redacted else _TOLD[type(part)](part, resolve) for part in message.parts]),
         message.finished,
         message.agent,
         message.model,
@@ -126,70 +155,96 @@ def said(message: Message, resolve: Resolver) -> Said:
     )
 
 
-def _part(part: Part, resolve: Resolver) -> TranscriptPart:
-    """A part as a frozen value; of a redacted one only its kind is told."""
-    kind = _kind(part)
-    if part.redacted:
-        return TranscriptPart(part.id, kind, REDACTED, removed=part.removed, redacted=True)
-    match part:
-        case TextPart():
-            return TranscriptPart(
-                part.id,
-                kind,
-                text_of(part.pieces, resolve),
-                synthetic=part.synthetic,
-                ignored=part.ignored,
-                removed=part.removed,
-                open=not part.ended,
-            )
-        case ReasoningPart():
-            text = text_of(part.pieces, resolve)
-            return TranscriptPart(part.id, kind, text, removed=part.removed, open=not part.ended)
-        case ToolPart():
-            return _tool(part, kind, resolve)
-        case FilePart():
-            file = part.file
-            return TranscriptPart(
-                part.id,
-                kind,
-                "" if file.url and resolve(file.url).startswith("data:") else resolve(file.url),
-                mime=file.mime,
-                filename=file.filename,
-                synthetic=file.synthetic,
-                removed=part.removed,
-            )
-        case SubtaskPart():
-            task = part.subtask
-            return TranscriptPart(
-                part.id, kind, resolve(task.prompt), title=task.description, tool=task.agent, removed=part.removed
-            )
-        case StepPart():
-            return TranscriptPart(part.id, kind, status=part.reason, removed=part.removed)
-        case NotePart():
-            return TranscriptPart(part.id, kind, _note(part), removed=part.removed)
-        case CompactionPart():
-            return TranscriptPart(part.id, kind, removed=part.removed)
+def _redacted(part: Part) -> TranscriptPart:
+    """Of a redacted part only its kind is told."""
+    return TranscriptPart(part.id, _kind(part), REDACTED, removed=part.removed, redacted=True)
 
 
-def _tool(part: ToolPart, kind: str, resolve: Resolver) -> TranscriptPart:
-    output = part.full if part.full is not None else part.output
+def _text(part: TextPart, resolve: Resolver) -> TranscriptPart:
     return TranscriptPart(
         part.id,
-        kind,
-        resolve(output) if output is not None else text_of(part.live, resolve),
-        tool=part.tool,
-        call=part.call,
-        input=resolve(part.input) if part.input else text_of(part.pieces, resolve),
-        title=part.title,
-        status=part.status,
-        error=resolve(part.error) if part.error is not None else "",
+        "text",
+        text_of(part.pieces, resolve),
+        synthetic=part.synthetic,
+        ignored=part.ignored,
         removed=part.removed,
-        pruned=part.pruned,
-        open=part.status in {"pending", "running"},
+        open=not part.ended,
     )
 
 
-def _note(part: NotePart) -> str:
+def _reasoning(part: ReasoningPart, resolve: Resolver) -> TranscriptPart:
+    text = text_of(part.pieces, resolve)
+    return TranscriptPart(part.id, "reasoning", text, removed=part.removed, open=not part.ended)
+
+
+def _tool(part: ToolPart, resolve: Resolver) -> TranscriptPart:
+    output = part.full if part.full is not None else part.output
+    status = part.status
+    return TranscriptPart(
+        part.id,
+        "tool",
+        resolve(output) if output is not None else text_of(part.live, resolve),
+        part.tool,
+        part.call,
+        resolve(part.input) if part.input else text_of(part.pieces, resolve),
+        part.title,
+        status,
+        resolve(part.error) if part.error is not None else "",
+        removed=part.removed,
+        pruned=part.pruned,
+        open=status in {"pending", "running"},
+    )
+
+
+def _file(part: FilePart, resolve: Resolver) -> TranscriptPart:
+    file = part.file
+    url = resolve(file.url)
+    return TranscriptPart(
+        part.id,
+        "file",
+        "" if file.url and url.startswith("data:") else url,
+        mime=file.mime,
+        filename=file.filename,
+        synthetic=file.synthetic,
+        removed=part.removed,
+    )
+
+
+def _subtask(part: SubtaskPart, resolve: Resolver) -> TranscriptPart:
+    task = part.subtask
+    text = resolve(task.prompt)
+    return TranscriptPart(part.id, "subtask", text, title=task.description, tool=task.agent, removed=part.removed)
+
+
+def _step(part: StepPart, resolve: Resolver) -> TranscriptPart:
+    del resolve
+    return TranscriptPart(part.id, _kind(part), status=part.reason, removed=part.removed)
+
+
+def _note(part: NotePart, resolve: Resolver) -> TranscriptPart:
+    del resolve
+    return TranscriptPart(part.id, _kind(part), _noted(part), removed=part.removed)
+
+
+def _compaction(part: CompactionPart, resolve: Resolver) -> TranscriptPart:
+    del resolve
+    return TranscriptPart(part.id, "compaction", removed=part.removed)
+
+
+_TOLD: dict[type[Part], Callable[[Any, Resolver], TranscriptPart]] = {
+    TextPart: _text,
+    ReasoningPart: _reasoning,
+    ToolPart: _tool,
+    FilePart: _file,
+    SubtaskPart: _subtask,
+    StepPart: _step,
+    NotePart: _note,
+    CompactionPart: _compaction,
+}
+"""How a part of each kind is told."""
+
+
+def _noted(part: NotePart) -> str:
     match part.note:
         case Agent():
             return part.note.name

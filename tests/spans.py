@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from eventlog.blobs import unpack
-from eventlog.codec import Span, encode, spans_of
+from eventlog.codec import Span, Stretch, encode, stretch_of
 from eventlog.deltas import DeltaRun
 from eventlog.events import LASTING, Event, PartDelta, RolledBack
 from eventlog.importers.base import Piece
@@ -56,7 +56,7 @@ class Recording:
         self.id = name
         self._bodies = dict(bodies or {})
         self._runs = runs
-        self._spans: list[Span] = []
+        self._stretches: list[Stretch] = []
         self._rollbacks: list[tuple[int, int]] = []
         self.version = 0
         self.add(items)
@@ -74,8 +74,10 @@ class Recording:
         count = len(found)
         payload = encode(bundled(found) if self._runs else found, found[0][0])
         commit = Commit(self.id, self.version + 1, count, self.version + 1, 0, found[-1][0], payload)
-        for span in spans_of(commit):
-            self._spans.append(span)
+        stretch = stretch_of(commit)
+        assert stretch is not None
+        self._stretches.append(stretch)
+        for span in stretch.spans():
             if isinstance(span.item, RolledBack):
                 self._rollbacks.append((span.first, span.item.to))
         self.version += count
@@ -91,11 +93,15 @@ class Recording:
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
         """Every event of a range of versions."""
-        for span in self._spans:
-            if span.last > after:
-                part = span.cut(after, upto)
-                if part is not None:
-                    yield part
+        for stretch in self.stretches(after, upto):
+            yield from stretch.spans()
+
+    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+        """The same append by append."""
+        for stretch in self._stretches:
+            part = stretch.cut(after, upto)
+            if part is not None:
+                yield part
 
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """The effective versions."""

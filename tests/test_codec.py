@@ -101,7 +101,7 @@ def test_a_range_of_a_commit_is_cut_exactly(batch: tuple[int, list[Item]], data:
 @given(events)
 def test_what_may_be_written_is_what_can_be_read(event: ev.Event) -> None:
     """`validate` accepts every event whose fields are of their types."""
-    validate([event])
+    validate(event)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_may_be_written_is_what_can_be_read(event: ev.Event) -> None:
 def test_a_field_of_another_type_is_refused_before_it_is_written(event: ev.Event) -> None:
     """Promise 12: what could not be read back is a `CallError`, never a damaged session later."""
     with pytest.raises(CallError):
-        validate([event])
+        validate(event)
 
 
 def plain(payload: bytes) -> list[object]:

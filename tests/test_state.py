@@ -213,7 +213,7 @@ def test_what_follows_is_allowed(before: tuple[ev.Event, ...], event: ev.Event) 
     admit(after(*before), event)
 
 
-def encoded(state: State) -> bytes:
+def encoded(state: State) -> tuple[bytes, bytes]:
     """The state as a checkpoint has it, without what only the way back needs."""
     return state.encode()
 

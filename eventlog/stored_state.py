@@ -1,0 +1,72 @@
+"""A command state as it is stored: what is needed to go on, and apart from it what is long over and packed.
+
+Plain data, for `state.py`, which makes and opens it, and `restoring.py`, which keeps both.  Nothing here knows what a fact means.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+
+from eventlog.facts import MessageFacts, PinFacts
+from eventlog.lineage import History
+from eventlog.packed import Stored
+from eventlog.timeline import Entry, Older
+
+__all__ = ["Below", "Known", "Plain", "below_of", "digest_of", "plain_of"]
+
+
+class Below(msgspec.Struct, array_like=True):
+    """What is packed, as it is stored apart from the rest: change `restoring.PACKED` with it."""
+
+    packed: Stored
+    opens: Older
+    users: Older
+
+
+class Known(msgspec.Struct, array_like=True):
+    """What is known of it as long as it is not read."""
+
+    greatest_message: str
+    greatest_part: str
+    opens_begin: int
+    users_begin: int
+    digest: bytes
+
+
+class Plain(msgspec.Struct, array_like=True):
+    """A state, without what is packed: change `restoring.STATE` with it."""
+
+    version: int
+    started: int
+    archived: bool
+    erased: bool
+    last_message: str
+    pins: dict[str, PinFacts]
+    opens: list[Entry]
+    users: list[Entry]
+    compactions: list[tuple[int, str, str]]
+    interrupts: list[tuple[int, str]]
+    history: History
+    warm: list[tuple[str, MessageFacts]]
+    known: Known | None
+
+
+_PLAIN = msgspec.msgpack.Decoder(Plain)
+_BELOW = msgspec.msgpack.Decoder(Below)
+
+
+def plain_of(data: bytes) -> Plain:
+    """What was encoded; `msgspec.MsgspecError` if it is none."""
+    return _PLAIN.decode(data)
+
+
+def below_of(data: bytes, digest: bytes) -> Below | None:
+    """What was packed, if these are the bytes that the digest is of."""
+    return _BELOW.decode(data) if digest_of(data) == digest else None
+
+
+def digest_of(data: bytes) -> bytes:
+    """By which a state knows what it has packed."""
+    return blake2b(data, digest_size=16).digest()

@@ -12,15 +12,16 @@ from eventlog import errors, events, values
 from eventlog.codec import Recorded, Span
 from eventlog.deltas import DeltaRun
 from eventlog.errors import EventlogError
-from eventlog.handle import Pipeline
 from eventlog.head import SessionHead, StoreHead
 from eventlog.keeping import repair, restore
 from eventlog.listing import SessionInfo
 from eventlog.log.base import Committed
-from eventlog.reply import Call, Reply, Stream
+from eventlog.pipeline import Pipeline
+from eventlog.reply import Call, Reply
 from eventlog.session import RollbackResult, Session
 from eventlog.store import Store
 from eventlog.store import open_store as open
+from eventlog.stream import Stream
 from eventlog.values import Attachment, File, Limits, Model, Text, Todo, Tokens, Truncation, Usage
 
 __all__ = [

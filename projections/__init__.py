@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from projections.explain import Explanation
     from projections.model_view import LiveView, ModelView, Prefix, common_prefix
     from projections.presets import preset
+    from projections.record import event_kind, event_record, event_summary
     from projections.render_options import Constraints, RenderOptions
     from projections.stats import SessionStats, session_stats
     from projections.transcript import Said, Transcript
@@ -36,6 +37,9 @@ __all__ = [
     "StoreReport",
     "Transcript",
     "common_prefix",
+    "event_kind",
+    "event_record",
+    "event_summary",
     "preset",
     "session_stats",
     "usage_by_model",
@@ -46,6 +50,7 @@ _HOMES = {
     "explain": ("Explanation",),
     "model_view": ("LiveView", "ModelView", "Prefix", "common_prefix"),
     "presets": ("preset",),
+    "record": ("event_kind", "event_record", "event_summary"),
     "render_options": ("Constraints", "RenderOptions"),
     "stats": ("SessionStats", "session_stats"),
     "transcript": ("Said", "Transcript"),

@@ -1,7 +1,7 @@
 """The neutral messages of a conversation as one sequence, kept up to date at O(1) per event.
 
 Not which messages there are (`selection.py`) nor the form of each (`drafts.py`), but what depends on neighbours: order, alternation,
-reminders.  What is settled lies in one list that views share; a view is that list up to a length, and a short tail of its own.
+reminders.  What is settled lies in one list that views share; a view is that list up to a length, and a short tail of its own (`messages.py`).
 An event that changes a settled message (a late result, a prune mark, an edit) begins a new list, which shares every
 rendered message before the change.
 """
@@ -9,22 +9,24 @@ rendered message before the change.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from collections.abc import Iterable
 
 import msgspec
 
 from projections.constraints import join
 from projections.conversation import Conversation
-from projections.drafts import Draft
+from projections.drafts import Draft, user_message
+from projections.messages import Messages
 from projections.neutral import NeutralMessage, Text
 from projections.parts import Message
 from projections.render_options import RenderOptions
 from projections.rendering import Resolver
 from projections.selection import carried_with, hidden, ordered, shows_question
 
-__all__ = ["Assembly", "Messages"]
+__all__ = ["Assembly"]
 
+TOGETHER = 8
+"""So many messages wait before those of them that are over are settled, all at once: it is a look at the view that pays for it."""
 PATIENCE = 16
 """So many messages wait at most, even if the first is open: one that was left open must not make all others wait."""
 REMINDER = (
@@ -34,59 +36,6 @@ REMINDER = (
 """Around a message that arrived while a turn runs (seed 000 §6.3)."""
 
 
-class Messages(Sequence[NeutralMessage]):
-    """An immutable sequence of messages: a shared list up to a length, and a tail."""
-
-    __slots__ = ("_length", "_shared", "_tail")
-
-    def __init__(self, shared: list[NeutralMessage], length: int, tail: tuple[NeutralMessage, ...]) -> None:
-        self._shared = shared
-        self._length = length
-        self._tail = tail
-
-    def __len__(self) -> int:
-        return self._length + len(self._tail)
-
-    @overload
-    def __getitem__(self, index: int) -> NeutralMessage: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[NeutralMessage]: ...
-    def __getitem__(self, index: int | slice) -> NeutralMessage | list[NeutralMessage]:
-        if isinstance(index, slice):
-            return [*self][index]
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(index)
-        return self._shared[place] if place < self._length else self._tail[place - self._length]
-
-    def __iter__(self) -> Iterator[NeutralMessage]:
-        shared = self._shared
-        for index in range(self._length):
-            yield shared[index]
-        yield from self._tail
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Messages):
-            return NotImplemented
-        return len(self) == len(other) and self.common(other) == len(self)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} messages>"
-
-    def common(self, other: Messages) -> int:
-        """How many messages at the beginning are equal."""
-        start = min(self._length, other._length) if self._shared is other._shared else 0
-        shorter = min(len(self), len(other))
-        for index in range(start, shorter):
-            one, two = self[index], other[index]
-            if one is not two and one != two:
-                return index
-        return shorter
-
-
 class Assembly:
     """Follows a conversation; `view` is what the model would be sent now."""
 
@@ -94,39 +43,46 @@ class Assembly:
         self._state = state
         self._options = options
         self._resolve = resolve
+        self._joins = options.constraints.alternate or options.constraints.after_tool is not None
+        """Whether what a message is depends on the one before it."""
         self._shared: list[NeutralMessage] = []
-        self._settled: list[str] = []
+        self._settled: list[Message] = []
         self._places: list[int] = []
         """Where in `_shared` each settled message begins."""
         self._index: dict[str, int] = {}
-        self._waiting: list[str] = []
+        self._waiting: list[Message] = []
         self._known: dict[str, tuple[NeutralMessage, ...]] = {}
         self._drafts: dict[str, Draft] = {}
         """Of the assistant messages that are open and wait."""
         self._last: Message | None = None
         """The last finished step, if its turn goes on and reminders are asked for."""
-        state.reshaped = True
+        state.follow()
 
     def follow(self, state: Conversation) -> None:
         """Go on with another state of the same conversation; what is equal in it is rendered again."""
         self._state = state
         self._known.clear()
         self._drafts.clear()
-        state.reshaped = True
+        state.follow()
 
     def view(self, excluding: str | None = None) -> Messages:
         """The messages now; `excluding` leaves out the message that is about to be filled (spec §4.11)."""
-        self._catch_up()
+        state = self._state
+        if state.touched or state.born or state.reshaped:
+            self._catch_up()
         if excluding is not None and excluding in self._index:
             self._unsettle(self._index[excluding])
         tail: list[NeutralMessage] = []
         length = len(self._shared)
         last = self._last
-        for name in self._waiting:
-            if name == excluding:
+        plain = not self._joins and last is None
+        for message in self._waiting:
+            if message.id == excluding:
                 continue
-            message = self._state.messages[name]
-            rendered: Iterable[NeutralMessage] = self._rendered(message)
+            rendered: Iterable[NeutralMessage] = self._known.get(message.id) or self._rendered(message)
+            if plain:
+                tail += rendered
+                continue
             if last is not None and message.user and message.version > last.version and not message.synthetic:
                 rendered = [_reminded(found, message) for found in rendered]
             for found in rendered:
@@ -155,25 +111,25 @@ class Assembly:
         state = self._state
         if state.reshaped:
             self._shared, self._settled, self._places, self._index = [], [], [], {}
-            self._waiting = [message.id for message in ordered(state, self._options)]
+            self._waiting = ordered(state, self._options)
             for message in state.messages.values():
                 if message.removed or message.summary or message.is_marker:
                     self._known.pop(message.id, None)
         else:
-            cut = min((self._index[name] for name in state.touched if name in self._index), default=None)
-            if cut is not None:
-                self._unsettle(cut)
-            self._waiting.extend(state.born)
+            if state.touched:
+                index, last = self._index, len(self._settled)
+                cut = min([index.get(name, last) for name in state.touched])
+                if cut < last:
+                    self._unsettle(cut)
+            self._waiting += state.born
         for name, parts in state.touched.items():
             self._known.pop(name, None)
-            draft = self._drafts.get(name)
-            if draft is not None:
+            if (draft := self._drafts.get(name)) is not None:
                 draft.touch(parts)
-        state.touched.clear()
-        state.born.clear()
-        state.reshaped = False
+        state.seen()
         self._last = self._last_finished() if self._options.reminder else None
-        self._settle()
+        if len(self._waiting) > (1 if self._joins else TOGETHER):
+            self._settle()
 
     def _unsettle(self, index: int) -> None:
         """Make the settled messages from `index` on wait again.
@@ -183,36 +139,47 @@ class Assembly:
         place = self._places[index]
         index = bisect_left(self._places, place)
         again = self._settled[index:]
-        for name in again:
-            del self._index[name]
+        for message in again:
+            del self._index[message.id]
         self._waiting[:0] = again
         del self._settled[index:], self._places[index:]
         self._shared = self._shared[:place]
 
     def _settle(self) -> None:
         """Move what will hardly change from the waiting messages to the shared list; the newest always waits."""
+        waiting, settled, last = self._waiting, self._settled, self._last
+        impatient = len(waiting) - PATIENCE
         count = 0
-        while count < len(self._waiting) - 1:
-            after = len(self._waiting) - count
-            message = self._state.messages[self._waiting[count]]
-            # One of the user's waits for as long as it is to be wrapped: what is settled stays as it is.
-            if not self._is_settled(message) and (message.user or after <= PATIENCE):
+        for message in waiting[:-1]:
+            if message.user:  # waits for as long as it is to be wrapped: what is settled stays as it is
+                if last is not None and message.version >= last.version:
+                    break
+            elif message.finished is None and count >= impatient:
                 break
-            name = self._waiting[count]
+            name = message.id
             count += 1
             place = len(self._shared)
-            for index, found in enumerate(self._rendered(message)):
-                tail: list[NeutralMessage] = []
-                length = self._append(tail, len(self._shared), found)
-                if length < len(self._shared):
-                    self._shared = self._shared[:length]
-                    place = self._reach_back(length) if index == 0 else place
-                self._shared.extend(tail)
-            self._index[name] = len(self._settled)
-            self._settled.append(name)
+            rendered = self._known.get(name) or self._rendered(message)
+            if self._joins:
+                place = self._join_settled(rendered, place)
+            else:
+                self._shared += rendered
+            self._index[name] = len(settled)
+            settled.append(message)
             self._places.append(place)
             self._drafts.pop(name, None)
-        del self._waiting[:count]
+        del waiting[:count]
+
+    def _join_settled(self, rendered: Iterable[NeutralMessage], place: int) -> int:
+        """Put a message behind the settled ones, joined to what is before it; returns where it begins."""
+        for index, found in enumerate(rendered):
+            tail: list[NeutralMessage] = []
+            length = self._append(tail, len(self._shared), found)
+            if length < len(self._shared):
+                self._shared = self._shared[:length]
+                place = self._reach_back(length) if index == 0 else place
+            self._shared.extend(tail)
+        return place
 
     def _reach_back(self, place: int) -> int:
         """Where the message begins whose words at `place` are joined with what follows.
@@ -223,11 +190,6 @@ class Assembly:
         begin = self._places[owner]
         self._places[owner:] = [begin] * (len(self._places) - owner)
         return begin
-
-    def _is_settled(self, message: Message) -> bool:
-        if message.user:
-            return self._last is None or message.version < self._last.version
-        return message.finished is not None
 
     def _last_finished(self) -> Message | None:
         """The last finished step, if its turn goes on."""
@@ -240,7 +202,13 @@ class Assembly:
         known = self._known.get(message.id)
         if known is None:
             known = ()
-            if not hidden(self._state, message, self._options):
+            state, options = self._state, self._options
+            if hidden(state, message, options):
+                pass
+            elif message.user:
+                question = bool(state.compactions) and shows_question(state, message, options)
+                known = user_message(message, options, self._resolve, shows_question=question)
+            else:
                 known = tuple(self._draft(message).messages())
             self._known[message.id] = known
         return known
@@ -248,10 +216,9 @@ class Assembly:
     def _draft(self, message: Message) -> Draft:
         draft = self._drafts.pop(message.id, None)
         if draft is None:
-            question = message.user and shows_question(self._state, message, self._options)
             carried = carried_with(self._state, message) if self._options.carry else None
-            draft = Draft(message, self._options, self._resolve, shows_question=question, carried=carried)
-        if not message.user and message.finished is None:
+            draft = Draft(message, self._options, self._resolve, carried=carried)
+        if message.finished is None:
             self._drafts[message.id] = draft
         return draft
 

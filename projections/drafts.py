@@ -2,7 +2,7 @@
 
 Not what a part says (`rendering.py`), nor what depends on other messages (`assembly.py`).  Parts that came to an end, from the first one on,
 are also arranged once and for all; so one more delta of an open message costs its own part and those that are still open beside it.
-Imported by `assembly.py` and `explain.py`.
+A user's message is never open, and is rendered whole.  Imported by `assembly.py` and `explain.py`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,30 @@ from msgspec.structs import replace
 
 from projections.carried import Carried
 from projections.carried_text import carried_text
+from projections.constraints import constrained
 from projections.conversation import join_part
 from projections.neutral import File, NeutralMessage, NeutralPart, Result, Text
 from projections.parts import Message, Part, ReasoningPart, StepPart, TextPart, ToolPart
-from projections.render_options import RenderOptions
-from projections.rendering import MEDIA_HEADING, Foreign, Rendered, Resolver, rendered_part
+from projections.render_options import UNCONSTRAINED, RenderOptions
+from projections.rendering import MEDIA_HEADING, Foreign, Rendered, Resolver, rendered_part, user_part
 
-__all__ = ["Draft"]
+__all__ = ["Draft", "user_message"]
 
 ABORTED = "aborted"
 """Name of the error of a message that somebody stopped."""
+
+
+def user_message(
+    message: Message, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
+) -> tuple[NeutralMessage, ...]:
+    """A user's message: one, or nothing if it says nothing."""
+    said: list[NeutralPart] = []
+    for part in message.parts:
+        if not part.removed:
+            said += user_part(part, options, resolve, shows_question=shows_question)
+    if options.constraints != UNCONSTRAINED:
+        said = [*constrained(said, options.constraints)]
+    return (NeutralMessage("user", tuple(said), message.id),) if said else ()
 
 
 class _Block:

@@ -11,16 +11,17 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.session import Session
-from projections.assembly import Assembly, Messages
+from projections.assembly import Assembly
 from projections.checkpoints import Checkpoints
 from projections.conversation import Conversation
 from projections.conversation_projection import ConversationProjection
 from projections.explain import Explanation, explain
+from projections.messages import Messages
 from projections.plain import pack
 from projections.presets import preset as preset_named
 from projections.render_options import RenderOptions
 from projections.replay import Follower, replay, state_at
-from projections.system_prompt import SystemHook, system_segments
+from projections.system_prompt import SystemHook, SystemPrompt, system_segments
 
 if TYPE_CHECKING:
     from eventlog.values import Model
@@ -66,7 +67,7 @@ class Prefix(NamedTuple):
 class ModelView:
     """One view, immutable.  Made by `ModelView.of` or by a `LiveView`."""
 
-    __slots__ = ("_counter", "_digest", "_session", "_tokens", "messages", "options", "system", "tools", "version")
+    __slots__ = ("_counting", "_digest", "_session", "_tokens", "messages", "options", "system", "tools", "version")
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class ModelView:
         *,
         system: tuple[str, ...] = (),
         tools: str | None = None,
-        counter: ViewCounter | None = None,
+        counting: _Counting | None = None,
     ) -> None:
         self._session = session
         self.version = version
@@ -88,7 +89,7 @@ class ModelView:
         """The system prompt, at most two segments."""
         self.tools = tools
         """The tool schemas offered, a JSON array, or None."""
-        self._counter = counter
+        self._counting = counting
         self._tokens: int | None = None
         self._digest: bytes | None = None
 
@@ -110,7 +111,7 @@ class ModelView:
         """
         chosen = preset_named(preset) if options is None else options
         state, version = state_at(session, PROJECTION, at)
-        resolve = session.store.text
+        resolve = session.text
         return cls(
             session,
             version,
@@ -124,8 +125,8 @@ class ModelView:
     def tokens(self) -> int:
         """Tokens of a request with this view, counted for `options.model` (`tokens/`)."""
         if self._tokens is None:
-            counter = self._counter or _counter(self._session, self.options)
-            self._tokens = counter.count(self.messages, self.system, self.tools)
+            counting = self._counting or _Counting(self._session, self.options)
+            self._tokens = counting.counter().count(self.messages, self.system, self.tools)
         return self._tokens
 
     @property
@@ -159,10 +160,10 @@ class LiveView:
     ) -> None:
         self._session = session
         self._options = preset_named(preset) if options is None else options
-        self._hook = hook
+        self._system = SystemPrompt(session.text, hook)
         self._follower = Follower(PROJECTION, session, Checkpoints(session.store.log))
-        self._assembly = Assembly(self._follower.state, self._options, session.store.text)
-        self._counter: ViewCounter | None = None
+        self._assembly = Assembly(self._follower.state, self._options, session.text)
+        self._counting = _Counting(session, self._options)
 
     @property
     def version(self) -> int:
@@ -172,8 +173,8 @@ class LiveView:
     def render_with(self, options: RenderOptions) -> None:
         """Give views with other options from here on."""
         self._options = options
-        self._assembly = Assembly(self._follower.state, options, self._session.store.text)
-        self._counter = None
+        self._assembly = Assembly(self._follower.state, options, self._session.text)
+        self._counting = _Counting(self._session, options)
 
     @property
     def state(self) -> Conversation:
@@ -188,7 +189,7 @@ class LiveView:
     def advance(self) -> ModelView:
         """Take in what the session got since, and give the view."""
         self.catch_up()
-        return self.view
+        return self.excluding(None)
 
     def catch_up(self) -> bool:
         """Take in what the session got since; True if there was anything."""
@@ -200,18 +201,16 @@ class LiveView:
 
     def excluding(self, message: str | None) -> ModelView:
         """The view without the message that is about to be filled."""
-        if self._counter is None:
-            self._counter = _counter(self._session, self._options)
-        state = self._follower.state
-        resolve = self._session.store.text
+        follower, session = self._follower, self._session
+        state = follower.state
         return ModelView(
-            self._session,
-            self.version,
+            session,
+            follower.version,
             self._options,
             self._assembly.view(message),
-            system=system_segments(state, resolve, self._hook),
-            tools=None if state.tools is None else resolve(state.tools),
-            counter=self._counter,
+            system=self._system.of(state),
+            tools=None if state.tools is None else session.text(state.tools),
+            counting=self._counting,
         )
 
     def save(self) -> None:
@@ -226,20 +225,37 @@ def models_of(session: Session) -> list[Model]:
     return sorted((model for model in named if model is not None), key=str)
 
 
-def digest_of(messages: Iterable[NeutralMessage], system: tuple[str, ...], tools: str | None) -> bytes:
-    """SHA-256 of a request in its neutral form; names that form and its version."""
-    found = sha256(pack([RENDERER, system, tools]))
+def digest_of(
+    messages: Iterable[NeutralMessage], system: tuple[str, ...], tools: str | None, renderer: str | None = None
+) -> bytes:
+    """SHA-256 of a request in its neutral form; names that form and its version: `renderer`, or the one of today."""
+    found = sha256(pack([RENDERER if renderer is None else renderer, system, tools]))
     for message in messages:
         found.update(pack(message))
     return found.digest()
 
 
-def _counter(session: Session, options: RenderOptions) -> ViewCounter:
-    from projections.tokens import LogCountCache, TokenCounter  # not needed by those who never count
-    from projections.view_tokens import ViewCounter
+class _Counting:
+    """The counter that views of one session share, made when one of them is counted: most never are."""
 
-    model = options.model.name if options.model is not None else ""
-    return ViewCounter(TokenCounter.for_model(model), model, LogCountCache(session.store.log))
+    __slots__ = ("_counter", "_options", "_session")
+
+    def __init__(self, session: Session, options: RenderOptions) -> None:
+        self._session = session
+        self._options = options
+        self._counter: ViewCounter | None = None
+
+    def counter(self) -> ViewCounter:
+        """The counter."""
+        if self._counter is None:
+            from projections.tokens import LogCountCache, TokenCounter
+            from projections.view_tokens import ViewCounter
+
+            model = self._options.model.name if self._options.model is not None else ""
+            self._counter = ViewCounter(
+                TokenCounter.for_model(model), model, LogCountCache(self._session.store.log.of(self._session.id))
+            )
+        return self._counter
 
 
 def common_prefix(earlier: ModelView, later: ModelView) -> Prefix:

@@ -23,7 +23,7 @@ from projections.parts import (
     TextPart,
     ToolPart,
 )
-from projections.render_options import Capability, Constraints, RenderOptions
+from projections.render_options import UNCONSTRAINED, Capability, RenderOptions
 
 __all__ = [
     "CLEARED",
@@ -38,6 +38,7 @@ __all__ = [
     "is_media",
     "rendered_part",
     "text_of",
+    "user_part",
 ]
 
 Resolver: TypeAlias = Callable[[Content], str]
@@ -54,8 +55,6 @@ NOT_SENT = ("text/plain", "application/x-directory")
 
 def text_of(pieces: list[Content], resolve: Resolver) -> str:
     """The text of some pieces."""
-    if len(pieces) == 1:
-        return resolve(pieces[0])
     return "".join(map(resolve, pieces))
 
 
@@ -87,27 +86,25 @@ def rendered_part(
     if part.removed:
         return NOTHING
     if message.user:
-        found = Rendered(_user_part(part, options, resolve, shows_question=shows_question))
+        found = Rendered(user_part(part, options, resolve, shows_question=shows_question))
     else:
         found = _assistant_part(message, part, options, resolve)
-    if options.constraints == _NONE or found is NOTHING:
+    if options.constraints == UNCONSTRAINED or found is NOTHING:
         return found
     said, results = (tuple(constrained(parts, options.constraints)) for parts in (found.said, found.results))
     return Rendered(said, tuple(part for part in results if isinstance(part, Result)), found.media)
 
 
-_NONE = Constraints()
-
-
 # -- user --------------------------------------------------------------------------------------
 
 
-def _user_part(
+def user_part(
     part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool
 ) -> tuple[NeutralPart, ...]:
+    """What one part of a user's message says that was not removed, whatever a provider refuses."""
     match part:
         case TextPart(ignored=False):
-            text = REDACTED if part.redacted else text_of(part.pieces, resolve)
+            text = REDACTED if part.redacted else "".join(map(resolve, part.pieces))  # as `text_of`
             return (Text(text),) if text else ()
         case FilePart() if part.file.mime not in NOT_SENT:
             return (_file_part(part, options, resolve),)

@@ -30,8 +30,10 @@ def compaction_of(state: Conversation, message: Message) -> str | None:
 
 def hidden(state: Conversation, message: Message, options: RenderOptions) -> bool:
     """Whether a message that is not covered is left out of the view all the same."""
-    if message.removed or message.covered is not None or message.waiting:
+    if message.removed or message.covered is not None or (message.delivery == "queue" and message.waiting):
         return True
+    if not state.compactions:
+        return False
     compaction = compaction_of(state, message)
     if compaction is None:
         return False
@@ -44,6 +46,8 @@ def hidden(state: Conversation, message: Message, options: RenderOptions) -> boo
 
 def shows_question(state: Conversation, message: Message, options: RenderOptions) -> bool:
     """Whether the compaction part of a user message is to be seen."""
+    if not state.compactions:
+        return False
     for part in message.parts:
         if isinstance(part, CompactionPart):
             if part.id == state.in_force:

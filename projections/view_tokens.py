@@ -1,7 +1,7 @@
 """The tokens of a view: the neutral messages as the texts that they send, counted by `tokens/`.
 
-Not the counting itself.  Imported by `model_view.py`.  A message of a view is counted once; a large text is counted once
-wherever it stands, because its count is kept under its hash.
+Not the counting itself.  Imported by `model_view.py`.  A message of a view is counted once, and what a view shares at its beginning with
+the one before is not looked at again; a large text is counted once wherever it stands, because its count is kept under its hash.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import binascii
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
+from itertools import pairwise
+from threading import Lock
 
 from eventlog.blobs import INLINE
+from projections.messages import Messages
 from projections.neutral import Call, File, NeutralMessage, NeutralPart, Result
 from projections.tokens import BodyCounter, CountCache, Counter, MemoryCountCache, frame_tokens, media_tokens
 
@@ -25,20 +28,39 @@ class ViewCounter:
         self._counter = counter
         self._bodies = BodyCounter(counter, cache or MemoryCountCache())
         self._model = model
-        self._known: dict[int, tuple[NeutralMessage, int, int]] = {}
+        self._messages = Messages([])
+        """What was counted last."""
+        self._sums: list[tuple[int, int]] = [(0, 0)]
+        """The tokens of the texts and the messages on the wire of as many of these as the place in the list says."""
+        self._others: tuple[str, ...] = ()
+        self._others_tokens = 0
+        self._lock = Lock()
+        """Views that share a counter may be in several threads."""
 
     def count(self, messages: Iterable[NeutralMessage], system: Sequence[str] = (), tools: str | None = None) -> int:
         """The tokens of a request with this system prompt, these messages and these tool schemas (JSON)."""
-        total, frames = 0, 0
-        known: dict[int, tuple[NeutralMessage, int, int]] = {}
-        for message in messages:
-            entry = self._known.get(id(message)) or (message, self._message(message), wire_messages(message))
-            known[id(message)] = entry
-            total += entry[1]
-            frames += entry[2]
-        self._known = known
-        others = [*system, *([tools] if tools else [])]
-        return total + sum(map(self._text, others)) + frame_tokens(frames + len(others))
+        given = messages if isinstance(messages, Messages) else Messages([*messages])
+        others = (*system, tools) if tools else tuple(system)
+        with self._lock:
+            total, frames = self._sum(given)
+            if others != self._others:
+                self._others_tokens, self._others = sum(map(self._text, others)), others
+            return total + self._others_tokens + frame_tokens(frames + len(others))
+
+    def _sum(self, messages: Messages) -> tuple[int, int]:
+        sums = self._sums
+        common = messages.common(self._messages)
+        before = zip(self._messages.since(common), pairwise(sums[common:]), strict=True)
+        known = {id(message): (end[0] - start[0], end[1] - start[1]) for message, (start, end) in before}
+        total, frames = sums[common]
+        added: list[tuple[int, int]] = []
+        for message in messages.since(common):
+            tokens, wire = known.get(id(message)) or (self._message(message), wire_messages(message))
+            total, frames = total + tokens, frames + wire
+            added.append((total, frames))
+        sums[common + 1 :] = added
+        self._messages = messages
+        return total, frames
 
     def part(self, part: NeutralPart) -> int:
         """The tokens of one part alone."""

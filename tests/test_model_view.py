@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import eventlog
 from eventlog import events as ev
-from eventlog.codec import Span
+from eventlog.codec import Stretch
 from eventlog.errors import NotFoundError, UnknownEventError
 from eventlog.evolution import evolve
 from eventlog.log.memory import MemoryLog
@@ -34,18 +35,20 @@ from eventlog.values import (
     Usage,
 )
 from projections import folding
-from projections.assembly import Assembly, Messages
+from projections.assembly import Assembly
 from projections.checkpoints import Checkpoints
 from projections.conversation import Conversation
 from projections.explain import reason_in
 from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
+from projections.messages import Messages
 from projections.model_view import LiveView, ModelView, ModelViewProjection, common_prefix
 from projections.neutral import Call, NeutralMessage, Result
 from projections.parts import NotePart, StepPart
 from projections.presets import DEFAULT, OPENCODE_1_18, PRESETS, preset
-from projections.projection import fold
+from projections.projection import fold, one_by_one
 from projections.render_options import Constraints, RenderOptions
 from projections.replay import Follower, replay
+from projections.transcript import TranscriptProjection
 from tests.spans import Recording, Timed
 from tests.strategies import histories
 
@@ -804,15 +807,52 @@ def test_checkpoint_of_a_session_is_used() -> None:
         saved = session.version
         session.user("after")
         read: list[int] = []
-        history = session.history
+        stretches = session.stretches
 
-        def watched(at: int | None = None, after: int = 0) -> Iterator[Span]:
+        def watched(after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
             read.append(after)
-            return history(at, after)
+            return stretches(after, upto)
 
-        session.history = watched  # type: ignore[method-assign]  # to see what is read
+        session.stretches = watched  # type: ignore[method-assign]  # to see what is read
         assert len(ModelView.of(session)) == 31
         assert read == [saved]
+
+
+def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
+    """Promise 8: opening a view reads the newest of its checkpoints, and nothing of what only commands need."""
+    with eventlog.open(tmp_path, checkpoint_events=10) as store:
+        session = store.create_session(id="s")
+        live = LiveView(session)
+        for number in range(30):
+            with session.lease():
+                session.user(f"message {number}")
+            live.advance()
+            live.save()
+    with eventlog.open(tmp_path) as store:
+        assert len(store.log.derived_keys(b"checkpoint\0state")) > 1
+        assert len(newest := store.log.derived_keys(b"checkpoint\0model-view")) > 1
+        read: list[bytes] = []
+        get = store.log.get_derived
+
+        def watched(key: bytes) -> bytes | None:
+            read.append(key)
+            return get(key)
+
+        store.log.get_derived = watched  # type: ignore[method-assign]  # to see what is read
+        assert len(ModelView.of(store.session("s"))) == 30
+        assert read == newest[-1:]
+
+
+@QUICK
+@given(histories(max_size=50))
+def test_a_batch_is_its_events(items: list[Timed]) -> None:
+    """`apply_batch` takes in what applying its events one by one does, up to a rollback, and says where it stopped."""
+    (stretch,) = Recording(items).stretches()
+    projection = TranscriptProjection()
+    many, stopped = projection.apply_batch(projection.initial(), stretch.batch, 1)
+    one, expected = one_by_one(projection, projection.initial(), stretch.batch, 1)
+    assert stopped == expected
+    assert many.encode() == one.encode()
 
 
 def test_a_fork_opens_at_its_parents_checkpoint() -> None:
@@ -830,13 +870,13 @@ def test_a_fork_opens_at_its_parents_checkpoint() -> None:
         LiveView(session).save()  # too new for the fork
         fork.user("in the fork")
         read: list[int] = []
-        history = fork.history
+        stretches = fork.stretches
 
-        def watched(at: int | None = None, after: int = 0) -> Iterator[Span]:
+        def watched(after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
             read.append(after)
-            return history(at, after)
+            return stretches(after, upto)
 
-        fork.history = watched  # type: ignore[method-assign]  # to see what is read
+        fork.stretches = watched  # type: ignore[method-assign]  # to see what is read
         view = ModelView.of(fork)
         assert read == [saved]
         assert len(view) == 32

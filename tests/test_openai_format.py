@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from projections.formats.joined import JoinedArray
 from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
+from projections.messages import Messages
 from projections.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 
 PICTURE = File("image/png", "data:image/png;base64,AAAA", "a.png")
@@ -117,13 +123,47 @@ messages = st.builds(
 )
 
 
+cuts = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 150)), min_size=1, max_size=4)
+
+
 @settings(max_examples=60, deadline=None)
-@given(st.lists(messages, max_size=6), st.lists(messages, max_size=3), st.lists(st.text(max_size=3), max_size=2))
-def test_encoding_piece_by_piece_is_exact(
-    first: list[NeutralMessage], more: list[NeutralMessage], system: list[str]
+@given(st.lists(messages, min_size=1, max_size=12), cuts, st.lists(st.text(max_size=3), max_size=2))
+def test_encoding_what_is_new_is_exact(
+    pool: list[NeutralMessage], steps: list[tuple[int, int]], system: list[str]
 ) -> None:
-    """Joined from the bytes of each message, the request is the one encoded whole, also when messages come and go."""
+    """A request made from the one before is, byte for byte, the one encoded whole, wherever it begins to differ."""
     encoder = ChatEncoder()
-    for view in (first, [*first, *more], first[1:], [*first, *more]):
-        assert encoder.encode(view, system) == encode_chat(view, system)
-        assert json.loads(encoder.encode(view, system)) == json.loads(json.dumps(chat_messages(view, system)))
+    view: list[NeutralMessage] = []
+    for keep, more in steps:
+        view = view[:keep] + [pool[(keep + number) % len(pool)] for number in range(more)]
+        for segments in (system, [*system, "more"], system):
+            assert encoder.encode(view, segments) == msgspec.json.encode(chat_messages(view, segments))
+        assert encoder.encode(Messages(view)) == encode_chat(view)
+
+
+def test_only_what_is_new_is_encoded() -> None:
+    """Spec §4.10: of a request whose end changed the messages at its end are encoded, however long it is."""
+    asked: list[str] = []
+
+    def make(message: NeutralMessage, clean: Callable[[str], str]) -> list[dict[str, Any]]:
+        asked.append(clean(message.source))
+        return [{"id": message.source}]
+
+    joined = JoinedArray(make)
+    view = [NeutralMessage("user", (), str(number)) for number in range(500)]
+    joined.encode(view, (), ())
+    assert len(asked) == 500
+    asked.clear()
+    view = [*view[:-1], NeutralMessage("user", (), "other"), NeutralMessage("user", (), "new")]
+    assert joined.encode(view, (), ()) == msgspec.json.encode([{"id": message.source} for message in view])
+    assert asked == ["other", "new"]
+
+
+def test_an_encoder_that_failed_begins_anew() -> None:
+    """What cannot be encoded is an error, and the next request is whole again."""
+    encoder = ChatEncoder()
+    good = [NeutralMessage("user", (Text(f"{number}"),)) for number in range(9)]
+    assert encoder.encode(good) == encode_chat(good)
+    with pytest.raises(UnicodeEncodeError):
+        encoder.encode([*good[:5], NeutralMessage("tool", (Result("\ud800", "bash", ""),))])
+    assert encoder.encode(good) == encode_chat(good)

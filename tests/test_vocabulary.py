@@ -10,19 +10,19 @@ import subprocess
 import sys
 import threading
 import tracemalloc
-import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiktoken
 import tiktoken.model
+import zstandard
 
 from eventlog.errors import DamagedError, NotFoundError
 from projections.tokens import TokenCounter, counter_named, encoding_for
 from projections.tokens import encodings as encodings_module
 from projections.tokens.encodings import ENCODINGS, encoder
-from projections.tokens.vocabulary import FOLDER, VOCABULARIES, pack, published_form, read_tokens
+from projections.tokens.vocabulary import FOLDER, VOCABULARIES, pack, published_form, read_tokens, unpack
 from tests.shared import shared_path
 
 
@@ -48,7 +48,7 @@ def test_the_table_in_the_package_is_the_published_vocabulary(name: str) -> None
 def test_packing_the_published_file_makes_the_table(name: str) -> None:
     """`pack` applied to the published file makes the very table that ships."""
     text = gzip.decompress(shared_path("vocab", f"{name}.tiktoken.gz").read_bytes())
-    assert zlib.decompress(pack(text)) == zlib.decompress((FOLDER / f"{name}.ranks").read_bytes())
+    assert unpack(pack(text)) == unpack((FOLDER / f"{name}.ranks").read_bytes())
 
 
 @pytest.mark.parametrize("line", [b"YQ== 1\n", b"YQ==\n", b"!!!! 0\n", b"YQ== x\n"])
@@ -74,8 +74,8 @@ def test_a_flipped_byte_in_the_vocabulary_is_damage(tmp_path: Path) -> None:
 
 def test_another_table_that_decompresses_is_damage(tmp_path: Path) -> None:
     """The digest is checked, not only the compressed stream's own checksum."""
-    tokens = zlib.decompress((FOLDER / "cl100k_base.ranks").read_bytes())
-    (tmp_path / "cl100k_base.ranks").write_bytes(zlib.compress(tokens.replace(b" hello", b" hellp")))
+    tokens = unpack((FOLDER / "cl100k_base.ranks").read_bytes())
+    (tmp_path / "cl100k_base.ranks").write_bytes(zstandard.compress(tokens.replace(b" hello", b" hellp")))
     with pytest.raises(DamagedError, match="not the published one"):
         read_tokens("cl100k_base", tmp_path)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from projections.formats.joined import Clean, JoinedArray
 from projections.formats.wire import sendable
 from projections.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 from projections.rendering import MEDIA_HEADING
@@ -24,7 +25,7 @@ def chat_messages(messages: Iterable[NeutralMessage], system: Sequence[str] = ()
     """The messages of a request: the system segments first, then the view."""
     found: list[ChatMessage] = [{"role": "system", "content": sendable(segment)} for segment in system]
     for message in messages:
-        found.extend(_message(message))
+        found += _message(message, sendable)
     return found
 
 
@@ -34,85 +35,74 @@ def encode_chat(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) 
 
 
 class ChatEncoder:
-    """Encodes one view after another, each message of them once."""
+    """Encodes one view after another, each message of them once.  For one thread."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_joined",)
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[NeutralMessage, bytes]] = {}
+        self._joined = JoinedArray(_message)
 
     def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-        """The JSON array of a request: equal to `encode_chat`, joined from what is known of the view before."""
-        known = self._known
-        fresh: dict[int, tuple[NeutralMessage, bytes]] = {}
-        pieces = [encode_chat((), system)[1:-1]] if system else []
-        for message in messages:
-            key = id(message)
-            entry = known.get(key)
-            if entry is None:
-                entry = (message, msgspec.json.encode(_message(message))[1:-1])
-            fresh[key] = entry
-            if entry[1]:
-                pieces.append(entry[1])
-        self._known = fresh
-        return b"[" + b",".join(pieces) + b"]"
+        """The JSON array of a request, equal to `encode_chat`."""
+        return self._joined.encode(messages, tuple(system), chat_messages((), system))
 
 
-def _message(message: NeutralMessage) -> list[ChatMessage]:
+def _message(message: NeutralMessage, clean: Clean) -> list[ChatMessage]:
     if message.role == "user":
-        return [{"role": "user", "content": _content(message.parts)}]
+        return [{"role": "user", "content": _content(message.parts, clean)}]
     if message.role == "assistant":
-        return _assistant(message.parts)
-    return _results([part for part in message.parts if isinstance(part, Result)])
+        return _assistant(message.parts, clean)
+    return _results([part for part in message.parts if isinstance(part, Result)], clean)
 
 
-def _content(parts: tuple[NeutralPart, ...]) -> str | list[ChatMessage]:
+def _content(parts: tuple[NeutralPart, ...], clean: Clean) -> str | list[ChatMessage]:
     if len(parts) == 1 and isinstance(parts[0], Text):
-        return sendable(parts[0].text)
+        return clean(parts[0].text)
     content: list[ChatMessage] = []
     for part in parts:
         if isinstance(part, Text):
-            content.append({"type": "text", "text": sendable(part.text)})
+            content.append({"type": "text", "text": clean(part.text)})
         elif isinstance(part, File):
-            content.append(_file(part))
+            content.append(_file(part, clean))
     return content
 
 
-def _file(file: File) -> ChatMessage:
+def _file(file: File, clean: Clean) -> ChatMessage:
     if file.mime.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": sendable(file.url)}}
+        return {"type": "image_url", "image_url": {"url": clean(file.url)}}
     if file.mime in {"audio/wav", "audio/mp3", "audio/mpeg"}:
         form = "wav" if file.mime == "audio/wav" else "mp3"
         return {"type": "input_audio", "input_audio": {"data": file.url.partition(",")[2], "format": form}}
-    return {"type": "file", "file": {"filename": file.filename or "document.pdf", "file_data": sendable(file.url)}}
+    return {"type": "file", "file": {"filename": file.filename or "document.pdf", "file_data": clean(file.url)}}
 
 
-def _assistant(parts: tuple[NeutralPart, ...]) -> list[ChatMessage]:
-    reasoning = "".join(part.text for part in parts if isinstance(part, Reasoning))
-    message: ChatMessage = {
-        "role": "assistant",
-        "content": sendable("".join(part.text for part in parts if isinstance(part, Text))),
-    }
+def _assistant(parts: tuple[NeutralPart, ...], clean: Clean) -> list[ChatMessage]:
+    text, reasoning = "", ""
+    calls: list[ChatMessage] = []
+    results: list[Result] = []
+    for part in parts:
+        if isinstance(part, Text):
+            text += part.text
+        elif isinstance(part, Call):
+            function = {"name": part.tool, "arguments": clean(part.input)}
+            calls.append({"id": part.call, "type": "function", "function": function})
+        elif isinstance(part, Reasoning):
+            reasoning += part.text
+        elif isinstance(part, Result):
+            results.append(part)
+    message: ChatMessage = {"role": "assistant", "content": clean(text)}
     if reasoning:
-        message["reasoning_content"] = sendable(reasoning)
-    calls = [part for part in parts if isinstance(part, Call)]
+        message["reasoning_content"] = clean(reasoning)
     if calls:
-        message["tool_calls"] = [
-            {
-                "id": call.call,
-                "type": "function",
-                "function": {"name": call.tool, "arguments": sendable(call.input)},
-            }
-            for call in calls
-        ]
-    return [message, *_results([part for part in parts if isinstance(part, Result)])]
+        message["tool_calls"] = calls
+    return [message, *_results(results, clean)] if results else [message]
 
 
-def _results(results: list[Result]) -> list[ChatMessage]:
+def _results(results: list[Result], clean: Clean) -> list[ChatMessage]:
     messages: list[ChatMessage] = [
-        {"role": "tool", "tool_call_id": result.call, "content": sendable(result.output)} for result in results
+        {"role": "tool", "tool_call_id": result.call, "content": clean(result.output)} for result in results
     ]
-    files = [_file(file) for result in results for file in result.files]
+    files = [_file(file, clean) for result in results for file in result.files]
     if files:
         messages.append({"role": "user", "content": [{"type": "text", "text": MEDIA_HEADING}, *files]})
     return messages

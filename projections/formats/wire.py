@@ -11,4 +11,10 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 def sendable(text: str) -> str:
     """The text with each lone surrogate, which cannot be sent, as U+FFFD (spec §3)."""
-    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+    if text.isascii():
+        return text
+    try:
+        text.encode()  # much quicker than looking at each character
+    except UnicodeEncodeError:
+        return _SURROGATES.sub("\ufffd", text)
+    return text

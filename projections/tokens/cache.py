@@ -59,11 +59,15 @@ class MemoryCountCache:
 
 
 class DerivedValues(Protocol):
-    """The part of a log (`eventlog.log.base.Log`) that is needed here."""
+    """The part of a log, or of a session's share of it (`eventlog.log.base.Belongings`), that is needed here."""
 
     @property
     def read_only(self) -> bool:
         """Whether nothing can be written."""
+        ...
+
+    def name(self, digest: bytes) -> bytes:
+        """What to call a body in a key: its hash, or what does not tell it."""
         ...
 
     def get_derived(self, key: bytes) -> bytes | None:
@@ -95,7 +99,7 @@ class LogCountCache:
         """Return the kept count, or None."""
         count = self._memory.get(encoding, digest)
         if count is None:
-            key = _key(encoding, digest)
+            key = _key(encoding, self._log.name(digest))
             stored = self._pending.get(key) or self._log.get_derived(key)
             count = None if stored is None else _read(key, stored)
             if count is not None:
@@ -107,7 +111,7 @@ class LogCountCache:
         self._memory.put(encoding, digest, count)
         with self._lock:
             if len(self._pending) < self._limit and not self._log.read_only:
-                key = _key(encoding, digest)
+                key = _key(encoding, self._log.name(digest))
                 self._pending[key] = _stored(key, count)
 
     def flush(self) -> int:
@@ -136,9 +140,9 @@ class BodyCounter:
         return count
 
 
-def _key(encoding: str, digest: bytes) -> bytes:
+def _key(encoding: str, name: bytes) -> bytes:
     """The `1` is the version of the counting rule (`counter.py`, windows); a new rule gets new keys."""
-    return b"tokens/1/%b/%b" % (encoding.encode(), digest)
+    return b"tokens/1/%b/%b" % (encoding.encode(), name)
 
 
 def _stored(key: bytes, count: int) -> bytes:

@@ -4,9 +4,9 @@ Not an encoder (`encodings.py` builds those) and not a downloader.  Imported by 
 test that rebuilds the packed tables from the published files.
 
 A vocabulary is published as text: one line `base64(token) SPACE rank NEWLINE` per token, ranks 0, 1, 2 …
-in order.  `projections/vocab/NAME.ranks` holds the same facts as `zlib(table)`, where `table` is a msgpack
+in order.  `projections/vocab/NAME.ranks` holds the same facts as `zstd(table)`, where `table` is a msgpack
 array of the tokens' bytes in rank order; a token's rank is its place.  Read this way the 200,000 tokens of
-o200k_base become a dictionary in a third of the time that the text form takes (0.07 s for 0.21).  `pack` makes the table,
+o200k_base become a dictionary in a quarter of the time that the text form takes (0.055 s for 0.21).  `pack` makes the table,
 `published_form` gives the text back byte for byte, and the SHA-256 of both are pinned below.
 """
 
@@ -15,17 +15,19 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import zstandard
 
 from eventlog.errors import DamagedError, NotFoundError
 
-__all__ = ["VOCABULARIES", "Vocabulary", "pack", "published_form", "read_tokens"]
+__all__ = ["VOCABULARIES", "Vocabulary", "pack", "published_form", "read_tokens", "unpack"]
 
 FOLDER = Path(__file__).resolve().parents[1] / "vocab"
+LARGEST = 1 << 24
+"""Bytes that an unpacked table may have."""
 
 
 class Vocabulary(NamedTuple):
@@ -53,7 +55,7 @@ def pack(published: bytes) -> bytes:
     """Return the file for `projections/vocab` made from a vocabulary's published text form.
 
     The table inside depends on nothing but the input; the compressed bytes around it may differ between
-    builds of zlib.  Raises `DamagedError` unless every line is a token and the next rank.
+    builds of Zstandard.  Raises `DamagedError` unless every line is a token and the next rank.
     """
     tokens: list[bytes] = []
     for number, line in enumerate(published.splitlines()):
@@ -65,7 +67,14 @@ def pack(published: bytes) -> bytes:
             raise DamagedError(f"line {number + 1} is not a token and its rank") from error
         if not in_order:
             raise DamagedError(f"line {number + 1} has a rank out of order")
-    return zlib.compress(msgspec.msgpack.encode(tokens), 9)
+    return zstandard.ZstdCompressor(level=19).compress(msgspec.msgpack.encode(tokens))
+
+
+def unpack(packed: bytes) -> bytes:
+    """Return the table in a file of `projections/vocab`; `zstandard.ZstdError` if there is none."""
+    if not 0 < zstandard.frame_content_size(packed) <= LARGEST:  # room is made for what a frame says
+        raise zstandard.ZstdError("not a table")
+    return zstandard.ZstdDecompressor().decompress(packed)
 
 
 def published_form(tokens: list[bytes]) -> bytes:
@@ -84,8 +93,8 @@ def read_tokens(name: str, folder: Path = FOLDER) -> list[bytes]:
     except KeyError:
         raise NotFoundError("vocabulary", name) from None
     try:
-        table = zlib.decompress((folder / f"{name}.ranks").read_bytes())
-    except (OSError, zlib.error) as error:
+        table = unpack((folder / f"{name}.ranks").read_bytes())
+    except (OSError, zstandard.ZstdError) as error:
         raise DamagedError(f"the vocabulary {name} cannot be read; install the package again") from error
     if hashlib.sha256(table).hexdigest() != expected:
         raise DamagedError(f"the vocabulary {name} is not the published one; install the package again")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from typing import Any
 
+from projections.cli.commands import COMMANDS, Commands
 from projections.cli.exits import Exit
+from tests.cli import runner
 from tests.cli.runner import ROOT, Cli, program
 
 
@@ -21,6 +24,28 @@ def test_help_loads_little() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, text=True, capture_output=True, check=True)
     assert done.stderr.split() == []
+
+
+def test_help_says_what_the_commands_say() -> None:
+    """The list of commands, which loads none of them, names all there are, each with the sentence that its own help begins with."""
+    commands: Any = Commands(name="eventlog").commands
+    assert {name: command.get_short_help_str(1_000) for name, command in commands.items()} == {
+        name: entry.help for name, entry in COMMANDS.items()
+    }
+    assert sorted(COMMANDS) == sorted(runner.COMMANDS)
+
+
+def test_a_command_loads_its_own_module_only() -> None:
+    """A call does not pay for the other commands."""
+    script = (
+        "import sys\n"
+        "from projections.cli.app import run\n"
+        "run(['fork', '--help'])\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('projections.cli.')), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, text=True, capture_output=True, check=True)
+    loaded = {name.rpartition(".")[2] for name in done.stderr.split()}
+    assert loaded & {entry.module for entry in COMMANDS.values()} == {"branches"}
 
 
 def test_version_and_no_arguments(cli: Cli) -> None:

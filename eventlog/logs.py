@@ -1,0 +1,21 @@
+"""The engine's logger, made when there is something to say: a program that only imports the package need not load `logging`.
+
+What is logged has no content of conversations in it.  Imported by what everybody imports; the engines of the log have loggers of
+their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+__all__ = ["logger"]
+
+
+def logger() -> Logger:
+    """The logger `eventlog`."""
+    import logging
+
+    return logging.getLogger("eventlog")

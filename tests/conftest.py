@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from eventlog.store import Store
 from tests.engines import ENGINES, Engine
+
+settings.register_profile("untimed", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
+"""No example fails because the machine is busy."""
 
 
 @pytest.fixture(params=ENGINES)

@@ -44,6 +44,8 @@ AHEAD = 6
 """Turns that an agent works before it gives up being killed."""
 LIFE = 12
 """Kills of the agents of one store."""
+TRIES = 60
+"""Agents that are begun before some kind of work may go without a kill."""
 WORK: dict[str, tuple[type[Any], ...]] = {
     "stream": (CallModel,),
     "tools": (RunTools,),
@@ -193,7 +195,7 @@ def main(directory: Path, seed: int, kills: int, *works: str) -> None:
     chance = random.Random(seed)
     found: Counter[str] = Counter()
     number = lives = 0
-    while sum(found[work] for work in works) < kills:
+    while sum(found[work] for work in works) < kills or (not all(found[work] for work in works) and number < TRIES):
         place = directory / f"{lives}"
         place.mkdir()
         lives += 1

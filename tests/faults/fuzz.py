@@ -17,7 +17,7 @@ from typing import Any
 def main(target: str, seconds: int, data: Path) -> None:
     """Fuzz one target for a bounded time."""
     atheris: Any = import_module("atheris")
-    with atheris.instrument_imports(include=["eventlog"]):
+    with atheris.instrument_imports(include=["eventlog", "projections"]):
         hostile = import_module("tests.faults.hostile")
     scratch = Path(tempfile.mkdtemp())
     for given in hostile.corpus(target, data):

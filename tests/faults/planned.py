@@ -19,8 +19,8 @@ from eventlog.errors import DamagedError
 from eventlog.log import embedded, partition
 from eventlog.log.base import Append, Committed
 from eventlog.log.embedded import EmbeddedLog
+from eventlog.log.layout import TREES
 from eventlog.log.probe_child import walk
-from eventlog.log.segments import TREES
 from tests.log_crasher import SMALL, workload
 
 __all__ = ["OPTIONS", "compare", "complete", "probe_here", "scratch", "settle", "workload"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -12,23 +13,26 @@ from pathlib import Path
 
 import pytest
 
+import eventlog
 from eventlog.errors import StorageError
 from eventlog.log.embedded import open_log
+from projections.cli.exits import Exit
+from tests.cli.runner import program as cli_program
 from tests.faults.planned import OPTIONS, compare, complete, workload
 from tests.faults.tally import SLOW, tally
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def program(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+def program(name: str, *arguments: object, seconds: float = 280) -> subprocess.CompletedProcess[str]:
     """Run a program of this folder."""
     command = [sys.executable, "-W", "error", "-m", f"tests.faults.{name}", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
 
 
 def test_every_size_at_which_lmdb_cannot_grow(tmp_path: Path) -> None:
     """Promises 1, 3, 12: a fold that is refused in the middle of LMDB's commit loses nothing, and is done when there is room."""
-    done = program("full_disk", tmp_path, 11 if SLOW else 13, 1 if SLOW else 9)
+    done = program("full_disk", tmp_path, 11 if SLOW else 13, 1 if SLOW else 9, seconds=3600 if SLOW else 280)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, int] = json.loads(done.stdout)
     tried, failed = found.pop("tried"), found.pop("failed")
@@ -76,6 +80,39 @@ def test_a_file_system_without_room(small_disk: Path) -> None:
     complete(log, workload())
     log.close()
     tally("a file system without room", tried)
+
+
+def test_a_backup_on_a_full_file_system(small_disk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Promises 1, 3, 12: with any room left a backup and a restore end, or say that there is no room and go on when there is."""
+    source = tmp_path_factory.mktemp("source") / "s"
+    with eventlog.open(source) as store:
+        session = store.create_session(id="a")
+        for number in range(12):
+            session.user(f"{number} " + "".join(random.Random(number).choices("abcdefghijklmnop", k=4000)))
+        head = store.head()
+    codes: list[int] = []
+    for left in range(0, 360, 24 if SLOW else 90):
+        commands: list[tuple[object, ...]] = [
+            ("--store", source, "backup", small_disk / "b"),
+            ("restore", source, "--into", small_disk / "r"),
+        ]
+        for command in commands:
+            room = os.statvfs(small_disk)
+            (small_disk / "filler").write_bytes(bytes(max(room.f_bavail * room.f_frsize - left * 1024, 0)))
+            full = cli_program(*command)
+            (small_disk / "filler").unlink()
+            assert full.returncode in {Exit.OK, Exit.BUSY}, (left, full)
+            codes.append(full.returncode)
+            if full.returncode:
+                again = cli_program(*command)
+                assert again.returncode == Exit.OK, (left, again)
+            copy = small_disk / str(command[-1])
+            with eventlog.open(copy, read_only=True) as store:
+                assert store.head() == head
+                assert store.log.check() == []
+            shutil.rmtree(copy)
+    assert Exit.BUSY in codes
+    tally("no room for a backup or a restore", len(codes))
 
 
 def test_what_the_system_refuses_is_a_typed_error(tmp_path: Path) -> None:

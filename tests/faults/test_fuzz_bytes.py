@@ -13,7 +13,7 @@ from tests.faults.tally import SLOW, tally
 from tests.shared import shared_path
 
 DATA = shared_path("data")
-EXAMPLES = {"stored": 300, "frame": 100, "head": 150, "importers": 40}
+EXAMPLES = {"stored": 300, "frame": 100, "kept": 100, "head": 150, "importers": 40, "commands": 40}
 TIMES = 60 if SLOW else 1
 
 Edit = tuple[str, int, int, bytes]

@@ -1,0 +1,87 @@
+"""The program itself, killed while a command is at work on a whole store; the same command is given again, and all is well."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from projections.cli.exits import Exit
+from tests.crash_writer import must_succeed
+from tests.faults.planned import scratch
+from tests.faults.tally import SLOW, tally
+from tests.faults.upkeep import WORKS, make_templates, patched
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS: dict[str, tuple[tuple[str, ...], str, tuple[Exit, ...]]] = {
+    "backup": (("--store", "s", "backup", "b"), "b", (Exit.OK,)),
+    "backup in place of another": (("--store", "s", "backup", "b"), "b/next", (Exit.OK,)),
+    "restore": (("restore", "b", "--into", "r"), "r", (Exit.OK, Exit.USAGE)),
+    "repair": (("--store", "s", "repair", "--into", "r"), "r", (Exit.OK, Exit.USAGE)),
+    "vacuum": (("--store", "s", "vacuum"), "s/next", (Exit.OK,)),
+    "scrub": (("--store", "s", "scrub"), "s/next", (Exit.OK,)),
+    "erase": (
+        ("--store", "s", "erase", "a", "--forks", "keep", "--subsessions", "cascade"),
+        "",
+        (Exit.OK, Exit.MISSING),
+    ),
+    "retain": (("--store", "s", "retain", "--count", "0"), "", (Exit.OK,)),
+}
+"""The command, what is there when it has begun ("": nothing tells that), and how it may end when it is given again."""
+SHORT = ("backup", "repair", "scrub")
+TIMES = 12 if SLOW else 1
+
+
+def start(command: tuple[str, ...], place: Path) -> subprocess.Popen[bytes]:
+    """Start the program in a place."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from projections.cli import main; main()", *command],
+        cwd=place,
+        env={"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def prepared(job: Callable[[Path], object], place: Path) -> None:
+    """Do something in a process of its own, that has no other's threads and patches nothing here."""
+
+    def work() -> None:
+        patched()
+        job(place)
+
+    must_succeed(work)
+
+
+@pytest.mark.parametrize("work", COMMANDS if SLOW else SHORT)
+def test_a_command_is_killed_and_given_again(work: str) -> None:
+    """Promises 1, 11, 12: `kill -9` of a command loses no event; the command, given again, comes to its end and leaves nothing over."""
+    command, sign, ends = COMMANDS[work]
+    chance = random.Random(work)
+    killed = 0
+    with scratch() as directory:
+        (directory / "templates").mkdir()
+        prepared(make_templates, directory / "templates")
+        for number in range(TIMES):
+            place = directory / f"{number}"
+            shutil.copytree(directory / "templates" / WORKS[work].template, place)
+            process = start(command, place)
+            while process.poll() is None and sign and not (place / sign).exists():
+                time.sleep(0.0005)
+            time.sleep(chance.uniform(0, 0.05 if sign else 0.6))
+            process.kill()
+            process.communicate()
+            killed += process.returncode < 0
+            prepared(WORKS[work].look, place)
+            again = start(command, place)
+            _, said = again.communicate(timeout=120)
+            assert again.returncode in ends, said
+            prepared(WORKS[work].done, place)
+            shutil.rmtree(place)
+    tally("kill -9 of the command: " + work, killed)

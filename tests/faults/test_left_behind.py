@@ -1,0 +1,133 @@
+"""What a program that died leaves beside or inside a store: small files and half-made ones, taken away by whoever comes next."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog.errors import BusyError, PoisonedError, UnfinishedError, UnknownOutcomeError
+from eventlog.log.embedded import open_log
+from eventlog.repairing import repair
+from eventlog.store import Store
+from tests.faults.failing_io import FailingIO
+from tests.talking import exchange
+
+
+def make(path: Path) -> None:
+    """A store with a little in it, whose journal is not folded in a copy that is left in use."""
+    with eventlog.open(path.with_name("used")) as store:
+        exchange(store.create_session(id="a"))
+        store.log.sync()
+        shutil.copytree(path.with_name("used"), path)
+
+
+def test_what_a_swap_left_is_taken_away(tmp_path: Path) -> None:
+    """Nothing is left over of a vacuum or a scrub that died before it counted."""
+    make(tmp_path / "s")
+    (tmp_path / "s" / "next" / "lmdb").mkdir(parents=True)
+    (tmp_path / "s" / "swap.new").write_text("half")
+    eventlog.open(tmp_path / "s").close()
+    assert not {"next", "swap", "swap.new"} & {entry.name for entry in (tmp_path / "s").iterdir()}
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2, 3])
+def test_an_lmdb_file_that_was_never_begun_is_begun_again(tmp_path: Path, pages: int) -> None:
+    """Promise 12: a power failure while LMDB makes its file, before anything was committed, is no damage: of a store or of a backup."""
+    make(tmp_path / "s")
+    for name in ("new", "backup"):
+        (tmp_path / name / "lmdb").mkdir(parents=True)
+        (tmp_path / name / "lmdb" / "data.mdb").write_bytes(bytes(4096 * pages))
+    (tmp_path / "backup" / "unfinished").write_text("a backup was being written\n")
+    with eventlog.open(tmp_path / "new") as store:
+        exchange(store.create_session(id="a"))
+    with eventlog.open(tmp_path / "s") as store:
+        store.backup(tmp_path / "backup")
+        head = store.head()
+    with eventlog.open(tmp_path / "backup", read_only=True) as store:
+        assert store.head() == head
+
+
+def test_a_repair_goes_on_where_one_died_before_it_said_so(tmp_path: Path) -> None:
+    """A repair that died while it noted what it is leaves nothing that a second one takes for somebody's files."""
+    make(tmp_path / "s")
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "unfinished.new").write_text("a rep")
+    assert not repair(tmp_path / "s", tmp_path / "new").losses
+    assert "unfinished.new" not in {entry.name for entry in (tmp_path / "new").iterdir()}
+
+
+def test_a_repair_that_dies_while_it_clears_up_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While what an earlier try left is being removed, the place still says that it is unfinished."""
+    make(tmp_path / "s")
+    new = tmp_path / "new"
+    for name in ("lmdb", "journal", "salvage-x"):
+        (new / name).mkdir(parents=True)
+    (new / "unfinished").write_text("a repair was being written\n")
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("eventlog.log.swap.shutil.rmtree", die)
+        with pytest.raises(KeyboardInterrupt):
+            repair(tmp_path / "s", new)
+    with pytest.raises(UnfinishedError):
+        eventlog.open(new)
+    assert not repair(tmp_path / "s", new).losses
+    assert not list(new.glob("salvage-*"))
+
+
+@pytest.mark.parametrize(("code", "losses"), [(errno.EIO, 1), (errno.EMFILE, None)])
+def test_a_journal_file_that_cannot_be_read_is_never_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, losses: int | None
+) -> None:
+    """Promise 12: what of the journal cannot be read once is listed as lost, or ends the repair if it may be read later."""
+    make(tmp_path / "s")
+    refuse_once(monkeypatch, ".log", code)
+    if losses is None:
+        with pytest.raises(BusyError):
+            repair(tmp_path / "s", tmp_path / "new")
+        assert not repair(tmp_path / "s", tmp_path / "new").losses
+    else:
+        told = repair(tmp_path / "s", tmp_path / "new").losses
+        assert any("cannot be read" in loss.problem for loss in told)
+
+
+def refuse_once(monkeypatch: pytest.MonkeyPatch, suffix: str, code: int) -> None:
+    """Let the first whole reading of such a file fail."""
+    read: Callable[[Path], bytes] = Path.read_bytes
+    refused: list[Path] = []
+
+    def read_bytes(path: Path) -> bytes:
+        if path.suffix == suffix and not refused:
+            refused.append(path)
+            raise OSError(code, os.strerror(code))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+
+
+def test_what_failed_first_is_what_is_raised(tmp_path: Path) -> None:
+    """Promise 12: an error of the disk is not hidden by what follows from it when the store is closed; it is noted there."""
+    io: Any = FailingIO("late", 0, lasting=True)
+
+    def work() -> None:
+        with Store(open_log(tmp_path / "s", io=io), flush_interval=3600) as store:
+            session = store.create_session(id="a")
+            with session.assistant("p/m") as reply:
+                reply.text().append("accepted")
+                io._at = 1
+                session.flush()
+
+    with pytest.raises((PoisonedError, UnknownOutcomeError)) as failed:
+        work()
+    assert [note.split(":")[0] for note in failed.value.__notes__] == ["closing the store then failed, too"]

@@ -1,0 +1,124 @@
+"""The tracer and the disk that the harness rests on: calls are seen, refused, cut short and killed as asked, and images lose what they should."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.disk import Recorder
+from tests.faults.tracing import CHANGES, SHORT, Call, may_trace, traced
+
+
+@pytest.fixture(autouse=True)
+def tracing() -> None:
+    """Where a process may trace its children."""
+    if not may_trace():
+        pytest.skip("needs Linux on x86-64 or AArch64, and the right to trace a child process")
+
+
+def write(path: Path, *texts: bytes, flush: bool = True) -> None:
+    """Write a file, a call for each text."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    for text in texts:
+        os.write(fd, text)
+    if flush:
+        os.fsync(fd)
+    os.close(fd)
+
+
+def at(path: Path, name: str, number: int, answer: int | None) -> list[Call]:
+    """The calls that a decider saw, which gives the `number`-th call of a kind on a file this answer."""
+    seen: list[Call] = []
+
+    def decide(call: Call) -> int | None:
+        if call.name not in CHANGES or call.path != str(path):
+            return 0
+        seen.append(call)
+        return answer if [one.name for one in seen].count(name) == number and call.name == name else 0
+
+    traced(lambda: write(path, b"one ", b"two ", b"three"), decide)
+    return seen
+
+
+def test_calls_are_seen_before_they_are_made(tmp_path: Path) -> None:
+    """Each call comes with its file, its place and its bytes; what a child process writes does too."""
+    path = tmp_path / "file"
+    seen = at(path, "write", 9, None)
+    assert [(call.name, call.offset, call.data) for call in seen] == [
+        ("create", 0, b""),
+        ("write", 0, b"one "),
+        ("write", 4, b"two "),
+        ("write", 8, b"three"),
+        ("flush", 0, b""),
+    ]
+    calls: list[Call] = []
+
+    def note(call: Call) -> int:
+        calls.append(call)
+        return 0
+
+    program = (
+        f"import os; os.mkdir({str(tmp_path / 'new')!r}); os.rename({str(path)!r}, {str(tmp_path / 'new' / 'x')!r})"
+    )
+    ended = traced(lambda: subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True), note)
+    assert ended.status == 0
+    mine = [(call.name, Path(call.path).name, Path(call.other).name) for call in calls if str(tmp_path) in call.path]
+    assert mine == [("mkdir", "new", ""), ("rename", "file", "x")]
+
+
+def test_calls_are_refused_cut_short_and_killed(tmp_path: Path) -> None:
+    """What the decider says of a call is what becomes of it, and of no other."""
+    path = tmp_path / "file"
+    at(path, "write", 2, None)
+    assert path.read_bytes() == b"one "
+    at(path, "write", 3, SHORT)
+    assert path.read_bytes() == b"one two th"
+
+    def work() -> None:
+        try:
+            write(path, b"text")
+        except OSError as error:
+            os._exit(error.errno or 0)
+
+    for name, code in (("open", errno.EMFILE), ("write", errno.ENOSPC), ("flush", errno.EIO)):
+        ended = traced(work, lambda call: code if (call.name, call.path) == (name, str(path)) else 0)  # noqa: B023 - used at once
+        assert ended.status == code
+    ended = traced(work, lambda call: None if call.path == str(path) else 0)
+    assert ended.status == -signal.SIGKILL
+
+
+def test_an_image_has_what_was_flushed_and_no_more_than_was_written(tmp_path: Path) -> None:
+    """Bytes and names that were flushed are there however the power fails; of the others some, and nothing else."""
+    place = tmp_path / "place"
+    place.mkdir()
+    recorder = Recorder(place)
+
+    def work() -> None:
+        write(place / "safe", b"s" * 3000)
+        fd = os.open(place, os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+        write(place / "lost", b"l" * 3000, flush=False)
+        (place / "safe").rename(place / "moved")
+
+    assert traced(work, recorder.note).status == 0
+    chance = random.Random(1)
+    names: set[tuple[str, ...]] = set()
+    texts: set[bytes] = set()
+    for number, how in enumerate(["kept", "lost", *["any", "torn"] * 20]):
+        recorder.image(tmp_path / str(number), len(recorder.calls), how, chance)
+        files = {file.name: file.read_bytes() for file in (tmp_path / str(number)).iterdir()}
+        names.add(tuple(sorted(files)))
+        assert files.get("safe", files.get("moved")) == b"s" * 3000
+        if "lost" in files:
+            texts.add(files["lost"])
+    assert names == {("safe",), ("lost", "safe"), ("lost", "moved")}
+    assert len(texts) > 5
+    assert all(len(text) <= 3000 and set(text) <= {0, ord("l")} for text in texts)

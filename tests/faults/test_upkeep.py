@@ -1,0 +1,71 @@
+"""Work on whole stores, broken off at any system call: nothing is lost, what is half made says so, and the same command done again is enough.
+
+The works: making a store, backup (first, of what is new, in place of another), restore, repair, vacuum, scrub, erasure, retention, an agent's
+turns; in maps that have to grow.  Broken off inside LMDB's own transactions, too, inside the removal of directories, and in the child processes of a
+repair; the second try may break off as well.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.faults.planned import scratch
+from tests.faults.tally import SLOW, tally
+from tests.faults.test_full_disk import program
+from tests.faults.tracing import may_trace
+from tests.faults.upkeep import WORKS
+
+TRIES = {"kill": (2, 40), "moment": (1, 20), "power": (1, 60), "errors": (1, 60)}
+"""Of each kind of work, in the short and in the long form."""
+TOLD = {
+    "kill": "kill -9 at a system call: ",
+    "moment": "kill -9 at any moment: ",
+    "power": "power failure, LMDB's writes included: ",
+    "errors": "a system call fails: ",
+}
+
+
+@pytest.fixture(autouse=True)
+def tracing() -> None:
+    """Where a process may trace its children."""
+    if not may_trace():
+        pytest.skip("needs Linux on x86-64 or AArch64, and the right to trace a child process")
+
+
+@pytest.mark.parametrize("way", TRIES)
+def test_work_on_a_store_is_broken_off(way: str) -> None:
+    """Promises 1-3, 7, 11, 12: killed, refused or without power at any call, no event is lost and no history changed.
+
+    What is copied from is untouched; what is half made is refused as that, or is whole; errors are typed and blame no call; the same command comes to
+    its end, leaves nothing over, and what was to be gone from the files is gone.
+    """
+    with scratch() as directory:
+        done = program("upkeep_crash", directory, 1, TRIES[way][SLOW], way, *WORKS, seconds=3600 if SLOW else 280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    tried: dict[str, int] = found["tried"]
+    assert sum(tried.values()) >= len(WORKS) * (1 if way == "moment" else TRIES[way][SLOW]) // 2, tried
+    for work, times in tried.items():
+        tally(TOLD[way] + work, times)
+    tally(TOLD[way] + "all of these", sum(tried.values()), **found["errors"])
+
+
+def test_a_repair_without_room_tells_no_loss() -> None:
+    """Promise 12: where what is saved cannot be kept for now, nothing is listed as lost: the repair is refused, and done when there is room."""
+    with scratch() as directory:
+        done = program(
+            "upkeep_crash", directory, 2, 40 if SLOW else 4, "ENOSPC", "repair", seconds=1800 if SLOW else 280
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(json.loads(done.stdout)["errors"]) == {"BusyError"}
+
+
+@pytest.mark.parametrize("work", ["making", "backup", "repair", "vacuum", "scrub"])
+def test_the_images_lose_what_was_not_flushed(work: str) -> None:
+    """The made-up failures are real ones: of work whose flushes do nothing not all is left, and that is seen."""
+    with scratch() as directory:
+        done = program("upkeep_crash", directory, 1, 1, "unflushed", work)
+    assert done.returncode
+    assert f"{work}, power, lost, after call" in done.stderr

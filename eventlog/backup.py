@@ -15,18 +15,22 @@ import shutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from eventlog.copying import copy_commits, storage_errors
+from eventlog.copying import commits_behind, copy_commits, storage_errors
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError
 from eventlog.log import swap
 from eventlog.log.copying import Copy
-from eventlog.log.directory import identity_of
-from eventlog.log.filesystem import refuse_network_filesystem, sync_directory
+from eventlog.log.directory import encryption_of, identity_of
+from eventlog.log.filesystem import make_directory, refuse_network_filesystem
 from eventlog.log.locks import Presence
 from eventlog.log.options import Options
+from eventlog.log.tree import SALT_BYTES
+from eventlog.opening import place_of
+from eventlog.remains import Tally, recorded, settle
 
 if TYPE_CHECKING:
     from eventlog.log.base import Commit, Head, Log
@@ -61,9 +65,10 @@ def backup(log: Log, to: str | os.PathLike[str], *, told: Told | None = None) ->
     """
     from eventlog.log.embedded import EmbeddedLog
 
-    if not isinstance(log, EmbeddedLog):
+    engine = log.engine
+    if not isinstance(engine, EmbeddedLog):
         raise CallError("only a store in a directory can be backed up")
-    return _copy(log, Path(to), log.last_position(), "a backup was being written", told=told)
+    return _copy(engine, place_of(to), log.last_position(), "a backup was being written", told=told)
 
 
 def restore(
@@ -81,7 +86,7 @@ def restore(
     """
     from eventlog.log.embedded import open_log
 
-    target = Path(into)
+    target = place_of(into)
     if (target / "format").exists() and swap.unfinished(target) is None:
         raise AlreadyExistsError("store", str(target))
     log = open_log(source, read_only=True)
@@ -90,7 +95,8 @@ def restore(
         if position is not None and not 0 <= position <= last:
             raise NotFoundError("position", str(position))
         upto = last if position is None else position
-        return _copy(log, target, upto, f"a restore to position {upto} was being written", told=told, options=options)
+        what = f"a restore to position {upto} was being written"
+        return _copy(log, target, upto, what, told=told, options=options, settles=upto < last)
     finally:
         log.close()
 
@@ -103,8 +109,9 @@ def _copy(
     *,
     told: Told | None,
     options: Options | None = None,
+    settles: bool = False,
 ) -> Copied:
-    """Bring the copy at `to` up to a position, or write it anew."""
+    """Bring the copy at `to` up to a position, or write it anew; `settles`: it is then a store of its own."""
     path = log.path
     if to.resolve() == path.resolve() or path.resolve() in to.resolve().parents:
         raise CallError(f"{to} is in the store that is to be copied")
@@ -114,13 +121,15 @@ def _copy(
         copy = _to_go_on_with(log, path, to, upto, chosen)
         place = to
         if copy is None and swap.unfinished(to) is None and (to / "format").exists():
-            place = to / swap.NEXT  # the old copy stays until the new one is whole
+            place = swap.fresh(to)  # the old copy stays until the new one is whole
         whole = copy is None
         if place is to:
             swap.set_unfinished(to, what)
         if copy is None:
             for name in ("lmdb", "journal"):
-                shutil.rmtree(place / name, ignore_errors=True)
+                if (place / name).exists():  # nothing of it may be gone on with
+                    shutil.rmtree(place / name)
+            (place / "edition").unlink(missing_ok=True)
             copy = Copy(place, chosen)
         try:
             copy.begin()
@@ -128,9 +137,14 @@ def _copy(
             if edition:
                 swap.write_file(place / "edition", edition)
             events = copy_commits(log, copy, upto, told=told)
+            if settles and recorded(log):  # the record may lie behind the position, and what it is of before it
+                tally = Tally()
+                for commit in commits_behind(copy, 0, upto):
+                    tally.look(commit)
+                settle(copy, tally, time_ns() // 1_000_000, chosen.io.random(SALT_BYTES))
             sessions = _add_gone(log, copy, upto)
             copied = Copied(copy.position, sessions, events, whole)
-            copy.finish(to if place is to else None, identity_of(path))
+            copy.finish(to if place is to else None, identity_of(path), encryption_of(path))
         finally:
             copy.close()
         if place is to:
@@ -201,13 +215,10 @@ def _held(to: Path) -> Generator[None]:
     refuse_network_filesystem(to)
     if to.exists() and not to.is_dir():
         raise CallError(f"{to} is not a directory")
-    made = [to, *(parent for parent in to.parents if not parent.exists())]
-    to.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(to)
     strangers = sorted(entry.name for entry in to.iterdir() if entry.name.removesuffix(".new") not in _NAMES)
     if strangers:
         raise CallError(f"{to} holds something else than a backup: {', '.join(strangers[:3])}")
-    for directory in made:
-        sync_directory(directory.parent)
     presence = Presence(to, read_only=False)
     try:
         if not presence.alone:

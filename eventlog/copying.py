@@ -8,7 +8,6 @@ to be known of the events.  Derived values are left behind.  Not here: the bytes
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -24,28 +23,34 @@ from eventlog.foreign import is_foreign
 from eventlog.log.base import Commit, Head
 from eventlog.log.rules import Seen, head_after
 from eventlog.log.tree import leaf_of
+from eventlog.sealed import is_sealed, mark, sealed_payload, sealed_value
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.log.copying import Copy
 
-__all__ = ["ReadFrom", "copy_commits", "digests_in", "head_at", "storage_errors"]
+__all__ = ["ReadFrom", "commits_behind", "copy_commits", "digests_in", "head_at", "storage_errors"]
 
 BATCH_COMMITS = 1000
 BATCH_BYTES = 16 << 20
 """What one transaction of a copy may hold before it is cut at a commit."""
 _FOLLOWED = 1000
-_DIGEST = re.compile(rb"(?=\xc4\x20(.{32}))", re.DOTALL)
-"""A MessagePack binary of 32 bytes."""
+_DIGEST_BYTES = 32
+_DIGEST = b"\xc4\x20"
+"""How a MessagePack binary of 32 bytes begins."""
 
 
-class ReadFrom(Protocol):
-    """The part of a log that is copied from."""
+class Follows(Protocol):
+    """What has commits in the order of positions."""
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+    def follow(self, after: int, limit: int) -> list[Commit]:
         """See `log.base.Log`."""
         ...
+
+
+class ReadFrom(Follows, Protocol):
+    """The part of a log that is copied from."""
 
     def head(self, session: str) -> Head | None:
         """See `log.base.Log`."""
@@ -77,17 +82,27 @@ def storage_errors(path: Path) -> Generator[None]:
 
 def digests_in(payload: bytes) -> set[bytes]:
     """What may be hashes of bodies in a payload: all that are, and by chance others."""
-    return {found[1] for found in _DIGEST.finditer(payload)}
+    found: set[bytes] = set()
+    at = payload.find(_DIGEST)
+    while at >= 0:
+        found.add(payload[at + 2 : at + 34])
+        at = payload.find(_DIGEST, at + 1)
+    return {digest for digest in found if len(digest) == _DIGEST_BYTES}
 
 
 def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
     """The head after a commit, from the head before it; `now` is the session's head today.
 
-    The lease is nobody's, with the greatest epoch that was written with.
+    The lease is nobody's, with the greatest epoch that was written with.  Of an encrypted commit no key is needed.
     """
     messages, card = 0, b"" if head is None else head.card
     if is_foreign(commit) or (commit.emptied and not commit.payload):  # what an erased session said is gone
         card = now.card
+    elif is_sealed(commit.payload):
+        sealed = sealed_payload(commit.payload)
+        messages, card = sealed.messages, card if sealed.card is None else sealed.card
+    elif is_sealed(card):  # the tombstone of an encrypted session, behind which nothing comes
+        card = now.card or _buried(head, commit)
     else:
         before = shown = card_of(head) if head is not None and head.card else Card()
         for span in spans_of(commit):
@@ -100,6 +115,16 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
     if commit.epoch > after.lease.epoch:
         after = replace(after, lease=replace(after.lease, epoch=commit.epoch))
     return after
+
+
+def _buried(head: Head | None, commit: Commit) -> bytes:
+    """The card of an encrypted session that was erased, as far as it is known without its key."""
+    assert head is not None
+    shown = card_of(head)
+    for span in spans_of(commit):
+        if not isinstance(span.item, DeltaRun):
+            shown = evolve_card(shown, span.item)
+    return mark(replace(sealed_value(head.card), clear=pack(shown), data=b""))
 
 
 def copy_commits(
@@ -117,7 +142,7 @@ def copy_commits(
     """
     batch = _Batch(source, copy, heads)
     events = 0
-    for old in _behind(source, copy.position, upto):
+    for old in commits_behind(source, copy.position, upto):
         new = old if change is None else change(old)
         if new is not None:
             batch.add(new)
@@ -134,7 +159,7 @@ def copy_commits(
     return events
 
 
-def _behind(source: ReadFrom, after: int, upto: int) -> Iterator[Commit]:
+def commits_behind(source: Follows, after: int, upto: int) -> Iterator[Commit]:
     """The commits that lie behind one position, up to another, in their order."""
     while after < upto:
         found = source.follow(after, _FOLLOWED)

@@ -6,31 +6,36 @@ kept goes on with what it inherited; what nobody inherited goes.  Not here: givi
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from eventlog import events as ev
+from eventlog.arguments import require
 from eventlog.card import Card, card_of, evolve_card
 from eventlog.codec import encode, pack
 from eventlog.copying import digests_in
-from eventlog.errors import CallError, ConflictError, LeaseHeldError, RefusedError
+from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeldError, RefusedError
 from eventlog.foreign import is_foreign
-from eventlog.lease import is_live
+from eventlog.lease import is_live, release_lease, take_lease
 from eventlog.log.base import Append, Head
+from eventlog.opening import forget_keys
 from eventlog.reader import head_of
 
 if TYPE_CHECKING:
+    from eventlog.session import Session
     from eventlog.store import Store
 
-__all__ = ["Choice", "Retained", "erase", "retain"]
+__all__ = ["Choice", "Retained", "erase", "retain", "to_retain"]
 
 Choice: TypeAlias = Literal["refuse", "keep", "cascade"]
 _ATTEMPTS = 40
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """What a retention did."""
+    """What a retention did, or would do."""
 
     erased: tuple[str, ...]
     running: tuple[str, ...]
@@ -62,7 +67,30 @@ def erase(
         _refuse_running(store, name)
     for name in going:
         _erase_one(store, name, reason)
+    forget_keys(store.log, going)
     return tuple(going)
+
+
+def to_retain(
+    store: Store,
+    *,
+    age: int | None = None,
+    count: int | None = None,
+    size: int | None = None,
+    scope: str | None = None,
+) -> Retained:
+    """What `retain` would do now; erases nothing."""
+    erased: list[str] = []
+    running: list[str] = []
+    for tree in _over(store, age=age, count=count, size=size, scope=scope):
+        try:
+            for name in tree:
+                _refuse_running(store, name)
+        except LeaseHeldError as error:
+            running.append(error.session)
+        else:
+            erased += tree
+    return Retained(tuple(erased), tuple(running))
 
 
 def retain(
@@ -80,10 +108,30 @@ def retain(
     holds at most `size` bytes of events and large texts as they are stored, a text that two sessions have counted once.  Only
     sessions of `scope`, if one is given, are looked at.  Forks are kept.  A session that is being run stays.
     """
+    erased: list[str] = []
+    running: list[str] = []
+    for tree in _over(store, age=age, count=count, size=size, scope=scope):
+        try:
+            for name in tree:
+                _refuse_running(store, name)
+            for name in tree:
+                _erase_one(store, name, reason)
+                erased.append(name)
+        except LeaseHeldError as error:
+            running.append(error.session)
+    forget_keys(store.log, erased)
+    return Retained(tuple(erased), tuple(running))
+
+
+def _over(store: Store, *, age: int | None, count: int | None, size: int | None, scope: str | None) -> list[list[str]]:
+    """The sessions beyond these limits, each with its sub-sessions, the one longest without an event first."""
     if age is None and count is None and size is None:
         raise CallError("retention is by age, count or size: give at least one of them")
-    if any(limit is not None and limit < 0 for limit in (age, count, size)):
-        raise CallError("age, count and size are not less than zero")
+    for limit in (age, count, size):
+        if limit is not None:
+            require(int, limit, "age, count and size are whole numbers")
+            if limit < 0:
+                raise CallError("age, count and size are not less than zero")
     kin = _kin(store)
     trees: list[tuple[int, list[str]]] = []
     for name, head in kin.heads.items():
@@ -105,18 +153,8 @@ def retain(
             or (size is not None and held > size)
         ):
             going.append(tree)
-    erased: list[str] = []
-    running: list[str] = []
-    for tree in reversed(going):
-        try:
-            for name in tree:
-                _refuse_running(store, name)
-            for name in tree:
-                _erase_one(store, name, reason)
-                erased.append(name)
-        except LeaseHeldError as error:
-            running.append(error.session)
-    return Retained(tuple(erased), tuple(running))
+    going.reverse()
+    return going
 
 
 def _kin(store: Store) -> _Kin:
@@ -169,8 +207,7 @@ def _erase_one(store: Store, session: str, reason: str) -> None:
     """Write the tombstone under a lease of its own, which ends whatever anybody was about to write."""
     handle = store.session(session)
     event = ev.SessionErased(reason)
-    handle.acquire()
-    try:
+    with _running(store, handle):
         for attempt in range(_ATTEMPTS):
             head = head_of(store.log, session)
             now = store.clock()
@@ -190,9 +227,27 @@ def _erase_one(store: Store, session: str, reason: str) -> None:
             except ConflictError:  # a message came, which needs no lease
                 if attempt == _ATTEMPTS - 1:
                     raise
-    finally:
-        handle.abandon()
     store.let_go(session)
+
+
+@contextmanager
+def _running(store: Store, handle: Session) -> Generator[None]:
+    """Hold the session's lease; of one whose key is gone, which cannot be read, the record alone."""
+    try:
+        handle.acquire()
+    except KeyMissingError:
+        if not store.info(handle.id).locked:
+            raise
+        taken = take_lease(store.log, handle.id, store.owner, ttl=store.lease_ttl, wait=0, clock=store.clock)
+        try:
+            yield
+        finally:
+            release_lease(store.log, handle.id, taken)
+    else:
+        try:
+            yield
+        finally:
+            handle.abandon()
 
 
 def _bytes_of(store: Store, session: str, counted: set[bytes]) -> int:
@@ -200,9 +255,9 @@ def _bytes_of(store: Store, session: str, counted: set[bytes]) -> int:
     size = 0
     for commit in store.log.read(session):
         size += len(commit.payload)
-        for digest in digests_in(commit.payload) - counted:
-            packed = store.log.body(digest)
+        for name in digests_in(commit.stored or commit.payload) - counted:
+            packed = store.log.engine.body(name)
             if packed is not None:
-                counted.add(digest)
+                counted.add(name)
                 size += len(packed)
     return size

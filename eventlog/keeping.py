@@ -72,13 +72,18 @@ class Keeping:
         count: int | None = None,
         size: int | None = None,
         scope: str | None = None,
+        dry_run: bool = False,
     ) -> Retained:
-        """Erase the sessions that are older, more, or larger than is to be kept; see `erasure.py`."""
-        from eventlog.erasure import retain
+        """Erase the sessions that are older, more, or larger than is to be kept; see `erasure.py`.
+
+        With `dry_run` nothing is erased, and what is returned is what would be: also from a store opened for reading only.
+        """
+        from eventlog.erasure import retain, to_retain
 
         store = cast("Store", self)
-        store.usable(writing=True)
-        return retain(store, age=age, count=count, size=size, scope=scope)
+        store.usable(writing=not dry_run)
+        do = to_retain if dry_run else retain
+        return do(store, age=age, count=count, size=size, scope=scope)
 
     def scrub(self) -> Rewritten:
         """Take what was redacted and erased out of every file; nobody else may have the store open.  See `scrubbing.py`."""
@@ -96,4 +101,4 @@ class Keeping:
         store = cast("Store", self)
         store.usable(writing=True)
         store.flush()
-        return rewrite(store.log, shred=False)
+        return rewrite(store.log, shred=False, time=store.clock())

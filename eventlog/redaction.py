@@ -20,6 +20,7 @@ from eventlog.deltas import DeltaRun
 from eventlog.errors import DataError, ErasedError, NotFoundError
 from eventlog.foreign import is_foreign
 from eventlog.reader import ancestry, stream_spans
+from eventlog.sealed import is_sealed
 from eventlog.values import Body
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def _occurrences(store: Store, owner: str, part: str) -> Iterator[Occurrence]:
         return
     known: dict[bytes, bool] = {}
     for head in store.log.heads():
-        if is_foreign(head) or head.gone or card_of(head).erased:
-            continue
+        if is_foreign(head) or head.gone or card_of(head).erased or is_sealed(head.card):
+            continue  # gone, or its key is
         grown: dict[str, str] = {}
         for span in stream_spans(store.log, head.session):
             if isinstance(span.item, DeltaRun):
@@ -126,7 +127,7 @@ def _occurrences(store: Store, owner: str, part: str) -> Iterator[Occurrence]:
             about: str | None = part_of(span.item) or getattr(span.item, "part", None)
             if about == part and head.session in family:
                 continue
-            if any(_found(store, needles, content, known) for content in contents(span.item)):
+            if any(_found(store, head.session, needles, content, known) for content in contents(span.item)):
                 yield Occurrence(head.session, span.first, type(span.item).__name__, about)
 
 
@@ -163,7 +164,7 @@ def _needles(store: Store, family: set[str], part: str) -> _Needles:
             for content in contents(item):
                 if isinstance(content, Body):
                     digests.add(content.digest)
-                text = _text(store, content)
+                text = _text(store, session, content)
                 if text != part and len(text.strip()) >= SHORTEST:
                     texts[text.strip()] = None
         texts.update(dict.fromkeys(text.strip() for text in grown.values() if len(text.strip()) >= SHORTEST))
@@ -178,19 +179,19 @@ def _new_in(needles: _Needles, before: str, now: str) -> bool:
     return any(text in now and text not in before for text in needles.texts)
 
 
-def _found(store: Store, needles: _Needles, content: str | Body, known: dict[bytes, bool]) -> bool:
+def _found(store: Store, session: str, needles: _Needles, content: str | Body, known: dict[bytes, bool]) -> bool:
     if isinstance(content, str):
         return any(text in content for text in needles.texts)
     if content.digest in needles.digests:
         return True
     if content.digest not in known:
-        text = _text(store, content)
+        text = _text(store, session, content)
         known[content.digest] = any(needle in text for needle in needles.texts)
     return known[content.digest]
 
 
-def _text(store: Store, content: str | Body) -> str:
+def _text(store: Store, session: str, content: str | Body) -> str:
     try:
-        return store.text(content)
+        return store.text(content, session)
     except DataError:  # damaged, or scrubbed
         return ""

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,13 +30,17 @@ from eventlog.errors import BusyError, CallError, DamagedError, DataError, NotFo
 from eventlog.foreign import is_foreign
 from eventlog.log.base import Commit, Head
 from eventlog.log.rules import Seen
-from eventlog.log.tree import TAG_BYTES, leaf_of
+from eventlog.log.tree import SALT_BYTES, TAG_BYTES, leaf_of
+from eventlog.opening import LOST_NOTE, place_of
+from eventlog.remains import Tally, settle
+from eventlog.sealed import is_sealed, sealed_payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eventlog.log.layout import Folded, HeadRow
     from eventlog.log.options import Options
-    from eventlog.log.segments import Folded, HeadRow, Segments
+    from eventlog.log.segments import Segments
 
 __all__ = ["Loss", "Repaired", "repair"]
 
@@ -80,16 +85,14 @@ def repair(
     if somebody has the store open.
     """
     from eventlog.log import swap
-    from eventlog.log.filesystem import refuse_network_filesystem
+    from eventlog.log.filesystem import make_directory, refuse_network_filesystem
     from eventlog.log.locks import Presence
     from eventlog.log.options import Options
 
-    old, new = Path(source), Path(into)
+    old, new = place_of(source), place_of(into)
     if not (old / "lmdb").is_dir() and not (old / "journal").is_dir():
         raise NotFoundError("store", str(old))
-    if swap.unfinished(new) == _UNFINISHED:  # an earlier try; nothing else was ever there
-        shutil.rmtree(new)
-    if new.exists() and (not new.is_dir() or any(new.iterdir())):
+    if swap.unfinished(new) != _UNFINISHED and not swap.holds_nothing(new):  # else an earlier try, and nothing else
         raise CallError(f"there is something at {new} already")
     if old.resolve() in (new.resolve(), *new.resolve().parents):
         raise CallError(f"{new} is in the store that is to be repaired")
@@ -101,8 +104,8 @@ def repair(
             raise BusyError(f"somebody has {old} open")
         refuse_network_filesystem(new)
         with storage_errors(new):
-            new.mkdir(mode=0o700, parents=True, exist_ok=True)
-            swap.set_unfinished(new, _UNFINISHED)
+            make_directory(new)
+            swap.begin_anew(new, _UNFINISHED)
             repaired = _save(old, new, Options() if options is None else options, told)
             swap.set_unfinished(new, None)
         return repaired
@@ -125,24 +128,39 @@ def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], Non
             copy = Copy(new, options)
             try:
                 found = _Found(segments)
-                for record in commits_in(_part(old, "journal")):
+                unread: list[str] = []
+                for record in commits_in(_part(old, "journal"), unread):
                     found.add_journal(record)
                 gaps = gaps_in(_part(old, "journal"), old / "mark", found.folded())
-                losses += [Loss(None, None, None, line) for line in gaps]
+                losses += [Loss(None, None, None, line) for line in (*unread, *gaps)]
                 losses += found.assemble()
                 copy.begin()
-                events = copy_commits(found, copy, found.position, heads=head_at, told=told)
+                tally = Tally()
+                events = copy_commits(found, copy, found.position, change=tally.look, heads=head_at, told=told)
                 gone = [head for head in found.tombstones if copy.head(head.session) is None]
                 copy.add([], {}, {}, {}, position=max(copy.position, found.position), gone=gone)
+                settle(copy, tally, time_ns() // 1_000_000, options.io.random(SALT_BYTES))
                 repaired = Repaired(len(found.kept) + len(gone), events, len(found.given), copy.position, tuple(losses))
-                copy.finish(new, options.io.random(16).hex())
+                copy.finish(new, options.io.random(16).hex(), _encryption(old, found))
             finally:
                 copy.close()
         finally:
             segments.close()
-    finally:
+    except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    shutil.rmtree(scratch)
     return repaired
+
+
+def _encryption(old: Path, found: _Found) -> str:
+    """What the old store noted of its encryption; that it is encrypted, if no more is known."""
+    from eventlog.log.directory import encryption_of
+
+    with suppress(OSError):
+        if noted := encryption_of(old):
+            return noted
+    return LOST_NOTE if any(is_sealed(head.card) for head in found.kept.values()) else ""
 
 
 def _part(old: Path, name: str) -> Path:
@@ -202,7 +220,7 @@ class _Found:
 
     def folded(self) -> Folded:
         """How far the journal was folded; from nowhere if that is lost."""
-        from eventlog.log.segments import Folded
+        from eventlog.log.layout import Folded
 
         try:
             return self._segments.folded()
@@ -293,6 +311,8 @@ class _Found:
         commit = self._commit(name, first, pieces[first][2])
         if commit is None:
             return None
+        if is_sealed(commit.payload):
+            return sealed_payload(commit.payload).base
         if is_foreign(commit):
             return 0 if first == 1 else None
         opening = next(_spans(commit), None)
@@ -332,6 +352,11 @@ class _Found:
         for _, name, version in self._order:
             commit = self._commit(name, version, self._sessions[name].pieces[version][2])
             if commit is None or is_foreign(commit) or not commit.payload:
+                continue
+            if is_sealed(commit.payload):
+                names = sealed_payload(commit.payload).names
+                if any(self.body(digest) is None for digest in names):
+                    losses.append(Loss(name, commit.first, commit.last, "a large text is missing or damaged"))
                 continue
             missing = {digest for digest in digests_in(commit.payload) if self.body(digest) is None}
             losses += [

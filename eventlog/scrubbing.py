@@ -1,7 +1,7 @@
 """Scrub: what was redacted, and what was erased, leaves every file of the store.
 
 The store is written anew (`rewriting.py`).  An append that held something of a redacted part is written with that blanked,
-without its salt, and with the hash its leaf had: the hash tree, every head that was kept, versions, positions and times stay what
+with another salt, and with the hash its leaf had: the hash tree, every head that was kept, versions, positions and times stay what
 they were, and nobody can try secrets against the hash.  Large texts go with the last append that names them.  Checkpoints of
 the sessions concerned and all counts of tokens are dropped.  The files of the old store are overwritten before they are
 removed; a file system that does not write in place, or a disk that moves blocks, may keep copies that no program can name.
@@ -18,6 +18,7 @@ from eventlog.blanking import blank, part_of
 from eventlog.card import card_of
 from eventlog.codec import encode, spans_of
 from eventlog.deltas import DeltaRun
+from eventlog.errors import KeyMissingError
 from eventlog.foreign import is_foreign
 from eventlog.lineage import END, Stream
 from eventlog.reader import ancestry, stream_spans
@@ -46,9 +47,12 @@ def scrub(store: Store) -> Rewritten:
             above = store.log.head(stream.session)
             parts.update(() if above is None else card_of(above).redacted)
         if parts:
-            first = _first(store, streams, parts)
+            try:
+                first = _first(store, streams, parts)
+            except KeyMissingError:
+                continue  # nobody can read what is in it, and so nobody can take something out
             changes[head.session] = partial(_blanked, parts=frozenset(parts), first=first)
-    return rewrite(store.log, changes, shred=True)
+    return rewrite(store.log, changes, shred=True, time=store.clock())
 
 
 def _of_heirs(store: Store, erased: str) -> set[str]:

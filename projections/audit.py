@@ -24,14 +24,18 @@ from projections.replay import state_at
 from projections.system_prompt import system_segments
 from projections.walk import Walk
 from projections.window.hooks import apply_patch
-from projections.window.summary_record import SUMMARY_RENDERER, SummaryRecord, request_again
+from projections.window.summary_record import SUMMARY_FORM, SUMMARY_RENDERER, SummaryRecord, request_again
 
 if TYPE_CHECKING:
     from eventlog.codec import Span
     from eventlog.values import Content, Model
     from projections.neutral import NeutralMessage
 
-__all__ = ["AuditedStep", "Sent", "Verdict", "audit", "audited_step"]
+__all__ = ["RENDERERS", "AuditedStep", "Sent", "Verdict", "audit", "audited_step"]
+
+RENDERERS: dict[str, type[Assembly]] = {RENDERER: Assembly}
+"""What builds the views of each renderer that a step may name.  Whoever changes what a view looks like gives `RENDERER` a new name,
+and keeps here what there was under the old one: steps are rebuilt as they were sent."""
 
 Verdict: TypeAlias = Literal["match", "mismatch", "unknown", "redacted"]
 
@@ -154,9 +158,9 @@ class _Rebuilding:
             reason = "the step was recorded without a digest"
         elif event.view_digest == NO_DIGEST:
             verdict, reason = "redacted", "something in the view was redacted, and scrubbed with its digest"
-        elif rendered is None or rendered.renderer not in {RENDERER, SUMMARY_RENDERER}:
+        elif rendered is None or (rendered.renderer not in RENDERERS and rendered.renderer != SUMMARY_RENDERER):
             named = rendered.renderer if rendered is not None else "an unreadable one"
-            reason = f"it was rendered by {named}; this program has {RENDERER} and {SUMMARY_RENDERER}"
+            reason = f"it was rendered by {named}; this program has {', '.join(RENDERERS)} and {SUMMARY_RENDERER}"
         else:
             rebuilt, verdict, reason = self._compared(started, event.view_version, event.view_digest, rendered)
         return AuditedStep(
@@ -179,32 +183,33 @@ class _Rebuilding:
     def _compared(
         self, started: _Started, version: int, recorded: bytes, rendered: _Rendered
     ) -> tuple[bytes | None, Verdict, str]:
-        gone = self._seek(version, rendered.options)
+        gone = self._seek(version, rendered)
         if gone:
             return None, "redacted", f"part {gone} was redacted since"
         try:
-            if rendered.renderer == RENDERER:
-                self.sent = self._request(rendered.options, started.event.patch)
+            if rendered.renderer == SUMMARY_RENDERER:
+                form, self.sent = SUMMARY_FORM, self._summary(started)
             else:
-                self.sent = self._summary(started)
+                form, self.sent = rendered.renderer, self._request(rendered.options, started.event.patch)
         except DamagedError as error:
             return None, "mismatch", error.message
-        rebuilt = digest_of(self.sent.messages, self.sent.system, self.sent.tools)
+        rebuilt = digest_of(self.sent.messages, self.sent.system, self.sent.tools, form)
         if rebuilt == recorded:
             return rebuilt, "match", ""
         return rebuilt, "mismatch", "the request that the events tell is another one"
 
-    def _seek(self, version: int, options: RenderOptions) -> str:
+    def _seek(self, version: int, rendered: _Rendered) -> str:
         """Go to the view; returns a part of it that was redacted, "" if none was."""
         before = self._walk.state
         state = self._walk.to(version)
-        if self._assembly is None or state is not before or options != self._options:
-            self._assembly = Assembly(state, options, self._session.store.text)
-            self._options = options
+        build = RENDERERS.get(rendered.renderer, Assembly)
+        if type(self._assembly) is not build or state is not before or rendered.options != self._options:
+            self._assembly = build(state, rendered.options, self._session.text)
+            self._options = rendered.options
         return next((part for part in sorted(self._told.redacted) if part in state.where), "")
 
     def _request(self, options: RenderOptions, patch: Content | None) -> Sent:
-        state, resolve = self._walk.state, self._session.store.text
+        state, resolve = self._walk.state, self._session.text
         if self._assembly is None:
             raise NotFoundError("view", str(self._walk.version), session=self._session.id)
         messages: Sequence[NeutralMessage] = self._assembly.view()
@@ -215,7 +220,7 @@ class _Rebuilding:
 
     def _summary(self, started: _Started) -> Sent:
         """The request for a summary."""
-        event, resolve = started.event, self._session.store.text
+        event, resolve = started.event, self._session.text
         compaction = self._told.compactions.get(event.message)
         if compaction is None:
             raise DamagedError(f"no compaction started for message {event.message}")
@@ -234,7 +239,7 @@ class _Rebuilding:
         found = state_at(self._session, PROJECTION, version).state.where.get(part)
         if found is None or not isinstance(found[1], TextPart):
             raise DamagedError(f"the request before this one left no summary {part}")
-        return "".join(map(self._session.store.text, found[1].pieces))
+        return "".join(map(self._session.text, found[1].pieces))
 
 
 def _rendered(render: str | None) -> _Rendered | None:

@@ -25,11 +25,14 @@ from projections.replay import state_at
 from projections.selection import carried_with, ordered, shows_question
 from projections.tokens import LogCountCache, TokenCounter
 from projections.view_tokens import ViewCounter
+from projections.wording import counted
 
 __all__ = ["Change", "Difference", "Kind", "diff"]
 
-Kind: TypeAlias = Literal["added", "compacted", "rolled-back", "removed", "pruned", "restored", "changed", "hidden"]
-"""Why a part of a view is not as it was in the other."""
+Kind: TypeAlias = Literal[
+    "added", "compacted", "rolled-back", "later", "removed", "pruned", "restored", "changed", "hidden"
+]
+"""Why a part of a view is not as it was in the other; "later": the second is the earlier version, and has it not yet."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -65,7 +68,9 @@ class Difference(msgspec.Struct, frozen=True):
             if found:
                 tokens = sum(change.after - change.before for change in found)
                 messages = len({change.message for change in found})
-                lines.append(f"{words}: {len(found)} parts in {messages} messages, {tokens:+,} tokens")
+                lines.append(
+                    f"{words}: {counted(len(found), 'part')} in {counted(messages, 'message')}, {tokens:+,} tokens"
+                )
         return lines
 
 
@@ -73,6 +78,7 @@ _WORDS: dict[Kind, str] = {
     "added": "came",
     "compacted": "covered by a compaction",
     "rolled-back": "rolled back",
+    "later": "not there yet",
     "removed": "removed",
     "hidden": "no longer shown",
     "pruned": "results cleared",
@@ -92,7 +98,9 @@ class _Shown(NamedTuple):
 def diff(session: Session, first: int, second: int, options: RenderOptions = DEFAULT) -> Difference:
     """The difference between the views right after two versions, in whichever order; `NotFoundError` for an unknown one."""
     counter = ViewCounter(
-        TokenCounter.for_model(options.model.name if options.model else ""), "", LogCountCache(session.store.log)
+        TokenCounter.for_model(options.model.name if options.model else ""),
+        "",
+        LogCountCache(session.store.log.of(session.id)),
     )
     before = _shown(session, first, options, counter)
     after = _shown(session, second, options, counter)
@@ -100,7 +108,7 @@ def diff(session: Session, first: int, second: int, options: RenderOptions = DEF
     for name, was in before.items():
         now = after.get(name)
         if now is None:
-            kind = _why_gone(session, second, options, name)
+            kind = _why_gone(session, first, second, options, name)
             changes.append(Change(kind, was.message, name, was.what, was.tokens, 0))
         elif now.said != was.said:
             kind = "changed" if now.pruned == was.pruned else "pruned" if now.pruned else "restored"
@@ -132,7 +140,7 @@ def _shown(session: Session, version: int, options: RenderOptions, counter: View
 def _parts(
     session: Session, state: Conversation, message: Message, options: RenderOptions
 ) -> Iterator[tuple[str, str, Rendered, bool]]:
-    resolve = session.store.text
+    resolve = session.text
     draft = Draft(message, options, resolve, shows_question=message.user and shows_question(state, message, options))
     if draft.is_left_out():
         return
@@ -156,15 +164,15 @@ def _what(part: Part, rendered: Rendered) -> str:
             return "file" if isinstance(said, File) else type(said).__name__.lower()
 
 
-def _why_gone(session: Session, version: int, options: RenderOptions, name: str) -> Kind:
+def _why_gone(session: Session, first: int, second: int, options: RenderOptions, name: str) -> Kind:
     """Why a part of the first view is not in the second."""
     if name.endswith("/carried"):
-        return "compacted"
-    reason = explain(session, PROJECTION, version, options, name).reason
+        return "compacted" if first < second else "later"
+    reason = explain(session, PROJECTION, second, options, name).reason
     kinds: dict[str, Kind] = {
         "covered": "compacted",
         "rolled-back": "rolled-back",
-        "later": "rolled-back",
+        "later": "later",
         "removed": "removed",
         "message-removed": "removed",
         "compaction-not-in-force": "compacted",

@@ -2,7 +2,7 @@
 
 Such an append cannot be hashed again, so whoever changes one could hide behind that.  An event that redacts one of its parts,
 in its session or in another of the store (a redaction covers the family of forks), is in a hash tree itself, and stands for
-it; without one it is a fault.  What else such an append says is no longer covered by its hash.
+it; without one it is a fault.  What else such an append says is covered by `eventlog/remains.py`.
 
 Imported by `verify.py` only.
 """
@@ -16,6 +16,7 @@ from eventlog.codec import spans_of
 from eventlog.deltas import DeltaRun
 from eventlog.events import CompactionStarted, PartRedacted, StepStarted
 from eventlog.foreign import is_foreign
+from eventlog.sealed import is_sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +31,8 @@ def unexplained(store: Store, commits: Iterable[Commit]) -> Commit | None:
     """The first of these emptied appends of sessions that are there that no redaction explains, or None."""
     redacted: set[str] | None = None
     for commit in commits:
+        if is_sealed(commit.payload):
+            continue  # nobody can say what it speaks of
         if redacted is None:
             redacted = _redacted(store)
         if redacted.isdisjoint(_parts(commit)) and not (redacted and _lost_a_digest(commit)):
@@ -64,7 +67,7 @@ def _redacted(store: Store) -> set[str]:
         for head in store.log.heads()
         if not is_foreign(head)
         for commit in store.log.read(head.session)
-        if not commit.emptied
+        if not commit.emptied and not is_sealed(commit.payload)
         for span in spans_of(commit)
         if isinstance(span.item, PartRedacted)
     }

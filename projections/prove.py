@@ -4,7 +4,8 @@ A proof is plain values, for JSON; `check_proof.py` checks one without the store
 hashed (the leaf, with its salt), the hashes that lead from it to the root of its session's tree, and those that lead from
 there to the head of the store.  Against a kept head it has those, too, that lead from the root kept then to today's.
 
-Reading only.  Whoever is given a proof is given the append, all of its events; of the others, nothing but hashes.
+Reading only.  Whoever is given a proof is given the append, all of its events; of the others, nothing but hashes.  Of an encrypted
+append the proof has what is stored: no key is needed, and without one it shows nothing of what was said.
 Anybody may import this module.
 """
 
@@ -24,6 +25,7 @@ from eventlog.log.tree import (
     leaf_of,
     root_of,
 )
+from eventlog.reader import ancestry
 
 if TYPE_CHECKING:
     from eventlog.session import Session
@@ -39,9 +41,10 @@ def prove(store: Store, session: Session, version: int, against: StoreHead | Non
     or no such session in the head to compare with; `RefusedError` for an append that lost its content to a redaction or an
     erasure; `DamagedError` if what is stored is not what was committed.
     """
-    if not 1 <= version <= session.version:
+    if not 1 <= version <= session.info.version:
         raise NotFoundError("version", str(version), session=session.id)
-    name = next(stream.session for stream in session.ancestry() if stream.first <= version <= stream.last)
+    streams = ancestry(store.log, session.id)
+    name = next(stream.session for stream in streams if stream.first <= version <= stream.last)
     today = store_head(store.log.heads())
     head = today.by_session[name]
     leaves: list[bytes] = []

@@ -2,7 +2,8 @@
 
 Everything stored can be read, versions are contiguous, every append is the one that was committed (it is hashed anew, and
 compared with the session's hash tree), and bodies are what their hashes say.  Against a kept head: no session is gone, and
-the history that each had then is the beginning of today's.  `deep`: replay equals live, and every checkpoint equals a replay.
+the history that each had then is the beginning of today's.  A fork keeps a head of what it inherited, and a scrub of what it left:
+these are compared, too.  `deep`: replay equals live, and every checkpoint equals a replay.
 
 Reading only; nothing is repaired.  What cannot be read is reported with its session and version, and the rest is
 still looked at.  Anybody may import this module.
@@ -20,15 +21,18 @@ from eventlog import checkpoints
 from eventlog import events as ev
 from eventlog.blanking import contents
 from eventlog.card import Card, card_of, evolve_card
-from eventlog.codec import Span
+from eventlog.codec import Span, Stretch
 from eventlog.deltas import DeltaRun
 from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.foreign import is_foreign
 from eventlog.head import SessionHead, StoreHead, session_head
 from eventlog.log.base import Commit, Head
 from eventlog.log.rebuild import first_fault
+from eventlog.prefix import inherited_fault
 from eventlog.reader import ancestry
-from eventlog.restoring import STATE, fold_spans
+from eventlog.remains import recorded, remains_fault
+from eventlog.restoring import STATE, PackedAt, fold_spans
+from eventlog.sealed import is_sealed
 from eventlog.session import Session
 from eventlog.state import State
 from eventlog.store import Store
@@ -63,6 +67,8 @@ class SessionReport(msgspec.Struct):
     bodies: int = 0
     """Distinct large texts read and compared with their hash."""
     problems: list[Problem] = msgspec.field(default_factory=list[Problem])
+    locked: bool = False
+    """Whether it is encrypted and its key is not there: its hashes were looked at, and nothing was read."""
 
     @property
     def sound(self) -> bool:
@@ -151,12 +157,16 @@ def verify_session(
     if session_head(head).erased:  # a tombstone; of its events only those are there that a fork inherited
         report.version = head.version
         return report
+    if is_sealed(head.card):
+        report.version, report.locked = head.version, True
+        return report
     if head.gone:
         report.problems.append(Problem("the events are gone, and the session was not erased", 1))
         return report
     session = _try(report, partial(store.session, name))
     if session is None:
         return report
+    _try(report, partial(_inherited, store, head, report))
     _try(report, partial(_read, store, session, report, told))
     for projection in projections:
         _try(report, partial(_compare, projection, session, report))
@@ -219,22 +229,39 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
     """Hash every append anew (promise 11)."""
     erased = session_head(head).erased
     emptied: list[Commit] = []
+    ends: list[Commit] = []
 
     def read() -> Iterator[Commit]:
         for commit in store.log.read(head.session, 0, head.version):
             if commit.emptied:
                 emptied.append(commit)
+            ends[1:] = [commit]
             yield commit
 
     fault = first_fault(head, read(), None if kept is None else kept.grown)
     if fault is not None:
         report.problems.append(Problem(fault.problem, fault.version))
+    elif ends and (ends[0].time, ends[-1].time, ends[-1].position + ends[-1].count - 1) != (
+        head.created,
+        head.updated,
+        head.position,
+    ):
+        report.problems.append(Problem("its head says another time or place of its first or last event"))
     if kept is not None and kept.erased and not erased:
         report.problems.append(Problem("the session was erased, and is there again"))
     if kept is not None and erased and not kept.erased and kept.appends >= head.appends:
         report.problems.append(Problem("the session is erased, and no event says so", head.version))
+    if emptied and (left := remains_fault(recorded(store.log.engine).get(head.session), emptied)) is not None:
+        report.problems.append(Problem(left.problem, left.version))
     if not erased and (found := unexplained(store, emptied)) is not None:
         report.problems.append(Problem("the append lost its content, and no redaction says so", found.first))
+
+
+def _inherited(store: Store, head: Head, report: SessionReport) -> None:
+    """Compare what a fork inherited with the head that it keeps of it."""
+    fault = inherited_fault(store.log, head, ancestry(store.log, head.session))
+    if fault is not None:
+        report.problems.append(Problem(f"inherited: {fault.problem}", fault.version))
 
 
 def _read(store: Store, session: Session, report: SessionReport, told: Callable[[int, int], None] | None) -> None:
@@ -259,7 +286,7 @@ def _read(store: Store, session: Session, report: SessionReport, told: Callable[
             if body.digest not in seen:
                 seen.add(body.digest)
                 try:
-                    store.text(body)
+                    store.text(body, span.session)
                 except DataError as error:
                     report.problems.append(Problem(error.message, span.first))
         if told is not None:
@@ -289,6 +316,10 @@ class _Growing:
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
         """Every event of versions `after + 1 .. upto`."""
         return self._session.spans(after, self.version if upto is None else min(upto, self.version))
+
+    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+        """The same append by append."""
+        return self._session.stretches(after, self.version if upto is None else min(upto, self.version))
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """The effective history right after version `at`."""
@@ -329,10 +360,11 @@ def _state(session: Session, report: SessionReport) -> None:
     log = session.store.log
     for version, data in checkpoints.valid(log, STATE, session.id, report.version):
         state = State()
-        fold_spans(log, [*session.ancestry()], state, version)
+        fold_spans(log, session.ancestry(), state, version)
         state.settle(version)
         try:
-            same = State.decode(data).canonical() == state.canonical()
+            kept = State.decode(data, PackedAt(log, session.ancestry(), session.id, version))
+            same = kept.canonical() == state.canonical()
         except (msgspec.MsgspecError, DataError):
             same = False
         if not same:

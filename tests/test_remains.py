@@ -1,0 +1,177 @@
+"""What is left of appends that were scrubbed is kept safe from changes, too (promise 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from eventlog import Session, Store
+from eventlog import events as ev
+from eventlog.codec import decode
+from eventlog.deltas import DeltaRun
+from eventlog.errors import DamagedError
+from eventlog.head import StoreHead
+from eventlog.keeping import repair, restore
+from eventlog.log.base import Commit
+from eventlog.log.embedded import open_log
+from eventlog.remains import NAME, recorded
+from projections.verify import verify, verify_session
+from tests.forger import rewrite
+from tests.heads import conversations
+from tests.talking import exchange
+
+SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
+SECRET = "the name of the king is Midas"
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def scrubbed(path: Path) -> tuple[StoreHead, StoreHead, list[Commit]]:
+    """A store that was scrubbed; its heads before and after, and what a session has now."""
+    with Store(open_log(path, **SMALL)) as store:
+        session = store.create_session(id="a")
+        session.user("a harmless question", id="m1")
+        with session.assistant(model="acme/one", id="m2") as reply:
+            reply.say(SECRET)
+            call = reply.tool("bash", call_id="c1", input={"command": "ls"})
+            call.succeed("some output")
+            reply.finish("stop")
+        exchange(session)
+        session.append([(5, ev.SessionRenamed("a title")), (6, ev.PartRedacted(part_of(session)))])
+        before = store.head()
+        assert store.scrub().emptied
+        after = store.head()
+        assert conversations(after) == conversations(before)
+        assert verify(store, against=before, deep=True).sound
+        return before, after, list(store.log.read("a"))
+
+
+def part_of(session: Session) -> str:
+    """The part with the secret."""
+    for span in session.spans():
+        item = span.item
+        if isinstance(item, DeltaRun) and SECRET in item.text:
+            return item.keys[0][0]
+        if isinstance(item, ev.PartStarted) and SECRET in str(item.kind):
+            return item.part
+    raise AssertionError("nobody said it")
+
+
+def edited(commit: Commit) -> Commit:
+    """The append with another kind of event in place of one that was left."""
+    batch = decode(commit.payload)
+    entries = [
+        entry if isinstance(entry, DeltaRun) else replace(entry, event=ev.SessionRenamed("forged"))
+        for entry in batch.entries[:1]
+    ]
+    return replace(commit, payload=_encode(replace(batch, entries=[*entries, *batch.entries[1:]])))
+
+
+CHANGES: dict[str, Callable[[Commit], Commit]] = {
+    "an event": edited,
+    "the time": lambda commit: replace(commit, time=commit.time + 1),
+    "the epoch": lambda commit: replace(commit, epoch=commit.epoch + 1),
+    "the request": lambda commit: replace(commit, request="forged"),
+    "the salt": lambda commit: replace(commit, salt=bytes(16)),
+    "no salt": lambda commit: replace(commit, salt=b""),
+    "the hash": lambda commit: replace(commit, leaf=bytes(32)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_left_of_a_scrubbed_append_is_named_when_it_changes(tmp_path: Path, name: str) -> None:
+    """Promise 11: whatever is changed in what a scrub left of an append, `verify` names a range that begins there or before."""
+    path = tmp_path / "s"
+    _, after, commits = scrubbed(path)
+    emptied = [commit for commit in commits if commit.emptied]
+    assert emptied
+    for target in emptied:
+        forged = [CHANGES[name](commit) if commit is target else commit for commit in commits]
+        rewrite(path, "a", forged, tree=False)
+        with Store(open_log(path, read_only=True)) as store:
+            report = verify_session(store, "a", kept=after.by_session["a"])
+            assert report.first_bad is not None, target.first
+            assert report.first_bad <= target.first
+    rewrite(path, "a", commits, tree=False)
+    with Store(open_log(path, read_only=True)) as store:
+        assert verify(store, against=after).sound
+
+
+def test_the_record_is_in_the_stores_head(tmp_path: Path) -> None:
+    """Promise 11: who changes or removes the record of what was left changes the head of the store, which was kept after the scrub."""
+    path = tmp_path / "s"
+    before, after, _ = scrubbed(path)
+    assert NAME in after.by_session
+    assert NAME not in before.by_session
+    with Store(open_log(path, read_only=True)) as store:
+        (commit,) = list(store.log.read(NAME))
+    for payload in (commit.payload[:-1] + bytes([commit.payload[-1] ^ 1]), commit.payload[:-3]):
+        rewrite(path, NAME, [replace(commit, payload=payload)], tree=True)
+        with Store(open_log(path, read_only=True)) as store:
+            report = verify(store, against=after)
+            assert {one.session for one in report.sessions if not one.sound} >= {NAME, "a"}
+    with Store(open_log(path, read_only=True)) as store, pytest.raises(DamagedError):
+        recorded(store.log)
+
+
+def test_a_scrub_that_empties_nothing_records_nothing(tmp_path: Path) -> None:
+    """Promise 14: the record is written when it changes: not by a scrub or vacuum that leaves all as it is; a later one replaces it."""
+    path = tmp_path / "s"
+    with Store(open_log(path, **SMALL)) as store:
+        store.create_session(id="b").user("never redacted")
+        store.scrub()
+        assert NAME not in store.head().by_session
+    scrubbed_path = tmp_path / "t"
+    _, after, _ = scrubbed(scrubbed_path)
+    with Store(open_log(scrubbed_path, **SMALL)) as store:
+        store.scrub()
+        store.vacuum()
+        assert store.head() == after
+        session = store.session("a")
+        part = next(span.item.part for span in session.spans() if isinstance(span.item, ev.PartStarted))
+        session.redact(part, search=False)
+        kept = store.head()
+        assert store.scrub().emptied
+        assert store.head().by_session[NAME].version == 2
+        assert verify(store, against=kept, deep=True).sound
+        assert verify(store, against=after).sound
+        assert [info.id for info in store.sessions()] == ["a"], "it is no conversation"
+
+
+def test_a_conversation_of_that_name_is_left_alone(tmp_path: Path) -> None:
+    """Ids are the callers': where one has taken the record's name, the record has another."""
+    path = tmp_path / "s"
+    with Store(open_log(path, **SMALL)) as store:
+        store.create_session(id=NAME).user("mine")
+        session = store.create_session(id="a")
+        session.user("something long enough", id="m")
+        part = next(span.item.part for span in session.spans() if isinstance(span.item, ev.PartStarted))
+        session.redact(part, search=False)
+        assert store.scrub().emptied
+        assert set(store.head().by_session) == {NAME, f"{NAME}~2", "a"}
+        assert verify(store, deep=True).sound
+
+
+def test_copies_keep_what_was_recorded(tmp_path: Path) -> None:
+    """Promise 11: a backup, a restore to before the record, and a repair are sound, and so is their record."""
+    path = tmp_path / "s"
+    _, after, _ = scrubbed(path)
+    with Store(open_log(path, **SMALL)) as store:
+        session = store.session("a")
+        part = next(span.item.part for span in session.spans() if isinstance(span.item, ev.PartStarted))
+        session.redact(part, search=False)
+        last = store.log.last_position()
+        assert store.scrub().emptied
+        store.backup(tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored", position=last)
+    with Store(open_log(tmp_path / "restored")) as store:
+        assert verify(store, deep=True).sound
+        assert recorded(store.log)["a"].appends
+    assert repair(path, tmp_path / "repaired").losses == ()
+    for name in ("backup", "repaired"):
+        with Store(open_log(tmp_path / name, read_only=True)) as store:
+            assert verify(store, against=after, deep=True).sound
+            assert store.head().by_session[NAME].version == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import groups, listing, sessions, streaming, turns, window
+from benchmarks import encryption, groups, listing, sessions, streaming, turns, window
 from benchmarks.figures import Case, Sizes
 from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, viewing
 from benchmarks.targets import groups as target_groups
@@ -30,6 +30,7 @@ CASES: tuple[Case, ...] = (
     *sessions.CASES,
     *listing.CASES,
     *window.CASES,
+    *encryption.CASES,
 )
 
 SHORT = Sizes(

@@ -11,9 +11,10 @@ from eventlog import events as ev
 from eventlog.codec import unpack
 from eventlog.errors import DamagedError
 from eventlog.log.base import Head
+from eventlog.sealed import is_sealed, sealed_value
 from eventlog.values import Origin, Tokens
 
-__all__ = ["ON_CARD", "Card", "card_of", "evolve_card"]
+__all__ = ["CHANGES_CARD", "ON_CARD", "Card", "card_of", "evolve_card"]
 
 ON_CARD: tuple[type[ev.Base], ...] = (
     ev.SessionStarted,
@@ -26,6 +27,8 @@ ON_CARD: tuple[type[ev.Base], ...] = (
     ev.PartRedacted,
 )
 """The events that `evolve_card` takes in."""
+CHANGES_CARD = frozenset(ON_CARD)
+"""The same to look a type up in."""
 
 
 class Card(msgspec.Struct, frozen=True, array_like=True):
@@ -55,16 +58,20 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
 
 
 def card_of(head: Head) -> Card:
-    """The session's card; `DamagedError` if it cannot be read."""
+    """The session's card; of one that is encrypted what is in clear.  `DamagedError` if it cannot be read."""
+    data = head.card
     try:
-        return unpack(head.card, Card)
+        if is_sealed(data):
+            data = sealed_value(data).clear
+            return unpack(data, Card) if data else Card()
+        return unpack(data, Card)
     except DamagedError as error:
         raise DamagedError(error.message, session=head.session) from error
 
 
 def evolve_card(card: Card, event: ev.Event) -> Card:
     """Return the card after an event: the same object for the many that do not change it."""
-    if not isinstance(event, ON_CARD):
+    if type(event) not in CHANGES_CARD:
         return card
     if isinstance(event, ev.SessionStarted):
         return Card(event.title, event.scope, event.directory, event.agent, event.parent, origin=event.origin)

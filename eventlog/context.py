@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eventlog import events as ev
+from eventlog.arguments import each
 from eventlog.errors import NotFoundError
 from eventlog.handle import Handle
 from eventlog.state import State
@@ -26,11 +27,11 @@ class ContextCommands(Handle):
 
     def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0) -> None:
         """Clear the results of these tool parts from the view; `freed` in tokens."""
-        self.run([ev.Pruned(tuple(parts), policy, freed)])
+        self.run([ev.Pruned(each(parts, "parts are a list of ids"), policy, freed)])
 
     def restore(self, parts: Sequence[str]) -> None:
         """Bring pruned results back into the view."""
-        self.run([ev.Restored(tuple(parts))])
+        self.run([ev.Restored(each(parts, "parts are a list of ids"))])
 
     # -- compaction ----------------------------------------------------------------------------
 
@@ -62,7 +63,19 @@ class ContextCommands(Handle):
         prompt_digest: bytes | None = None,
     ) -> None:
         """Fix what a requested compaction covers: see `CompactionStarted`."""
-        self.run([ev.CompactionStarted(part, through, tail, tokens_before, model, prompt_digest, tuple(kept))])
+        self.run(
+            [
+                ev.CompactionStarted(
+                    part,
+                    through,
+                    tail,
+                    tokens_before,
+                    model,
+                    prompt_digest,
+                    each(kept, "what is kept is a list of ids"),
+                )
+            ]
+        )
 
     def complete_compaction(
         self,

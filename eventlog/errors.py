@@ -6,6 +6,7 @@ EventlogError
 │   ├── LeaseHeldError          somebody else runs the session now
 │   ├── BusyError               a bounded wait for room or for a lock ran out
 │   ├── UnknownOutcomeError     the append may or may not be committed; retry with the same request id
+│   ├── KeysUnreachableError    whoever was asked for a key failed
 │   └── SummarizerError         whoever was asked for a summary was not reached, failed or broke off
 ├── CallError               the call is wrong: fix it
 │   ├── NotFoundError           no such session, message, part, body or version
@@ -20,9 +21,11 @@ EventlogError
 │   ├── BlockedError            a loop cannot go on by itself
 │   │   └── WindowTooSmallError     ... because the system prompt and the tools alone fill the model's window
 │   ├── ReadOnlyError           the store was opened for reading only
+│   ├── KeysError               keys for a store that is not encrypted, none for one that is, the wrong ones, or none at all
 │   └── ImportFormatError       the file is of no known format, or not of the one that was named
 ├── DataError               stored data is wrong: restore it, repair it, or use a newer program
 │   ├── DamagedError            bytes on disk are not what was written
+│   ├── KeyMissingError         the key of a session is gone, or the store was opened without keys
 │   ├── UnknownEventError       an event kind that this program does not know
 │   ├── UnfinishedError         a copy or restore that did not come to its end: go on with it, or delete it
 │   ├── TooNewError             written by a newer program
@@ -54,6 +57,9 @@ __all__ = [
     "FencedError",
     "ForkedProcessError",
     "ImportFormatError",
+    "KeyMissingError",
+    "KeysError",
+    "KeysUnreachableError",
     "LeaseHeldError",
     "LimitError",
     "MessageTooLargeError",
@@ -151,6 +157,10 @@ class UnknownOutcomeError(RetryError):
         super().__init__(message)
         self.session = session
         self.request = request
+
+
+class KeysUnreachableError(RetryError):
+    """Whoever was asked for a key failed (`__cause__`): what depends on that key cannot be read or written meanwhile."""
 
 
 class SummarizerError(RetryError):
@@ -264,12 +274,20 @@ class ReadOnlyError(CallError):
     """The store was opened for reading only, or lies on a read-only file system."""
 
 
+class KeysError(CallError):
+    """The keys that were given are not those of the store, or no keys, or there should be some, or none."""
+
+
 class ImportFormatError(CallError):
     """The file is of no known format, or not of the one that was named."""
 
 
 class DamagedError(DataError):
     """Bytes on disk are not what was written."""
+
+
+class KeyMissingError(DataError):
+    """What is there is encrypted, and its key is gone, or the store was opened without keys."""
 
 
 class UnfinishedError(DataError):
@@ -283,16 +301,39 @@ class UnfinishedError(DataError):
         self.what = what
 
 
-class UnknownEventError(DataError):
+class _OtherProgramError(DataError):
+    """Written by another version of this program."""
+
+    _remedy = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        session: str | None = None,
+        version: int | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(f"{message}; {self._remedy}", session=session, version=version, position=position)
+        self.message = message
+
+
+class UnknownEventError(_OtherProgramError):
     """An event kind that this program does not know, though the schema version is one it knows."""
 
+    _remedy = "use the program that wrote it, or a later one"
 
-class TooNewError(DataError):
+
+class TooNewError(_OtherProgramError):
     """Written by a newer program: use that one, or a later one."""
 
+    _remedy = "use the program that wrote it, or a later one"
 
-class TooOldError(DataError):
+
+class TooOldError(_OtherProgramError):
     """Written in a format that is not read any more: export it with the program that wrote it."""
+
+    _remedy = "export it with the program that wrote it, and import that"
 
 
 class FencedError(StopError):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from eventlog.log.base import Commit, Head
 
-__all__ = ["FOREIGN", "is_foreign"]
+__all__ = ["FOREIGN", "REMAINS", "is_foreign"]
 
 FOREIGN = b"\xc1\xc1"
+REMAINS = FOREIGN + b"remains"
+"""How the one stream begins that this engine writes of its own, which is never encrypted (`remains.py`)."""
 
 
 def is_foreign(thing: Head | Commit) -> bool:

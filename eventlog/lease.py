@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
@@ -64,6 +63,8 @@ class Owner(msgspec.Struct, frozen=True):
 
 @cache
 def _machine() -> tuple[str, str, str]:
+    from pathlib import Path  # with all that it imports, dear to those who never open a store
+
     boot, namespace = "", ""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -75,6 +76,8 @@ def _machine() -> tuple[str, str, str]:
 
 def _started(process: int) -> str:
     """Start time of a process in clock ticks since boot, "" if there is no such process."""
+    from pathlib import Path
+
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

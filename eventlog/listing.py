@@ -8,6 +8,7 @@ import msgspec
 
 from eventlog.card import card_of
 from eventlog.log.base import Head
+from eventlog.sealed import is_sealed
 from eventlog.values import Origin
 
 __all__ = ["SessionInfo", "info_of"]
@@ -37,10 +38,19 @@ class SessionInfo(msgspec.Struct, frozen=True):
     tokens: int = 0
     """Tokens that were spent in it, on every branch; what a fork inherited is not counted."""
     cost: Decimal = Decimal(0)
-    """US dollars, of the calls whose price is known."""
+    """US dollars, of the calls whose price is known; see `spent`."""
     unpriced: int = 0
     """Model calls whose price is not known."""
     erased: bool = False
+    locked: bool = False
+    """Whether it is encrypted and its key is not there: of what it says nothing is known."""
+    calls: int = 0
+    """Model calls whose usage was recorded in it."""
+
+    @property
+    def spent(self) -> Decimal | None:
+        """US dollars that were spent in it, of the calls whose price is known; None if no call has one."""
+        return self.cost if self.calls > self.unpriced else None
 
 
 def info_of(head: Head) -> SessionInfo:
@@ -66,4 +76,6 @@ def info_of(head: Head) -> SessionInfo:
         cost=card.cost,
         unpriced=card.unpriced,
         erased=card.erased,
+        locked=is_sealed(head.card),
+        calls=card.calls,
     )

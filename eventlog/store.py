@@ -14,19 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 import msgspec
 
 from eventlog import events as ev
 from eventlog import ids
-from eventlog.appender import CHECKPOINT_EVENTS, Appender
+from eventlog.appender import Appender
+from eventlog.arguments import require
 from eventlog.blobs import to_file, unpack
 from eventlog.card import card_of
 from eventlog.codec import Recorded
+from eventlog.committed import CHECKPOINT_EVENTS
 from eventlog.errors import (
     AlreadyExistsError,
     CallError,
@@ -47,12 +48,17 @@ from eventlog.lineage import END, Stream
 from eventlog.listing import SessionInfo, info_of
 from eventlog.log.base import Log
 from eventlog.metrics import Metrics
+from eventlog.opening import open_log
+from eventlog.prefix import prefix_head
 from eventlog.reader import head_of
 from eventlog.session import Session
 from eventlog.state import State
 from eventlog.storing import model_of
-from eventlog.subscription import subscribe
+from eventlog.subscription import Subscription, subscribe
 from eventlog.values import Body, Content, Model, Origin
+
+if TYPE_CHECKING:
+    from eventlog.encryption.keys import KeySource
 
 __all__ = ["Store", "open_store"]
 
@@ -71,22 +77,16 @@ def open_store(
     checkpoint_events: int = CHECKPOINT_EVENTS,
     clock: Callable[[], int] | None = None,
     new_id: Callable[[str], str] | None = None,
+    keys: KeySource | None = None,
 ) -> Store:
     """Open the store at `path` (made if it is not there), or one in memory: `memory:`.
 
+    `keys` makes it encrypted: True for a key file beside the store, the path of one, or a provider (`encryption/keys.py`).
+
     `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock` gives UTC milliseconds, `new_id` an id for a prefix.
     """
-    log: Log
-    if os.fspath(path) == "memory:":
-        from eventlog.log.memory import MemoryLog
-
-        log = MemoryLog()
-    else:
-        from eventlog.log.embedded import open_log
-
-        log = open_log(Path(path), read_only=read_only)
     return Store(
-        log,
+        open_log(path, read_only=read_only, keys=keys),
         flush_interval=flush_interval,
         lease_ttl=lease_ttl,
         checkpoint_events=checkpoint_events,
@@ -95,6 +95,7 @@ def open_store(
     )
 
 
+_registering = Lock()
 _STORES: weakref.WeakSet[Store] = weakref.WeakSet()
 """The stores of this process: after a fork the child's are of no use."""
 
@@ -123,12 +124,15 @@ class Store(Keeping):
         self.flush_interval = flush_interval
         self.checkpoint_events = checkpoint_events
         self.owner = Owner.here(ids.new_id("own_"))
+        _let_go_of_stopped()
         LIVE.add(self.owner.store)
         weakref.finalize(self, LIVE.discard, self.owner.store)
         self._sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
         self._lock = RLock()
         self._closed = False
         self._forked = False
+        self.writable = not log.read_only
+        """Whether `usable(writing=True)` would let a command pass: quicker to ask."""
         self.counted = Metrics()
         """The live counters; see `metrics`."""
         self._flusher = Flusher(self, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
@@ -136,7 +140,8 @@ class Store(Keeping):
         self._at_exit = partial(_close_at_exit, weakref.WeakMethod(self.close))
         atexit.register(self._at_exit)
         weakref.finalize(self, self._flusher.stop)
-        _STORES.add(self)
+        with _registering:
+            _STORES.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +149,12 @@ class Store(Keeping):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except EventlogError as failure:
+            if not isinstance(error, EventlogError):
+                raise
+            error.add_note(f"closing the store then failed, too: {failure}")  # which follows from what failed first
 
     # -- sessions ------------------------------------------------------------------------------
 
@@ -161,7 +171,14 @@ class Store(Keeping):
         origin: Origin | None = None,
         time: int | None = None,
     ) -> Session:
-        """Begin a session.  `AlreadyExistsError` if the id is taken; `parent` makes it a sub-session."""
+        """Begin a session.  `AlreadyExistsError` if the id is taken.
+
+        `parent` makes it a sub-session of that one; `NotFoundError` if there is none of this id.
+        """
+        if parent is not None:
+            self.usable()
+            require(str, parent, "a parent is the id of a session")
+            head_of(self.log, parent)
         started = ev.SessionStarted(title, scope, directory, agent, model_of(model), parent, origin)
         return self.begin(started, id=id, time=time)
 
@@ -186,13 +203,16 @@ class Store(Keeping):
     def begin(
         self, first: ev.SessionStarted | ev.SessionForked, *, id: str | None = None, time: int | None = None
     ) -> Session:
-        """Begin a session with its first event as it is; a fork's parent is a session of this store."""
+        """Begin a session with its first event; a fork's parent is a session of this store, whose head goes into it."""
         self.usable(writing=True)
+        if id is not None:
+            require(str, id, "an id is a str")
         session = ids.check_id("session", id or self.new_id("ses_"))
         streams: list[Stream] = []
         state = State()
         if isinstance(first, ev.SessionForked):
             streams, state = self.session(first.parent).inherited(first.at)
+            first = msgspec.structs.replace(first, parent_head=prefix_head(self.log, streams, first.at))
         appender = self._appender(session)
         base = state.version
         appender.begin([*streams, Stream(session, base + 1, END)], state)
@@ -210,6 +230,7 @@ class Store(Keeping):
     def session(self, id: str) -> Session:
         """The handle of a session; `NotFoundError` if there is none of this id."""
         self.usable()
+        require(str, id, "an id is a str")
         with self._lock:
             handle = self._sessions.get(id)
             if handle is None:
@@ -282,19 +303,22 @@ class Store(Keeping):
             self._origins = (position, {key: [name for _, name in sorted(names)] for key, names in found.items()})
         return list(self._origins[1].get((format, foreign_id), ()))
 
-    def text(self, content: Content) -> str:
-        """The text of a content; `DamagedError` if its body is missing or not what was stored."""
-        return content if isinstance(content, str) else unpack(content, self._packed(content))
+    def text(self, content: Content, session: str | None = None) -> str:
+        """The text of a content; `DamagedError` if its body is missing or not what was stored.
 
-    def write_text(self, content: Content, file: BinaryIO) -> None:
-        """Write the UTF-8 bytes of a content to a file object, piece by piece; errors as for `text`."""
+        `session` is one that has it: in an encrypted store it is found without asking all others (`Session.text`).
+        """
+        return content if isinstance(content, str) else unpack(content, self._packed(content, session))
+
+    def write_text(self, content: Content, file: BinaryIO, session: str | None = None) -> None:
+        """Write the UTF-8 bytes of a content to a file object, piece by piece; `session` and errors as for `text`."""
         if isinstance(content, str):
             file.write(content.encode("utf-8", "surrogatepass"))
         else:
-            to_file(content, self._packed(content), file)
+            to_file(content, self._packed(content, session), file)
 
-    def _packed(self, body: Body) -> bytes:
-        packed = self.log.body(body.digest)
+    def _packed(self, body: Body, session: str | None) -> bytes:
+        packed = (self.log if session is None else self.log.of(session)).body(body.digest)
         if packed is None:
             raise DamagedError(f"body {body.digest.hex()} is missing")
         return packed
@@ -311,15 +335,28 @@ class Store(Keeping):
         """Every event after the position `after`, history first and then live, without a gap or a duplicate.
 
         `session` and `kinds` choose among them.  The cursor to go on from is the `position` of the last one.
-        Ends when nothing new came for `timeout` seconds (None: never).  Deltas arrive with their flush.
+        Ends when nothing new came for `timeout` seconds (None: never), with `ClosedError` when the store is closed.  Deltas
+        arrive with their flush.  A session that is not there yet is waited for.  Blocks: for asyncio see `following.py`.
 
         `provisional`: also what handles of this store have accepted and not committed yet, within hundredths of a second, with
         the position 0 and the version it will have if nothing comes between.  It comes again when it is committed;
         what a crash or another writer takes away does not.  So whoever shows it drops, at each
         event with a position, what it showed of that session without one.
         """
+        return subscribe(self.subscription(after, session=session, kinds=kinds, provisional=provisional), timeout)
+
+    def subscription(
+        self,
+        after: int = 0,
+        *,
+        session: str | None = None,
+        kinds: Sequence[type[ev.Base]] | None = None,
+        provisional: bool = False,
+    ) -> Subscription:
+        """What `subscribe` follows with, for whoever waits in another way: for asyncio see `following.py`."""
+        self.usable()
         ahead = self._appenders if provisional else None
-        return subscribe(self.log, after, session=session, kinds=kinds, timeout=timeout, ahead=ahead)
+        return Subscription(self.log, after, session=session, kinds=kinds, ahead=ahead)
 
     def _appenders(self) -> list[Appender]:
         return [session.appender for session in list(self._sessions.values())]
@@ -375,6 +412,7 @@ class Store(Keeping):
     def fork_off(self) -> None:
         """This is a child process now: the store and its handles belong to the parent."""
         self._closed = self._forked = True
+        self.writable = False
         self._lock = RLock()  # another thread of the parent may have held the old one
         for session in list(self._sessions.values()):
             session.appender.close(forked=True)
@@ -401,6 +439,7 @@ class Store(Keeping):
                 failure = failure or error
         with self._lock:
             self._closed = True
+            self.writable = False
         LIVE.discard(self.owner.store)
         self._flusher.stop()
         atexit.unregister(self._at_exit)
@@ -409,7 +448,18 @@ class Store(Keeping):
             raise failure
 
 
+def _let_go_of_stopped() -> None:
+    """Whatever leases are held by stores whose log has failed, nothing is written under them any more."""
+    with _registering:
+        stores = list(_STORES)
+    for store in stores:
+        if store.log.stopped:
+            LIVE.discard(store.owner.store)
+
+
 def _forked() -> None:
+    global _registering  # noqa: PLW0603 - another thread of the parent may have held the old one
+    _registering = Lock()
     for store in list(_STORES):
         store.fork_off()
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from eventlog.card import card_of
 from eventlog.codec import Recorded, events_of
+from eventlog.errors import CallError
 from eventlog.events import Base, SessionErased
 from eventlog.foreign import is_foreign
 from eventlog.log.base import Log
+from eventlog.sealed import is_sealed
 
 if TYPE_CHECKING:
     from eventlog.appender import Appender
 
-__all__ = ["subscribe"]
+__all__ = ["Subscription", "subscribe"]
 
 BATCH = 256
 """Commits asked for at a time."""
@@ -30,48 +32,98 @@ LOOK_AHEAD = 0.01
 """The same between two looks at what is accepted."""
 
 
-def subscribe(
-    log: Log,
-    after: int,
-    *,
-    session: str | None,
-    kinds: Sequence[type[Base]] | None,
-    timeout: float | None,
-    ahead: Callable[[], Iterable[Appender]] | None = None,
-) -> Iterator[Recorded]:
-    """Yield events after a position; see `Store.subscribe`.  `ahead`: whose accepted events are told before they are committed."""
-    wanted = None if kinds is None else tuple(kinds)
-    position = after
-    told: dict[str, int] = {}
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        commits = log.follow(position, BATCH)
-        erased = _erased(log, {commit.session for commit in commits if session in {None, commit.session}})
+class Subscription:
+    """How far a follower is, and what there is for it now.  It never waits: whoever holds it does."""
+
+    def __init__(
+        self,
+        log: Log,
+        after: int,
+        *,
+        session: str | None,
+        kinds: Sequence[type[Base]] | None,
+        ahead: Callable[[], Iterable[Appender]] | None = None,
+    ) -> None:
+        self.log = log
+        self.position = after
+        """Up to here everything was told."""
+        self.behind = True
+        """Whether the last look found commits: the next may find more."""
+        self.stirred = False
+        """Whether the last look found anything at all."""
+        self._session = session
+        self._kinds = kinds_of(kinds)
+        self._ahead = ahead
+        self._told: dict[str, int] = {}
+        if type(after) is not int:
+            raise CallError(f"a position is a whole number, not a {type(after).__name__}")
+
+    @property
+    def longest(self) -> float:
+        """Longest wait in seconds between two looks."""
+        return LOOK if self._ahead is None else LOOK_AHEAD
+
+    def look(self) -> Iterator[Recorded]:
+        """What there is now, at most `BATCH` commits of it and what is accepted beyond them."""
+        commits = self.log.follow(self.position, BATCH)
+        self.behind = self.stirred = bool(commits)
+        session = self._session
+        erased = _erased(self.log, {commit.session for commit in commits if session in {None, commit.session}})
         for commit in commits:
             last = commit.position + commit.count - 1
+            if session is None and is_sealed(
+                commit.payload
+            ):  # whoever follows them all goes on past what nobody can read
+                self.position = last
+                continue
             if not is_foreign(commit) and (session is None or commit.session == session):
-                start = commit.first + max(position - commit.position + 1, 0)
+                start = commit.first + max(self.position - commit.position + 1, 0)
                 for recorded in events_of(commit, start - 1):
                     if commit.session in erased and not isinstance(recorded.event, SessionErased):
                         continue
-                    if wanted is None or isinstance(recorded.event, wanted):
+                    if self._kinds is None or isinstance(recorded.event, self._kinds):
                         yield recorded
-            position = last
-        found = bool(commits)
-        if ahead is not None and len(commits) < BATCH:
-            for recorded in _provisional(ahead(), session, told):
-                found = True
-                if wanted is None or isinstance(recorded.event, wanted):
+            self.position = last
+        if self._ahead is not None and len(commits) < BATCH:
+            for recorded in _provisional(self._ahead(), session, self._told):
+                self.stirred = True
+                if self._kinds is None or isinstance(recorded.event, self._kinds):
                     yield recorded
-        if found:
+
+    def may_find(self) -> bool:
+        """Whether a look may find something.  Takes microseconds, as any command that is decided in an event loop does: it may ask."""
+        if self.log.wait_beyond(self.position, 0.0):
+            return True
+        return self._ahead is not None and any(
+            appender.is_ahead for appender in self._ahead() if self._session in {None, appender.session}
+        )
+
+
+def subscribe(subscription: Subscription, timeout: float | None) -> Iterator[Recorded]:
+    """Yield what there is, and then what comes, until nothing came for `timeout` seconds; see `Store.subscribe`."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        yield from subscription.look()
+        if subscription.stirred:
             deadline = None if timeout is None else time.monotonic() + timeout
-            if commits:
-                continue
-        longest = LOOK if ahead is None else LOOK_AHEAD
+        if subscription.behind:
+            continue
+        longest = subscription.longest
         left = longest if deadline is None else min(longest, deadline - time.monotonic())
         if left <= 0:
             return
-        log.wait_beyond(position, left)
+        subscription.log.wait_beyond(subscription.position, left)
+
+
+def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
+    """The kinds of events that are asked for; `CallError` for what are no event classes in a sequence."""
+    if kinds is None:
+        return None
+    wanted: tuple[object, ...] = tuple(cast("Iterable[object]", kinds)) if isinstance(kinds, Iterable) else (kinds,)
+    found = tuple(kind for kind in wanted if isinstance(kind, type) and issubclass(kind, Base))
+    if not isinstance(kinds, Iterable) or len(found) < len(wanted):
+        raise CallError(f"kinds are event classes in a list, such as [events.PartDelta], not {kinds!r:.80}")
+    return found
 
 
 def _provisional(appenders: Iterable[Appender], session: str | None, told: dict[str, int]) -> Iterator[Recorded]:
@@ -83,7 +135,7 @@ def _provisional(appenders: Iterable[Appender], session: str | None, told: dict[
         for span in appender.uncommitted(max(told.get(name, 0), appender.certain)):
             told[name] = span.last
             for recorded in span.events():
-                yield recorded._replace(position=0)
+                yield Recorded(name, recorded.version, 0, recorded.time, recorded.epoch, recorded.event)
 
 
 def _erased(log: Log, sessions: Iterable[str]) -> set[str]:

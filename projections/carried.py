@@ -48,7 +48,8 @@ class Carried(msgspec.Struct, array_like=True, gc=False):
 
 def touched_by(tool: str, arguments: Content) -> tuple[Touch, ...]:
     """What a call touches; pure, so arguments that are kept by reference are kept so."""
+    if isinstance(arguments, str):
+        paths = paths_of(tool, arguments)
+        return tuple(Touch(access_of(tool), path) for path in paths) if paths else ()
     access = access_of(tool)
-    if isinstance(arguments, Body):
-        return (Touch(access, arguments=arguments, tool=tool),) if access else ()
-    return tuple(Touch(access, path) for path in paths_of(tool, arguments))
+    return (Touch(access, arguments=arguments, tool=tool),) if access else ()

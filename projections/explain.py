@@ -88,7 +88,7 @@ def explain(
     session: Session, projection: Projection[Conversation], version: int, options: RenderOptions, name: str
 ) -> Explanation:
     """The reason for one part or message at a version; `NotFoundError` if the session has none of this id."""
-    reason = reason_in(state_at(session, projection, version).state, options, session.store.text, name)
+    reason = reason_in(state_at(session, projection, version).state, options, session.text, name)
     if reason is None:
         added = session.find(name)
         if added > version:

@@ -12,7 +12,7 @@ import msgspec
 
 from eventlog.values import Model
 
-__all__ = ["ALL_CAPABILITIES", "Capability", "Constraints", "RenderOptions"]
+__all__ = ["ALL_CAPABILITIES", "UNCONSTRAINED", "Capability", "Constraints", "RenderOptions"]
 
 Capability: TypeAlias = Literal["text", "image", "pdf", "audio", "video"]
 
@@ -34,6 +34,9 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
     """Exact length of call ids."""
 
 
+UNCONSTRAINED = Constraints()
+
+
 class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the view is rendered.  The defaults are the preset `default`."""
 
@@ -47,7 +50,7 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Longest tool output in characters; what is over is cut and said so."""
     media_in_results: bool = True
     """Images and PDFs stay in the tool result; else they follow it in a user message."""
-    constraints: Constraints = Constraints()
+    constraints: Constraints = UNCONSTRAINED
     reminder: bool = False
     """User messages that arrived while a turn runs are wrapped as a system reminder (spec §4.6)."""
     max_steps: str | None = None

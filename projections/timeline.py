@@ -17,6 +17,7 @@ from eventlog.session import Session
 from eventlog.values import Limits
 from projections.window.overflow import step_total, usable
 from projections.window.policy import decode_policy
+from projections.wording import counted
 
 __all__ = ["Entry", "Timeline", "timeline"]
 
@@ -91,7 +92,7 @@ class _Reading:
             case ev.PartStarted():
                 self._tools[event.part] = getattr(event.kind, "tool", "")
             case ev.Pruned():
-                parts = f"{len(event.parts)} results" + (f" by {event.policy}" if event.policy else "")
+                parts = f"{counted(len(event.parts), 'result')}" + (f" by {event.policy}" if event.policy else "")
                 yield Entry(version, time, "pruned", parts, event.freed)
             case ev.CompactionCompleted():
                 yield Entry(version, time, "compacted", event.part, event.tokens_after)
@@ -134,7 +135,7 @@ def _plain(event: ev.Event) -> tuple[str, str] | None:
         case ev.MessageRemoved():
             return "removed", event.message
         case ev.Restored():
-            return "restored", f"{len(event.parts)} results"
+            return "restored", f"{counted(len(event.parts), 'result')}"
         case ev.CompactionRequested():
             return "compaction-requested", "automatic" if event.auto else "by hand"
         case ev.CompactionFailed():

@@ -13,9 +13,11 @@ from typing import Any
 from eventlog.log.memory import MemoryLog
 from eventlog.store import Store, open_store
 
-__all__ = ["ENGINES", "Engine"]
+__all__ = ["ENCRYPTED", "ENGINES", "Engine"]
 
 ENGINES = ("memory", "embedded")
+ENCRYPTED = "encrypted"
+"""The embedded engine with keys: for tests of what encryption might change (`test_encryption_flows.py`)."""
 
 
 class _LastingLog(MemoryLog):
@@ -30,13 +32,15 @@ class Engine:
 
     def __init__(self, name: str, directory: Path | None = None) -> None:
         self.name = name
-        self._temporary = tempfile.TemporaryDirectory() if directory is None and name == "embedded" else None
+        self._temporary = tempfile.TemporaryDirectory() if directory is None and name != "memory" else None
         self.path = Path(self._temporary.name if self._temporary else directory or "") / "store"
         self._log = _LastingLog()
         self._stores: list[Store] = []
 
     def open(self, **options: Any) -> Store:
         """Open a store; options as in `open_store`, without `read_only`."""
+        if self.name == ENCRYPTED:
+            options["keys"] = True
         store = Store(self._log, **options) if self.name == "memory" else open_store(self.path, **options)
         self._stores.append(store)
         return store

@@ -10,6 +10,7 @@ from eventlog import events as ev
 from eventlog.codec import encode
 from eventlog.importers import Report, import_file
 from eventlog.importers.base import Piece
+from eventlog.prefix import portable
 from eventlog.values import (
     File,
     Source,
@@ -36,8 +37,8 @@ def read(store: Store, data: bytes) -> Report:
 
 
 def canonical(session: Session) -> list[tuple[int, bytes]]:
-    """Every event's version and canonical bytes, with its time."""
-    return [(found.version, encode([(found.time, found.event)], found.time)) for found in session.events()]
+    """Every event's version and canonical bytes, with its time, without what holds in its store only."""
+    return [(found.version, encode([(found.time, portable(found.event))], found.time)) for found in session.events()]
 
 
 def stored(store: Store, items: list[Timed], name: str = "ses_x") -> Session:
@@ -52,15 +53,7 @@ def put(store: Store, piece: Piece) -> Session:
     """A session of an importer's events."""
     time, first = piece.items[0]
     assert isinstance(first, ev.SessionStarted)
-    session = store.create_session(
-        id=piece.session,
-        directory=first.directory,
-        agent=first.agent,
-        model=first.model,
-        parent=first.parent,
-        origin=first.origin,
-        time=time,
-    )
+    session = store.begin(first, id=piece.session, time=time)  # whether its parent is there or not
     session.append(piece.items[1:], bodies=piece.bodies)
     return session
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import msgspec
 from msgspec.structs import replace
@@ -17,10 +16,14 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec import Entry, decode
 from eventlog.deltas import DeltaRun
-from eventlog.log import segments as layout
+from eventlog.log import layout
 from eventlog.log.base import Commit, Head
+from eventlog.log.blocks import Block, lay
+from eventlog.log.chunk import encode_chunk
+from eventlog.log.layout import ChunkRow, HeadRow, Place
 from eventlog.log.memory import MemoryLog
-from eventlog.log.segments import Chunk, HeadRow, Reference, Segments
+from eventlog.log.segments import Segments
+from eventlog.log.squeezing import PLAIN
 from eventlog.log.tree import TAG_BYTES, grow, leaf_data, leaf_hash
 
 __all__ = ["Forgery", "careful", "forgeries", "head_of", "rewrite", "rewrite_memory"]
@@ -141,13 +144,15 @@ def rewrite(path: Path, session: str, commits: list[Commit], *, tree: bool) -> N
         with txn.cursor(db=trees["data"]) as cursor:
             assert cursor.last()
             slot = layout.NUMBER.unpack(cursor.key())[0] + 1
-        plain = layout.encode_chunk(session, commits)
-        txn.put(layout.NUMBER.pack(slot), plain, db=trees["data"])
         head = head_of(row.head(session), commits, tree=tree)
-        where = Reference(slot, 0, len(plain), crc32(plain))
-        chunk = Chunk(where, head.version, commits[0].position, head.position, len(plain), layout.RAW)
-        key = layout.PAIR.pack(row.number, commits[0].first)
-        txn.put(key, layout.protect(key, layout.pack_chunk_row(chunk)), db=trees["commits"])
+        for number, piece in enumerate(_without_gaps(commits)):
+            plain, last = b"".join(encode_chunk(session, piece)), piece[-1]
+            block = lay(Block(plain, len(plain), PLAIN), slot + number, 0)
+            txn.put(layout.NUMBER.pack(slot + number), block, db=trees["data"])
+            where = Place(slot + number, 0, 0, len(plain))
+            chunk = ChunkRow(where, last.last, piece[0].position, last.position + last.count - 1)
+            key = layout.PAIR.pack(row.number, piece[0].first)
+            txn.put(key, layout.protect(key, layout.encode(chunk)), db=trees["commits"])
         _put_row(txn, trees["sessions"], session, row, head)
 
     try:
@@ -156,7 +161,16 @@ def rewrite(path: Path, session: str, commits: list[Commit], *, tree: bool) -> N
         segments.close()
 
 
+def _without_gaps(commits: list[Commit]) -> Iterator[list[Commit]]:
+    """The commits in pieces whose versions follow each other."""
+    start = 0
+    for number in range(1, len(commits) + 1):
+        if number == len(commits) or commits[number].first != commits[number - 1].last + 1:
+            yield commits[start:number]
+            start = number
+
+
 def _put_row(txn: Any, tree: Any, session: str, row: HeadRow, head: Head) -> None:
     key = layout.session_key(session)
     changed = replace(row, version=head.version, position=head.position, appends=head.appends, peaks=head.peaks)
-    txn.put(key, layout.protect(key, _encode(changed)), db=tree)
+    txn.put(key, layout.protect(key, layout.encode(changed)), db=tree)

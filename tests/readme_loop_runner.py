@@ -28,6 +28,7 @@ import eventlog
 from eventlog import events as ev
 from eventlog.log.filesystem import JournalIO
 from projections import ModelView
+from projections.audit import audit
 
 WHAT = "write the files"
 
@@ -125,6 +126,7 @@ def result(directory: Path) -> dict[str, Any]:
             "compactions": sum(isinstance(event, ev.CompactionCompleted) for event in events),
             "undone": len(session.state().open_messages()),
             "last": [message.role for message in view.messages][-1],
+            "verdicts": sorted({step.verdict for step in audit(session)}),
         }
 
 

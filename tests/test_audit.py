@@ -230,27 +230,6 @@ def test_the_last_step_of_a_turn_matches_with_its_notice(store: Store) -> None:
     assert sent.messages[-1].role == "assistant"
 
 
-def test_one_changed_event_makes_the_audit_name_the_steps_after_it(store: Store) -> None:
-    """Issue 5: one changed text in the history, and every step that was sent it mismatches, no other."""
-    session = store.create_session()
-    session.user("Hello")
-    work(session, 1)
-    session.user("A secret plan")
-    work(session, 1)
-
-    class Changed(Session):
-        def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Any]:
-            for span in super().spans(after, upto):
-                item = span.item
-                if isinstance(item, ev.PartStarted) and getattr(item.kind, "text", "") == "A secret plan":
-                    item = msgspec.structs.replace(item, kind=msgspec.structs.replace(item.kind, text="A secret plot"))
-                yield span._replace(item=item)
-
-    forged = Changed(store, session.id, session.appender)
-    assert verdicts(session) == ["match", "match"]
-    assert verdicts(forged) == ["match", "mismatch"]
-
-
 def test_another_renderer_is_unknown_and_named(store: Store) -> None:
     """Spec §11: a digest names its renderer, so one that this program does not have is no mismatch."""
     session = store.create_session()

@@ -370,7 +370,7 @@ def test_a_projection_follows_our_conversations(tmp_path: Path) -> None:
                 for text in prompts:
                     first.user(text)
                     second.user(text.upper())
-                runner.wait(runner.app.recorder.max_notification_id(), timeout=10)
+                runner.wait(runner.app.recorder.max_notification_id(), timeout=60)
             runner.view.stream.log.close()
             first.user(f"after {prompts[-1]}")
         with LogFactory(Environment("prompts", env)) as made:

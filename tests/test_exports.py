@@ -197,7 +197,7 @@ def test_rolled_back_removed_and_redacted_are_not_in_it(store: Store) -> None:
 
 def test_foreign_values_are_brought_into_opencodes_form(store: Store) -> None:
     """Errors, inputs, metadata, sources and formats of other shapes are made such that OpenCode takes them."""
-    session = store.create_session(id="not opencode's", parent="parent", directory="")
+    session = store.begin(ev.SessionStarted(parent="parent"), id="not opencode's")  # as an importer does
     kinds: list[PartKind] = [
         Text("hi", metadata="[1]"),
         File("text/plain", "x", None, Source("text", "x")),

@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from eventlog import Store, StoreHead, checkpoints
 from eventlog import events as ev
 from eventlog.errors import CallError, DamagedError, NotFoundError, PoisonedError, RefusedError
-from eventlog.log import frames
-from eventlog.log import segments as layout
+from eventlog.log import frames, layout
 from eventlog.log.base import Append, Commit
 from eventlog.log.embedded import open_log
 from eventlog.log.memory import MemoryLog
@@ -128,16 +127,17 @@ def test_a_store_that_nobody_touched_is_sound(place: Place) -> None:
         assert store.head().digest != head.digest
 
 
-def test_every_careless_forgery_is_named(place: Place) -> None:
+@pytest.mark.parametrize("session", ["a", "fork"])
+def test_every_careless_forgery_is_named(place: Place, session: str) -> None:
     """Spec §2.11: an event dropped, edited, swapped or inserted anywhere is found, and the first bad version is named."""
-    for forgery in all_forgeries(place, "a"):
-        place.forge("a", forgery.commits, tree=False)
+    for forgery in all_forgeries(place, session):
+        place.forge(session, forgery.commits, tree=False)
         with place.open() as store:
-            report = verify_session(store, "a")
+            report = verify_session(store, session)
             assert report.first_bad == forgery.version, (forgery.name, report)
             if forgery.version == 1:
                 assert not verify(store).sound
-                assert any("session a" in line for line in store.log.check())
+                assert any(f"session {session}" in line for line in store.log.check())
             assert verify_session(store, "b").sound
 
 
@@ -355,7 +355,7 @@ def test_deep_compares_every_checkpoint(place: Place) -> None:
         ]
         Checkpoints(store.log).forget(transcript, session)
         wrong = restore(store.log, session.appender.streams, 3)[0]
-        checkpoints.save(store.log, STATE, "a", session.version, wrong.encode(), surplus=checkpoints.newest(1))
+        checkpoints.save(store.log, STATE, "a", session.version, wrong.encode()[0], surplus=checkpoints.newest(1))
         (found,) = verify(store, session="a", deep=True).sessions
         assert found.first_bad == session.version
 

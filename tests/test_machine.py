@@ -25,9 +25,11 @@ from eventlog.errors import (
     RequestReusedError,
 )
 from eventlog.log.base import LeaseState
-from eventlog.reply import Call, Reply, Stream
+from eventlog.prefix import portable
+from eventlog.reply import Call, Reply
 from eventlog.session import Session
 from eventlog.store import Store
+from eventlog.stream import Stream
 from eventlog.values import MessageError, Reasoning, Text, Tool
 from tests.engines import ENGINES, Engine
 
@@ -481,11 +483,13 @@ class Sessions(RuleBasedStateMachine):
     def _compare(self, name: str, model: Model, versions: list[int]) -> None:
         handle = self._outside(name, model)
         recorded = list(handle.events())
-        assert [entry.event for entry in recorded] == model.events
+        assert [portable(entry.event) for entry in recorded] == model.events
         assert [entry.version for entry in recorded] == list(range(1, model.version + 1))
         assert self.stores[0].info(name).title == model.title
         for version in versions:
-            shown = {entry.version: entry.event for span in handle.history(version) for entry in span.events()}
+            shown = {
+                entry.version: portable(entry.event) for span in handle.history(version) for entry in span.events()
+            }
             effective = set(model.effective[version])
             expected = {
                 number: event

@@ -92,7 +92,7 @@ def run(tmp_path: Path, program: str, files: dict[str, str]) -> tuple[list[dict[
 
 
 def test_killed_at_every_step_the_loop_comes_to_the_same_result(tmp_path: Path) -> None:
-    """Spec §8: killed before or after any request, tool or append, a compaction's included, and started again, it leaves the same result."""
+    """Spec §8, §11: killed anywhere, a compaction included, and started again, it leaves the same result, and every step's digest matches."""
     program = loop()
     assert LARGE in program
     files = {f"{name}.txt": f"{name} " * 800 for name in "abcd"}
@@ -105,6 +105,7 @@ def test_killed_at_every_step_the_loop_comes_to_the_same_result(tmp_path: Path) 
         assert (found["questions"], found["undone"], found["last"]) == (1, 0, "assistant")
         assert len(files) <= found["completed"] <= found["running"] <= len(files) + 2
         assert found["compactions"] > 0, found
+        assert found["verdicts"] == ["match"], found
     assert whole["running"] == whole["completed"] == len(files)
     assert any(message.get("content") == QUESTION for request in asked for message in request.messages)
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 import eventlog
-from eventlog.codec import Span
+from eventlog.codec import Span, Stretch
 from eventlog.deltas import DeltaRun
 from eventlog.errors import ImportFormatError
 from eventlog.events import LASTING
@@ -42,17 +42,21 @@ class Until:
 
     def __init__(self, session: Session) -> None:
         self.id = session.id
-        self._spans = list(session.spans())
+        self._stretches = list(session.stretches())
         self._history = session.state().history
         self.version = 0
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
         """Every event of a range of versions."""
+        for stretch in self.stretches(after, upto):
+            yield from stretch.spans()
+
+    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+        """The same append by append."""
         last = self.version if upto is None else min(upto, self.version)
-        for span in self._spans:
-            if span.last > after and span.first <= last:
-                part = span.cut(after, last)
-                assert part is not None
+        for stretch in self._stretches:
+            part = stretch.cut(after, last)
+            if part is not None:
                 yield part
 
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:

@@ -16,8 +16,9 @@ import pytest
 import eventlog
 from eventlog.errors import BusyError, CallError, NotFoundError, UnfinishedError
 from eventlog.log.environment import LIB_VERSION
+from eventlog.log.layout import PAIR, TREES
 from eventlog.log.options import Options
-from eventlog.log.segments import PAIR, TREES, Segments
+from eventlog.log.segments import Segments
 from eventlog.repairing import Repaired, repair
 from projections.model_view import ModelView
 from projections.verify import verify

@@ -65,7 +65,7 @@ def test_a_forgotten_store_commits_what_it_accepted(engine: Engine) -> None:
     watcher = engine.open()
     session = watcher.create_session()
     name = stream_and_forget(engine, session.id)
-    for _ in range(200):
+    for _ in range(3000):
         if said(session).get(name) == "kept":
             return
         watcher.log.wait_beyond(watcher.log.last_position(), 0.02)

@@ -45,6 +45,7 @@ def test_reading_backwards_equals_the_fold(steps: list[Command], window: int, da
             for part in redacted & state.where.keys():
                 state.where[part][1].redacted = True
             expected = [said(message, store.text) for message in state.messages.values()]
+            assert [*Transcript(session, at).newest_first()] == expected[::-1]
             assert Transcript(session, at).oldest_first() == expected
 
 

@@ -8,9 +8,12 @@ import eventlog
 from benchmarks.figures import Case, Figure, Measured, Setting, Target
 from benchmarks.history import EVENTS_A_TURN, begun, small_turns
 from benchmarks.measure import in_turn, timed
+from eventlog.codec import Batch
+from eventlog.deltas import DeltaRun
 from eventlog.events import Event
-from eventlog.session import Session
+from projections.conversation import Conversation
 from projections.model_view import ModelViewProjection
+from projections.projection import one_by_one
 from projections.replay import replay
 
 __all__ = ["CASES"]
@@ -22,11 +25,22 @@ CHUNK = 1_000
 PROJECTION = ModelViewProjection()
 
 
-def _one_by_one(session: Session) -> None:
-    """Every event an object, and folded by itself."""
-    state = PROJECTION.initial()
-    for recorded in session.events():
-        state = PROJECTION.apply(state, recorded.event, recorded.version, recorded.time)
+class OneByOne(ModelViewProjection):
+    """The same fold with every delta an object, and folded by itself: what a projection does that has no rule for runs."""
+
+    def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
+        """Take in the deltas of a run."""
+        times = run.times(time - run.start)
+        for number, (at, delta) in enumerate(zip(times, run.deltas(), strict=True), version):
+            state = self.apply(state, delta, number, at)
+        return state
+
+    def apply_batch(self, state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
+        """Take in the events of an append."""
+        return one_by_one(self, state, batch, version)
+
+
+ONE_BY_ONE = OneByOne()
 
 
 def _replays(setting: Setting) -> dict[str, Measured]:
@@ -43,7 +57,7 @@ def _replays(setting: Setting) -> dict[str, Measured]:
         samples = in_turn(
             {
                 "runs": lambda: [timed(lambda: replay(PROJECTION, session))],
-                "deltas": lambda: [timed(lambda: _one_by_one(session))],
+                "deltas": lambda: [timed(lambda: replay(ONE_BY_ONE, session))],
                 "bare": lambda: [timed(lambda: [decode(chunk) for chunk in chunks])],
             },
             setting.sizes.rounds,

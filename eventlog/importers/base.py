@@ -42,7 +42,7 @@ class Report(msgspec.Struct):
     events: int = 0
     """Events added to the store now."""
     messages: int = 0
-    """Messages in the file."""
+    """Messages made of the file, those that ask for a compaction included: as many as its sessions then list."""
     parts: int = 0
     """Parts in the file."""
     skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])

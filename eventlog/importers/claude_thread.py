@@ -312,6 +312,7 @@ class Thread(SessionPieces):
         self.add(time, ev.UserMessageAdded(message, synthetic=True))
         self.add(time, ev.CompactionRequested(message, part, auto))
         self.add(time, ev.CompactionStarted(part, tokens_before=before))
+        self.report.messages += 1
         self.compaction = (part, message)
         self.last_user = message
 

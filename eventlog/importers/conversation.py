@@ -251,6 +251,7 @@ class Conversation(SessionPieces):
         self.add(time, ev.UserMessageAdded(message, synthetic=True))
         self.add(time, ev.CompactionRequested(message, part, auto))
         self.add(time, ev.CompactionStarted(part, tokens_before=before))
+        self.report.messages += 1
         self.last_user = message
         return part
 

@@ -23,6 +23,7 @@ from eventlog import events as ev
 from eventlog.errors import CallError, NotFoundError
 from eventlog.importers.base import Piece, Report, bounded_id
 from eventlog.importers.event_jsonl import Restored
+from eventlog.prefix import portable
 from eventlog.session import Session
 from eventlog.store import Store
 
@@ -69,7 +70,7 @@ class _Candidate:
         while found is not None and self.common and isinstance(found.event, ev.SessionForked):
             self.shifts.append(self.common)
             found = next(self.recorded, None)
-        if found is not None and (found.time, found.event) == (time, self.translate(event)):
+        if found is not None and (found.time, portable(found.event)) == (time, self.translate(event)):
             self.common += 1
             return
         self.agrees = False
@@ -191,7 +192,7 @@ class _Stream:
         if not isinstance(event, ev.SessionForked) or self.parent is None:
             return event
         parent = self.parent.stored() if isinstance(self.parent, _Stream) else self.parent
-        return replace(event, parent=parent.id, at=self.inherited(event.at))
+        return replace(portable(event), parent=parent.id, at=self.inherited(event.at))
 
 
 def _begun(store: Store, piece: Restored, streams: dict[str, _Stream]) -> _Stream:

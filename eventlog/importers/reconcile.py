@@ -268,15 +268,17 @@ class _Target:
         best = max(self.candidates, key=lambda found: (found.common, found.ended), default=None)
         if best is None or best.common == 0:
             started = self.started
-            self.store.create_session(
+            self.store.begin(  # not `create_session`: its parent may come with a later file
+                ev.SessionStarted(
+                    started.title,
+                    started.scope,
+                    started.directory,
+                    started.agent,
+                    started.model,
+                    started.parent,
+                    started.origin,
+                ),
                 id=self.free,
-                title=started.title,
-                scope=started.scope,
-                directory=started.directory,
-                agent=started.agent,
-                model=started.model,
-                parent=started.parent,
-                origin=started.origin,
                 time=time,
             )
             self.chosen = _Candidate(self.store, self.free, snapshots=self._snapshots)

@@ -26,9 +26,10 @@ from uuid import UUID
 import msgspec
 from eventsourcing.persistence import Notification, StoredEvent, Tracking
 
-from eventlog.errors import CallError, DamagedError, TooNewError
+from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError
 from eventlog.foreign import FOREIGN, is_foreign
 from eventlog.log.base import Commit
+from eventlog.sealed import is_sealed
 
 __all__ = ["KEY_BYTES", "Batch", "key_of", "pack", "unpack"]
 
@@ -169,8 +170,10 @@ def unpack(commit: Commit) -> Batch:
     return Batch(commit, stored)
 
 
-def _refused(commit: Commit) -> DamagedError | TooNewError:
+def _refused(commit: Commit) -> DamagedError | KeyMissingError | TooNewError:
     where: dict[str, Any] = {"session": commit.session, "version": commit.first, "position": commit.position}
+    if is_sealed(commit.payload):
+        return KeyMissingError("it is encrypted, and its key is not there", **where)
     try:
         found = _PLAIN.decode(commit.payload[len(FOREIGN) :])[0] if is_foreign(commit) else None
     except (msgspec.MsgspecError, ValueError, IndexError):

@@ -44,6 +44,7 @@ from eventlog.reader import ancestry, spans
 from eventlog.recorder.factory import open_from
 from eventlog.recorder.faults import FAULTS
 from eventlog.recorder.subscription import LogSubscription, select
+from eventlog.sealed import is_sealed
 
 __all__ = ["ConversationEvent", "ConversationFactory", "ConversationMapper", "ConversationRecorder"]
 
@@ -78,7 +79,7 @@ class ConversationFeed:
         if limit < 1 or (upto is not None and upto <= after):
             return found, scanned
         for commit in self.log.follow(after, _COMMITS):
-            if not is_foreign(commit):
+            if not is_foreign(commit) and not is_sealed(commit.payload):
                 for recorded in codec.events_of(commit, commit.first - 1 + max(after + 1 - commit.position, 0)):
                     if upto is not None and recorded.position > upto:
                         return found, upto

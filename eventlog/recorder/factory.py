@@ -3,6 +3,7 @@
     PERSISTENCE_MODULE     eventlog.recorder
     EVENTLOG_PATH          directory of the store, made if it is not there; `memory:` for one that lives in this factory
     EVENTLOG_READ_ONLY     `y`: open it for reading only
+    EVENTLOG_KEY_FILE      the file with the keys of the store, if it is encrypted
 
 Each may be prefixed with the application's name, as always there; the name is also what keeps the applications of one store
 apart.  `APPLICATION_RECORDER_TOPIC`, `TRACKING_RECORDER_TOPIC` and `PROCESS_RECORDER_TOPIC` name subclasses.
@@ -23,6 +24,7 @@ from eventsourcing.persistence import (
 from eventsourcing.utils import Environment, EnvType, resolve_topic, strtobool
 
 from eventlog.log.base import Log
+from eventlog.opening import open_log
 from eventlog.recorder.faults import FAULTS
 from eventlog.recorder.recorders import (
     LogAggregateRecorder,
@@ -36,6 +38,7 @@ __all__ = ["LogFactory", "open_from"]
 
 PATH = "EVENTLOG_PATH"
 READ_ONLY = "EVENTLOG_READ_ONLY"
+KEY_FILE = "EVENTLOG_KEY_FILE"
 
 R = TypeVar("R", LogApplicationRecorder, LogTrackingRecorder, LogProcessRecorder)
 
@@ -46,13 +49,7 @@ def open_from(env: Environment) -> Log:
     if not path:
         raise OSError(f"no path of a store in the environment; looked for {', '.join(env.create_keys(PATH))}")
     with FAULTS:
-        if path == "memory:":
-            from eventlog.log.memory import MemoryLog
-
-            return MemoryLog()
-        from eventlog.log.embedded import open_log
-
-        return open_log(path, read_only=strtobool(env.get(READ_ONLY, "n")))
+        return open_log(path, read_only=strtobool(env.get(READ_ONLY, "n")), keys=env.get(KEY_FILE) or None)
 
 
 class LogFactory(InfrastructureFactory[LogTrackingRecorder]):

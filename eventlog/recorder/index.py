@@ -60,6 +60,7 @@ class Index:
 
     def __init__(self, log: Log, stream: str) -> None:
         self._log = log
+        self._kept = log.of(stream)
         self._stream = stream
         self._prefix = b"e1" + sha256(stream.encode()).digest()[:16]
         self._opened = False
@@ -122,7 +123,7 @@ class Index:
     def _open(self, version: int) -> None:
         """Begin at the newest mark; if that does not fit the log, nothing derived does."""
         prefix = self._prefix + b"m"
-        for key, _ in reversed(self._log.scan_derived(prefix)):
+        for key, _ in reversed(self._kept.scan_derived(prefix)):
             block = int.from_bytes(key[len(prefix) :], "big")
             mark = self._read_mark(block)
             if mark is None:
@@ -132,7 +133,7 @@ class Index:
                 self.newest, self.tracking = mark.newest, dict(mark.tracking)
                 self._blocks = _cover(block + 1)
             else:
-                self._write([], [key[len(self._prefix) :] for key, _ in self._log.scan_derived(self._prefix)])
+                self._write([], [key[len(self._prefix) :] for key, _ in self._kept.scan_derived(self._prefix)])
             return
 
     def _fits(self, mark: _Mark, last: int, version: int) -> bool:
@@ -223,14 +224,14 @@ class Index:
 
     def _load(self, key: bytes) -> bytes | None:
         key = self._prefix + key
-        value = self._log.get_derived(key)
+        value = self._kept.get_derived(key)
         if value is None or len(value) < 8 or int.from_bytes(value[:4], "big") != crc32(value[4:], crc32(key)):
             return None
         return value[4:]
 
     def _write(self, items: list[tuple[bytes, bytes]], gone: Sequence[bytes]) -> None:
         if not self._log.read_only:
-            self._log.put_derived([*items, *((self._prefix + key, None) for key in gone)])
+            self._kept.put_derived([*items, *((self._prefix + key, None) for key in gone)])
 
 
 def _piece_key(level: int, block: int, part: int) -> bytes:

@@ -1,7 +1,7 @@
 """The command line as a whole: its commands, the global options, and what becomes of an error.
 
-The commands are in the modules beside this one, by noun; heavy modules are imported where a command needs them, so that
-`eventlog --help` is quick.
+The commands are in the modules beside this one, by noun (`commands.py`); heavy modules are imported where a command needs them, so
+that `eventlog --help` is quick.
 """
 
 from __future__ import annotations
@@ -13,80 +13,27 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from projections.cli import (
-    audits,
-    branches,
-    copies,
-    demo,
-    erasing,
-    export,
-    heads,
-    health,
-    imports,
-    output,
-    recalls,
-    redacting,
-    repairs,
-    sessions,
-    shrinking,
-    transcripts,
-    views,
-    windows,
-)
-from projections.cli.exits import Exit, OutputGone, classify
+from projections.cli import output
+from projections.cli.commands import Commands, plain
+from projections.cli.exits import Exit, classify
 
 __all__ = ["application", "run"]
 
-
-class Commands(TyperGroup):
-    """The group of all commands; tells apart that the output is gone, which the library would end as an error."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named."""
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError as error:
-            raise OutputGone from error
-        return result
+_GLOBAL = ("--store", "--key-file")
 
 
 def application() -> typer.Typer:
     """The commands."""
-    app = typer.Typer(
+    app = plain(
         name="eventlog",
         cls=Commands,
         help="Store, look at and replay LLM-agent conversations.",
-        epilog="--store may also stand behind the command.  Exit codes: 0 done, 1 faults found, 2 wrong call, "
+        epilog="--store and --key-file may also stand behind the command.  Exit codes: 0 done, 1 faults found, 2 wrong call, "
         "3 not found, 4 data damaged, 5 busy, 6 storage failed, 7 compaction failed.",
-        add_completion=False,
         no_args_is_help=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
     )
     app.callback()(_globals)
-    for noun in (
-        imports,
-        export,
-        sessions,
-        transcripts,
-        views,
-        branches,
-        windows,
-        shrinking,
-        recalls,
-        health,
-        heads,
-        audits,
-        copies,
-        erasing,
-        redacting,
-        repairs,
-        demo,
-    ):
-        noun.register(app)
     return app
 
 
@@ -112,13 +59,22 @@ def _globals(
             help="Directory of the store [environment: EVENTLOG_STORE; default: ~/.local/share/eventlog].",
         ),
     ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            metavar="FILE",
+            help="File with the keys of an encrypted store, outside of it; a store that is made is encrypted with it "
+            "[environment: EVENTLOG_KEY_FILE].",
+        ),
+    ] = None,
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version),
     ] = False,
 ) -> None:
     """Store, look at and replay LLM-agent conversations."""
-    del store, version
+    del store, key_file, version
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -136,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _hoisted(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--store PATH` moved to the front, where the global options stand."""
+    """The arguments with `--store PATH` and `--key-file FILE` moved to the front, where the global options stand."""
     front: list[str] = []
     rest: list[str] = []
     queue = list(arguments)
@@ -145,9 +101,9 @@ def _hoisted(arguments: Sequence[str]) -> list[str]:
         if argument == "--":
             rest += [argument, *queue]
             break
-        if argument == "--store" and queue:
+        if argument in _GLOBAL and queue:
             front += [argument, queue.pop(0)]
-        elif argument.startswith("--store="):
+        elif argument.startswith(tuple(f"{option}=" for option in _GLOBAL)):
             front.append(argument)
         else:
             rest.append(argument)
@@ -159,7 +115,7 @@ def _ended(error: BaseException) -> int:
     if os.environ.get("EVENTLOG_DEBUG"):
         import traceback
 
-        traceback.print_exception(error)
+        sys.stderr.write(output.safe("".join(traceback.format_exception(error))))
     usage = getattr(error, "format_message", None)
     if usage is not None:
         return _misused(error, usage())
@@ -180,7 +136,7 @@ def _misused(error: BaseException, message: str) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(message + "\n")
         return Exit.USAGE
-    first = " ".join(message.split()).rstrip(".")
+    first = " ".join(message.split()).replace("Value error, ", "").rstrip(".")
     output.note(f"eventlog: {first}; see `{path} --help`")
     return Exit.USAGE
 

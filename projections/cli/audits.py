@@ -11,6 +11,7 @@ from projections.cli import output
 from projections.cli.exits import Exit
 from projections.cli.options import JSON, SESSION
 from projections.cli.place import reading, session_of
+from projections.wording import counted
 
 if TYPE_CHECKING:
     from projections.audit import AuditedStep, Sent
@@ -107,8 +108,11 @@ def _print_audit(steps: list[AuditedStep]) -> None:
     output.table(
         ["step", "time", "purpose", "model", "view", "verdict", "why"], rows, numbers=["step", "view"], folded=["why"]
     )
-    counted = Counter(step.verdict for step in steps)
-    output.line(f"{len(steps)} steps: " + (", ".join(f"{count} {name}" for name, count in counted.items()) or "none"))
+    verdicts = Counter(step.verdict for step in steps)
+    output.line(
+        f"{counted(len(steps), 'step')}: "
+        + (", ".join(f"{count} {name}" for name, count in verdicts.items()) or "none")
+    )
 
 
 # -- diff --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import typer
 from projections.cli import output
 from projections.cli.options import JSON
 from projections.cli.place import reading, writing
+from projections.wording import counted
 
 if TYPE_CHECKING:
     from eventlog.backup import Copied
@@ -68,7 +69,7 @@ def _print(copied: Copied, to: Path, *, json: bool) -> None:
         return
     how = "whole" if copied.whole else "what is new"
     output.line(
-        f"{to}: {copied.events} events copied ({how}), {copied.sessions} sessions up to position {copied.position}"
+        f"{to}: {counted(copied.events, 'event')} copied ({how}), {counted(copied.sessions, 'session')} up to position {copied.position}"
     )
 
 
@@ -85,6 +86,6 @@ def _vacuum(context: typer.Context, *, json: JSON = False) -> None:
         output.document(asdict(done))
     else:
         output.line(
-            f"{done.bytes_before} bytes before, {done.bytes_after} after; {done.erased} sessions erased,"
-            f" {done.emptied} appends emptied"
+            f"{counted(done.bytes_before, 'byte')} before, {done.bytes_after} after; {counted(done.erased, 'session')} erased,"
+            f" {counted(done.emptied, 'append')} emptied"
         )

@@ -15,8 +15,9 @@ import typer
 from projections.cli import output
 from projections.cli.health import print_session_stats
 from projections.cli.imports import report_lines
-from projections.cli.place import named_store
+from projections.cli.place import key_file, named_store
 from projections.cli.views import print_view, shortened
+from projections.wording import counted
 
 if TYPE_CHECKING:
     from eventlog import Store
@@ -43,13 +44,21 @@ def _demo(context: typer.Context) -> None:
     with _place(named_store(context)) as path:
         import eventlog
 
-        with eventlog.open(path) as store:
+        with eventlog.open(path, keys=_keys(context)) as store:
             _show(store)
         output.line()
         if named_store(context) is None:
             output.line("The temporary store is gone.  Yours: eventlog --store PATH import FILE")
         else:
-            output.line(f"Both sessions are in {path}: eventlog --store {path} sessions")
+            keys = key_file(context)
+            locked = "" if keys is None else f" --key-file {keys}"
+            output.line(f"Both sessions are in {path}: eventlog --store {path}{locked} sessions")
+
+
+def _keys(context: typer.Context) -> Path | None:
+    """The key file: for a temporary store one that stays is not written to, unless it was named for this."""
+    named: Path | None = context.find_root().params.get("key_file")
+    return key_file(context) if named is not None or named_store(context) is not None else None
 
 
 @contextmanager
@@ -76,11 +85,11 @@ def _show(store: Store) -> None:
     output.heading("2. Stream it again, delta by delta, as an agent would")
     live = store.create_session(title="Demo: the recorded answer, streamed")
     live.user(prompt())
-    output.line(f"user: {prompt()}")
+    output.block(f"user: {prompt()}")
     voice = _Voice()
     deltas = play(recorded, live, voice.hear)
     voice.end()
-    output.line(f"[{deltas} deltas accepted; the whole turn is durable at version {live.version}]")
+    output.line(f"[{counted(deltas, 'delta')} accepted; the whole turn is durable at version {live.version}]")
 
     output.line()
     output.heading("3. What the model would be sent next")

@@ -8,10 +8,11 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from projections.cli import output
+from projections.cli import output, times
 from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
-from projections.cli.place import session_of, writing
+from projections.cli.place import reading, session_of, writing
+from projections.wording import counted
 
 __all__ = ["register"]
 
@@ -25,7 +26,6 @@ class _Choice(StrEnum):
 
 
 REASON: TypeAlias = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; recorded.")]
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -66,7 +66,7 @@ def _retain(
     *,
     age: Annotated[
         str | None,
-        typer.Option("--age", metavar="TIME", help="Keep what had an event since: a number and s, m, h, d or w."),
+        typer.Option("--age", metavar="TIME", help=f"Keep what had an event since: {times.LONG}."),
     ] = None,
     count: Annotated[
         int | None, typer.Option("--count", min=0, metavar="N", help="Keep so many sessions, sub-sessions not counted.")
@@ -78,29 +78,25 @@ def _retain(
     scope: Annotated[
         str | None, typer.Option("--scope", metavar="SCOPE", help="Look at the sessions of a scope only.")
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be erased.")] = False,
     json: JSON = False,
 ) -> None:
     """Erase whole sessions, those longest without an event first, until what is left is within all limits given.
 
     Sub-sessions go with their session; forks are kept with their history; a session that is being run stays.
     """
-    with writing(context) as store:
-        done = store.retain(age=_milliseconds(age), count=count, size=_bytes(size), scope=scope)
+    with reading(context) if dry_run else writing(context) as store:
+        done = store.retain(
+            age=times.milliseconds("--age", age), count=count, size=_bytes(size), scope=scope, dry_run=dry_run
+        )
     if json:
-        output.document({"erased": list(done.erased), "running": list(done.running)})
+        output.document({"erased": list(done.erased), "running": list(done.running), "dry_run": dry_run})
         return
-    output.line(f"{len(done.erased)} sessions erased")
+    for name in done.erased:
+        output.line(f"{name} would be erased" if dry_run else f"{name} is erased")
+    output.line(f"{counted(len(done.erased), 'session')} {'would be erased' if dry_run else 'erased'}")
     for name in done.running:
-        output.line(f"{name} is being run, and stays")
-
-
-def _milliseconds(text: str | None) -> int | None:
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d{1,9})([smhdw])", text)
-    if found is None:
-        raise UsageFault(f"{text!r} is no time; give a number and s, m, h, d or w, as in 30d")
-    return int(found[1]) * _UNITS[found[2]] * 1000
+        output.line(f"{name} is being run, and {'would stay' if dry_run else 'stays'}")
 
 
 def _bytes(text: str | None) -> int | None:

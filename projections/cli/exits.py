@@ -3,7 +3,7 @@
     0  done
     1  done, and something is wrong: `verify` found a fault
     2  the call is wrong: an unknown option, a directory or a file of no known format, a command the session does not allow
-    3  not found: a store, a session, a version, a file
+    3  not found: a store, a session, a version, a file, a key
     4  stored data is damaged, or written by a newer program
     5  somebody else was first or is at work: try again
     6  the storage failed: an I/O error, no room, no permission, a file system that cannot keep the promises
@@ -94,12 +94,15 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.MISSING, str(error)
         case errors.NotFoundError():
             return Exit.MISSING, _advised(error, _MISSING.get(error.kind, ""))
-        case errors.TooNewError() | errors.UnknownEventError():
-            return Exit.DAMAGED, _advised(error, "read it with the program that wrote it, or a later one")
-        case errors.TooOldError():
-            return Exit.DAMAGED, _advised(error, "export it with the program that wrote it, and import that")
-        case errors.UnfinishedError():
+        case errors.TooNewError() | errors.UnknownEventError() | errors.TooOldError() | errors.UnfinishedError():
             return Exit.DAMAGED, str(error)
+        case errors.DataError() if "repair" in str(error):
+            return Exit.DAMAGED, _advised(error, "see `eventlog repair --help`")
+        case errors.KeyMissingError():
+            return Exit.MISSING, _advised(
+                error,
+                "name the key file with --key-file or EVENTLOG_KEY_FILE; a key that was destroyed does not come back",
+            )
         case errors.DataError():
             return Exit.DAMAGED, _advised(
                 error,
@@ -111,6 +114,8 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.BUSY, _advised(error, "try again")
         case errors.ImportFormatError():
             return Exit.USAGE, _advised(error, "name the format with --format")
+        case errors.KeysError():
+            return Exit.USAGE, _advised(error, "the keys are those of --key-file, or else of EVENTLOG_KEY_FILE")
         case errors.CallError():
             return Exit.USAGE, str(error)
         case errors.UnsupportedStorageError():

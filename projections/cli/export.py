@@ -14,6 +14,7 @@ from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.options import SESSION
 from projections.cli.place import reading, session_of
+from projections.wording import counted
 
 if TYPE_CHECKING:
     from eventlog import Session
@@ -121,4 +122,4 @@ def _write(path: Path, pieces: Iterable[bytes]) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    output.note(f"{path}: {path.stat().st_size} bytes")
+    output.note(f"{path}: {counted(path.stat().st_size, 'byte')}")

@@ -13,6 +13,7 @@ from projections.cli.exits import Exit
 from projections.cli.heads import HEAD, kept_head
 from projections.cli.options import JSON
 from projections.cli.place import reading, session_of, store_path
+from projections.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,8 @@ def _stats(context: typer.Context, session: ONE_OR_ALL = None, *, json: JSON = F
             if json:
                 output.document({"store": found})
             else:
-                output.table(["", ""], found.items(), numbers=[""])
+                path = found.pop("path")
+                output.table(["store", path], found.items(), numbers=[path])
             return
         handle = session_of(store, session)
         if json:
@@ -74,8 +76,8 @@ def _store_stats(store: Store, path: Path) -> dict[str, Any]:
 
 
 def _session_stats(session: Session) -> dict[str, Any]:
-    from projections.cli.record import kind_named
     from projections.model_view import ModelView
+    from projections.record import kind_named
     from projections.stats import session_stats
     from projections.usage import session_usage
 
@@ -105,7 +107,11 @@ def _session_stats(session: Session) -> dict[str, Any]:
 
 def _spending(sums: list[Spent]) -> list[dict[str, Any]]:
     return [
-        {**{name: getattr(spent, name) for name in spent.__struct_fields__}, "cost": str(spent.cost)} for spent in sums
+        {
+            **{name: getattr(spent, name) for name in spent.__struct_fields__},
+            "cost": str(spent.cost) if spent.calls > spent.unpriced else None,
+        }
+        for spent in sums
     ]
 
 
@@ -138,7 +144,7 @@ def print_session_stats(session: Session) -> None:
 def _price(spent: Spent) -> str:
     if spent.unpriced == spent.calls:
         return "unknown"
-    return f"${spent.cost}" + (f" and {spent.unpriced} calls of unknown cost" if spent.unpriced else "")
+    return f"${spent.cost}" + (f" and {counted(spent.unpriced, 'call')} of unknown cost" if spent.unpriced else "")
 
 
 def _session_rows(found: SessionStats, view: Any) -> list[tuple[str, object]]:
@@ -146,10 +152,10 @@ def _session_rows(found: SessionStats, view: Any) -> list[tuple[str, object]]:
     return [
         ("version", found.version),
         ("events", f"{found.events} own, {found.inherited} inherited, {found.hidden} hidden by rollback"),
-        ("deltas", f"{found.deltas} of {found.delta_characters} characters"),
+        ("deltas", f"{found.deltas} of {counted(found.delta_characters, 'character')}"),
         ("messages", f"{found.user_messages} user, {found.assistant_messages} assistant"),
         ("parts", parts or "none"),
-        ("view", f"{len(view.messages)} messages, {view.tokens} tokens"),
+        ("view", f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}"),
     ]
 
 
@@ -205,6 +211,7 @@ def _plain(report: SessionReport) -> dict[str, Any]:
         "bodies": report.bodies,
         "first_bad": report.first_bad,
         "problems": [{"version": found.version, "problem": found.problem} for found in report.problems],
+        "locked": report.locked,
     }
 
 
@@ -216,8 +223,13 @@ def _print_reports(found: StoreReport) -> None:
         for one in report.problems:
             place = "" if one.version is None else f" at version {one.version}"
             output.line(f"{report.session}{place}: {one.problem}")
+    for report in reports:
+        if report.locked and report.sound:
+            output.line(f"{report.session}: its key is not there: the hashes are right, and nothing was read")
     bad = sum(not report.sound for report in reports)
     events = sum(report.events for report in reports)
     bodies = sum(report.bodies for report in reports)
     verdict = "all sound" if found.sound else f"{bad} with faults"
-    output.line(f"{len(reports)} sessions, {events} events, {bodies} bodies read: {verdict}")
+    output.line(
+        f"{counted(len(reports), 'session')}, {counted(events, 'event')}, {counted(bodies, 'body')} read: {verdict}"
+    )

@@ -11,6 +11,7 @@ from projections.cli import output
 from projections.cli.exits import Exit, FileFault, classify
 from projections.cli.options import JSON
 from projections.cli.place import writing
+from projections.wording import counted
 
 if TYPE_CHECKING:
     from eventlog import Store
@@ -111,9 +112,13 @@ def _failed(path: Path, text: str) -> dict[str, Any]:
 
 def report_lines(report: Report) -> list[str]:
     """What an import did, for people."""
-    sessions = f"session {report.sessions[0]}" if len(report.sessions) == 1 else f"{len(report.sessions)} sessions"
-    added = f"{report.events} new events" if report.events else "nothing new"
-    said = [f"{report.path}: {report.format}, {sessions}, {report.messages} messages, {report.parts} parts, {added}"]
+    sessions = (
+        f"session {report.sessions[0]}" if len(report.sessions) == 1 else f"{counted(len(report.sessions), 'session')}"
+    )
+    added = counted(report.events, "new event") if report.events else "nothing new"
+    said = [
+        f"{report.path}: {report.format}, {sessions}, {counted(report.messages, 'message')}, {counted(report.parts, 'part')}, {added}"
+    ]
     reasons: dict[str, list[Skipped]] = {}
     for skipped in report.skipped:
         reasons.setdefault(skipped.reason, []).append(skipped)

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 __all__ = [
+    "block",
     "document",
     "heading",
     "line",
     "marked",
     "moment",
     "note",
+    "note_warnings",
     "prepare",
     "progress",
     "safe",
@@ -34,10 +36,14 @@ __all__ = [
     "terminal",
 ]
 
-_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
 """Control characters (escape sequences begin with one), line separators, overrides of the writing direction, and what
 is no character.  Tab and newline are the two that are left."""
-_HIDDEN_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HARMFUL_IN_A_LINE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]"
+)
+"""These two as well, and the marks that move what stands beside them: in a line other things stand beside a name."""
+_HIDDEN_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
 """The same beyond ASCII: JSON has escaped the others already."""
 DAY = 86_400_000
 """Milliseconds."""
@@ -57,19 +63,20 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def safe(text: str, *, one_line: bool = False) -> str:
-    """The text with everything that could steer a terminal made visible; `one_line` folds blanks and newlines."""
+    """The text with everything that could steer a terminal made visible; with `one_line` line ends and tabs, too."""
     if one_line:
-        text = " ".join(text.split())
-    return _HARMFUL.sub(_shown, text)
+        return _HARMFUL_IN_A_LINE.sub(_shown, text)
+    return _HARMFUL.sub(_shown, text.replace("\r\n", "\n"))
 
 
 def marked(text: str, mark: str) -> str:
     """The text with a mark before each of its lines."""
-    return "\n".join(mark + line for line in text.splitlines() or [""])
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    return "\n".join(mark + line for line in lines)
 
 
 def moment(milliseconds: int) -> str:
-    """A time for people: UTC, to the second.
+    """A time for people: UTC, and marked so, to the second.
 
     Times on the first day of 1970 are made up by imports of records that have none, and shown as unknown; what no
     calendar has is shown as its number.
@@ -77,7 +84,7 @@ def moment(milliseconds: int) -> str:
     if 0 <= milliseconds < DAY:
         return "unknown"
     try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
         return f"{milliseconds} ms"
 
@@ -102,7 +109,12 @@ def terminal() -> bool:
 
 
 def line(text: str = "") -> None:
-    """Print a text, made safe."""
+    """Print one line, whatever is in the text."""
+    sys.stdout.write(safe(text, one_line=True) + "\n")
+
+
+def block(text: str) -> None:
+    """Print what may have lines of its own: what was said."""
     sys.stdout.write(safe(text) + "\n")
 
 
@@ -116,6 +128,19 @@ def note(text: str) -> None:
     """Print a line beside the output, on standard error."""
     sys.stdout.flush()
     sys.stderr.write(safe(text, one_line=True) + "\n")
+
+
+def note_warnings() -> None:
+    """Have what the engine logs noted, too: it names sessions."""
+    import logging
+
+    class Noting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(f"eventlog: {record.getMessage()}")
+
+    logger = logging.getLogger("eventlog")
+    if not logger.handlers:
+        logger.addHandler(Noting(logging.WARNING))
 
 
 def document(value: Any, *, indent: int | None = None) -> None:
@@ -135,7 +160,7 @@ def table(
     """Print a table; `None` is an empty cell.
 
     On a terminal the columns in `numbers` are aligned to the right, those in `folded` may break, and empty ones are left
-    out; elsewhere it has every column, so that scripts can count on them.
+    out; one that is too narrow is given a paragraph for each row.  Elsewhere it has every column, so that scripts can count on them.
     """
     cells = [["" if cell is None else safe(str(cell), one_line=True) for cell in row] for row in rows]
     names = [safe(name, one_line=True) for name in columns]
@@ -150,12 +175,32 @@ def table(
     kept = [[row[number] for number in shown] for row in ([*names], *cells)]
     right = [columns[number] in numbers for number in shown]
     breaks = [columns[number] in folded for number in shown]
-    # A terminal that is too narrow breaks the lines: better than a number that lacks its end.
     narrow = [[cell[:NARROW] if fold else cell for cell, fold in zip(row, breaks, strict=True)] for row in kept]
     endless = console.options.update(max_width=ENDLESS)
     least = console.measure(_drawn(narrow, right, [False] * len(shown)), options=endless).maximum
-    console.width = max(console.width, least)
-    console.print(_drawn(kept, right, breaks))
+    if least > console.width:
+        _entries(kept)
+    else:
+        console.print(_drawn(kept, right, breaks))
+
+
+def _entries(rows: Sequence[Sequence[str]]) -> None:
+    """The rows of a table for which the terminal is too narrow: a paragraph for each, a line for each cell that says something.
+
+    The terminal breaks what is longer: better than a number or an id that lacks its end.
+    """
+    names, *entries = rows
+    if len(names) == 2:
+        width = max(len(first) for first, _ in rows)
+        for first, second in rows:
+            sys.stdout.write(f"{first:<{width}}  {second}\n")
+        return
+    width = max(map(len, names), default=0)
+    for first, *rest in entries:
+        heading(first)
+        for name, cell in zip(names[1:], rest, strict=True):
+            if cell:
+                sys.stdout.write(f"  {name:<{width}}  {cell}\n")
 
 
 def _drawn(rows: Sequence[Sequence[str]], right: Sequence[bool], breaks: Sequence[bool]) -> RichTable:

@@ -2,6 +2,7 @@
 
 The store is named by `--store`, else by the environment variable EVENTLOG_STORE, else it is the directory `eventlog` in
 the user's data directory (`$XDG_DATA_HOME`, by default `~/.local/share`).  Reading opens it read-only and never makes one.
+The keys of an encrypted store are in the file named by `--key-file`, else by EVENTLOG_KEY_FILE; a store that is made with one is encrypted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from projections.cli import output
 from projections.cli.exits import UsageFault
 
 if TYPE_CHECKING:
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
 
     from eventlog import Session, Store
 
-__all__ = ["VARIABLE", "named_store", "reading", "session_of", "store_path", "writing"]
+__all__ = ["KEY_VARIABLE", "VARIABLE", "key_file", "named_store", "reading", "session_of", "store_path", "writing"]
 
 VARIABLE = "EVENTLOG_STORE"
+KEY_VARIABLE = "EVENTLOG_KEY_FILE"
 _SHOWN = 5
 """How many candidates an ambiguous session id is answered with."""
 
@@ -32,6 +35,15 @@ def named_store(context: typer.Context) -> Path | None:
     if named is not None:
         return named
     variable = os.environ.get(VARIABLE)
+    return Path(variable) if variable else None
+
+
+def key_file(context: typer.Context) -> Path | None:
+    """The file with the keys of the store; None if none was named."""
+    named: Path | None = context.find_root().params.get("key_file")
+    if named is not None:
+        return named
+    variable = os.environ.get(KEY_VARIABLE)
     return Path(variable) if variable else None
 
 
@@ -50,8 +62,9 @@ def reading(context: typer.Context) -> Generator[Store]:
     import eventlog
 
     path = store_path(context)
+    output.note_warnings()
     _probe(path)
-    with eventlog.open(path, read_only=True) as store:
+    with eventlog.open(path, read_only=True, keys=key_file(context)) as store:
         yield store
 
 
@@ -60,25 +73,29 @@ def writing(context: typer.Context, *, make: bool = False) -> Generator[Store]:
     """The store, opened to be written; it must be there unless `make` is true."""
     import eventlog
     from eventlog.errors import NotFoundError
+    from eventlog.opening import place_of
 
     path = store_path(context)
-    if not make and not path.exists():
+    if not make and not place_of(path).exists():
         raise NotFoundError("store", str(path))
+    output.note_warnings()
     _probe(path)
-    with eventlog.open(path) as store:
+    with eventlog.open(path, keys=key_file(context)) as store:
         yield store
 
 
 def _probe(path: Path) -> None:
     """Look at the pages of a store in a child process first: damage there would end this one without a word."""
+    from eventlog.log.directory import format_of
     from eventlog.log.probe import require_structure
 
     if (path / "format").is_file() and (path / "lmdb" / "data.mdb").is_file():
+        format_of(path)  # of another format, the pages may be another program's, too
         require_structure(path / "lmdb")
 
 
 def session_of(store: Store, name: str) -> Session:
-    """The session of this id, or the only one whose id begins with `name`."""
+    """The session of this id, or the only one whose id begins with `name`, or the one that all others of these begin with."""
     if store.log.head(name) is not None:
         return store.session(name)
     found: list[str] = []
@@ -86,9 +103,9 @@ def session_of(store: Store, name: str) -> Session:
         if not info.id.startswith(name):
             break
         found.append(info.id)
-        if len(found) > _SHOWN:
+        if len(found) > _SHOWN and not info.id.startswith(found[0]):
             break
-    if len(found) > 1:
+    if not all(other.startswith(found[0]) for other in found):
         listed = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
         raise UsageFault(f"more than one session begins with {name!r}: {listed}; give more of the id")
     return store.session(found[0] if found else name)

@@ -11,6 +11,7 @@ from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
 from projections.cli.place import reading, session_of
+from projections.wording import counted
 
 if TYPE_CHECKING:
     from projections.window.covered import Covered
@@ -85,7 +86,7 @@ def _recall(
     if json:
         output.document(_plain(handle.id, found))
     elif search is None:
-        output.line(found.text.removesuffix("\n"))
+        output.block(found.text.removesuffix("\n"))
     else:
         _print_matches(found)
 
@@ -158,12 +159,12 @@ def _print_matches(found: Recalled) -> None:
     for number, (mark, text) in sorted(shown.items()):
         if last is not None and number > last + 1 and len(shown) > len(found.matches):
             output.line("--")
-        output.line(f"{number}{mark}{text}")
+        output.block(f"{number}{mark}{text}")
         last = number
     if found.more:
         output.note("there are more matches: --most shows more of them")
     elif not found.matches:
-        output.note(f"no match in {found.lines} lines, {found.size} bytes")
+        output.note(f"no match in {counted(found.lines, 'line')}, {counted(found.size, 'byte')}")
 
 
 # -- covered -----------------------------------------------------------------------------------
@@ -184,4 +185,4 @@ def _show_covered(session: str, found: Covered, *, json: bool) -> None:
     output.table(["message", "role", "created", "part", "kind", "tool", "title", "state"], rows, folded=["title"])
     verb = "covers" if found.status == "completed" else f"is {found.status} and covers"
     summary = f"; its summary is {found.summary}" if found.summary else ""
-    output.heading(f"compaction {found.compaction} {verb} {len(found.messages)} messages{summary}")
+    output.heading(f"compaction {found.compaction} {verb} {counted(len(found.messages), 'message')}{summary}")

@@ -9,6 +9,7 @@ import typer
 from projections.cli import output
 from projections.cli.options import JSON, SESSION
 from projections.cli.place import session_of, writing
+from projections.wording import counted
 
 __all__ = ["register"]
 
@@ -34,7 +35,7 @@ def _redact(
     """
     from msgspec.structs import asdict
 
-    from projections.cli.record import kind_named
+    from projections.record import kind_named
 
     with writing(context) as store:
         done = session_of(store, session).redact(part, reason, search=search)
@@ -61,4 +62,6 @@ def _scrub(context: typer.Context, *, json: JSON = False) -> None:
     if json:
         output.document(asdict(done))
     else:
-        output.line(f"{done.emptied} appends emptied, {done.erased} sessions erased; {done.bytes_after} bytes are left")
+        output.line(
+            f"{counted(done.emptied, 'append')} emptied, {counted(done.erased, 'session')} erased; {counted(done.bytes_after, 'byte')} are left"
+        )

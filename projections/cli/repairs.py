@@ -11,6 +11,7 @@ from projections.cli import output
 from projections.cli.exits import Exit
 from projections.cli.options import JSON
 from projections.cli.place import store_path
+from projections.wording import counted
 
 __all__ = ["register"]
 
@@ -39,7 +40,9 @@ def _repair(
     if json:
         output.document({"to": str(into), **asdict(done), "losses": [asdict(loss) for loss in done.losses]})
     else:
-        output.line(f"{into}: {done.sessions} sessions, {done.events} events and {done.bodies} large texts saved")
+        output.line(
+            f"{into}: {counted(done.sessions, 'session')}, {counted(done.events, 'event')} and {done.bodies} large texts saved"
+        )
         for loss in done.losses:
             first = "?" if loss.first is None else loss.first
             versions = "" if loss.last is None else f" from version {first} to {loss.last}"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from projections.cli import output
+from projections.cli import output, times
 from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
 from projections.cli.place import reading, session_of
@@ -21,7 +20,20 @@ def register(app: typer.Typer) -> None:
     app.command("events")(_events)
 
 
-KEYS = ("id", "title", "parent", "scope", "created", "updated", "version", "events", "messages", "archived", "tokens")
+KEYS = (
+    "id",
+    "title",
+    "parent",
+    "scope",
+    "created",
+    "updated",
+    "version",
+    "events",
+    "messages",
+    "archived",
+    "tokens",
+    "locked",
+)
 
 
 def _sessions(
@@ -31,13 +43,15 @@ def _sessions(
     parent: Annotated[str | None, typer.Option(metavar="SESSION", help="Only sub-sessions of this session.")] = None,
     archived: Annotated[bool | None, typer.Option("--archived/--active", help="Only those put away, or not.")] = None,
     text: Annotated[str | None, typer.Option(help="Only those with this in the title.")] = None,
-    since: Annotated[datetime | None, typer.Option(help="Only those active at or after this time (UTC).")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help=f"Only those active at or after this time: {times.SINCE}.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="A page of N, by id.")] = None,
     after: Annotated[str | None, typer.Option(metavar="ID", help="The page after this id.")] = None,
     json: JSON = False,
 ) -> None:
     """List the sessions of the store, the latest activity first; pages (--limit, --after) go by id."""
-    moment = None if since is None else round(since.replace(tzinfo=since.tzinfo or UTC).timestamp() * 1000)
+    moment = times.since("--since", since)
     with reading(context) as store:
         found = list(
             store.sessions(
@@ -55,7 +69,10 @@ def _sessions(
         found.sort(key=lambda info: (-info.updated, info.id))
     found = found[:limit]
     if json:
-        sessions = [{key: getattr(info, key) for key in KEYS} | {"cost": str(info.cost)} for info in found]
+        sessions = [
+            {key: getattr(info, key) for key in KEYS} | {"cost": None if info.spent is None else str(info.spent)}
+            for info in found
+        ]
         output.document({"sessions": sessions, "next": found[-1].id if more else None})
         return
     output.table(
@@ -69,8 +86,8 @@ def _sessions(
                 info.version,
                 info.messages,
                 info.tokens,
-                str(info.cost) if info.cost else "",
-                "archived" if info.archived else "",
+                info.spent,
+                "no key" if info.locked else "archived" if info.archived else "",
             )
             for info in found
         ),
@@ -96,7 +113,7 @@ def _events(
     With --json one object a line, so that a history of any length streams.
     """
     from eventlog.errors import NotFoundError
-    from projections.cli.record import kind_of, record, summary
+    from projections.record import event_kind, event_record, event_summary
 
     if last is not None and last < first:
         raise UsageFault(f"--to {last} is before --from {first}: no version is in between")
@@ -106,9 +123,9 @@ def _events(
             raise NotFoundError("version", str(first), session=handle.id)
         for recorded in handle.events(after=first - 1, upto=last):
             if json:
-                output.document(record(recorded))
+                output.document(event_record(recorded))
             else:
                 event = recorded.event
                 output.line(
-                    f"{recorded.version:>7}  {output.moment(recorded.time)}  {kind_of(event):<25} {summary(event)}".rstrip()
+                    f"{recorded.version:>7}  {output.moment(recorded.time)}  {event_kind(event):<25} {event_summary(event)}".rstrip()
                 )

@@ -24,6 +24,7 @@ from projections.cli.window_options import (
     Given,
     window_of,
 )
+from projections.wording import counted
 
 if TYPE_CHECKING:
     from eventlog.values import Model
@@ -112,8 +113,10 @@ def _print_pruned(window: ContextWindow, plan: PrunePreview, *, dry_run: bool) -
         return
     print_parts(plan.parts)
     verb = "would be cleared" if dry_run else "cleared"
-    after = "" if dry_run else f"; the next request has {window.tokens} tokens"
-    output.line(f"{len(plan.parts)} results of {plan.freed} tokens {verb} by the policy {plan.policy}{after}")
+    after = "" if dry_run else f"; the next request has {counted(window.tokens, 'token')}"
+    output.line(
+        f"{counted(len(plan.parts), 'result')} of {counted(plan.freed, 'token')} {verb} by the policy {plan.policy}{after}"
+    )
 
 
 # -- compact -----------------------------------------------------------------------------------
@@ -169,8 +172,8 @@ def _compact(
             output.document(_outcome(found, result, "digest" if summarizer == DIGEST else "http"))
         elif result.completed:
             output.line(
-                f"{result.covered} messages of {handle.id} covered by the summary {result.summary}: "
-                f"{result.tokens_before} tokens before, {result.tokens_after} after"
+                f"{counted(result.covered, 'message')} of {handle.id} covered by the summary {result.summary}: "
+                f"{counted(result.tokens_before, 'token')} before, {result.tokens_after} after"
             )
     if not result.completed:
         raise CompactionFault(_failure(result.reason))
@@ -255,4 +258,4 @@ def _undo(context: typer.Context, session: SESSION, *, json: JSON = False) -> No
             }
             output.document(found)
         else:
-            output.line(f"the newest {undone} is undone: the next request has {window.tokens} tokens")
+            output.line(f"the newest {undone} is undone: the next request has {counted(window.tokens, 'token')}")

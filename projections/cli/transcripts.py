@@ -90,7 +90,7 @@ def _print(said: Said) -> None:
     output.heading(f"{said.role}  version {said.version}  {output.moment(said.created)}{suffix}")
     for part in said.parts:
         for line in _lines(part):
-            output.line(line)
+            output.block(line)
 
 
 def _lines(part: TranscriptPart) -> list[str]:
@@ -102,11 +102,12 @@ def _lines(part: TranscriptPart) -> list[str]:
     if part.kind == "reasoning":
         return [output.marked(part.text, "~ ") + suffix]
     if part.kind == "tool":
-        lines = [f"-> {part.tool}({part.input}) {part.status}{suffix}"]
+        lines = [output.safe(f"-> {part.tool}({part.input}) {part.status}{suffix}", one_line=True)]
         if part.error:
             lines.append(output.marked(part.error, "<! "))
         if part.text:
             lines.append(output.marked(part.text, "<- "))
         return lines
-    said = " ".join(word for word in (part.title, part.mime, part.filename or "", part.text) if word)
+    named = " ".join(word for word in (part.title, part.mime, part.filename or "") if word)
+    said = " ".join(word for word in (output.safe(named, one_line=True), part.text) if word)
     return [f"({part.kind}{': ' if said else ''}{said}){suffix}"]

@@ -10,12 +10,13 @@ from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
 from projections.cli.place import reading, session_of
+from projections.wording import counted
 
 if TYPE_CHECKING:
     from eventlog import Session
     from eventlog.values import Model
     from projections.model_view import ModelView
-    from projections.neutral import NeutralPart
+    from projections.neutral import File, NeutralPart
     from projections.render_options import Capability, RenderOptions
 
 __all__ = ["model_named", "print_view", "register", "shortened"]
@@ -155,19 +156,19 @@ def print_view(view: ModelView, *, longest: int | None = None) -> None:
     """Print a view for people; `longest` is how many characters are shown of a part."""
     for segment in view.system:
         output.heading("system")
-        output.line(shortened(segment, longest))
+        output.block(shortened(segment, longest))
     for message in view.messages:
         output.heading(message.role)
         for part in message.parts:
-            output.line(shortened(_said(part), longest))
-    output.heading(f"{len(view.messages)} messages, {view.tokens} tokens, version {view.version}")
+            output.block(shortened(_said(part), longest))
+    output.heading(f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}, version {view.version}")
 
 
 def shortened(text: str, longest: int | None) -> str:
     """The text, cut with a note of its length if it is longer."""
     if longest is None or len(text) <= longest:
         return text
-    return f"{text[:longest]}… ({len(text)} characters)"
+    return f"{text[:longest]}… ({counted(len(text), 'character')})"
 
 
 def _said(part: NeutralPart) -> str:
@@ -177,11 +178,15 @@ def _said(part: NeutralPart) -> str:
         case Reasoning():
             return output.marked(part.text, "~ ")
         case Call():
-            return f"-> {part.tool}({part.input}) [{part.call}]"
+            return output.safe(f"-> {part.tool}({part.input}) [{part.call}]", one_line=True)
         case Result():
-            files = "".join(f"\n<- file {file.mime} {file.filename or ''}".rstrip() for file in part.files)
+            files = "".join("\n<- " + _file(file) for file in part.files)
             return output.marked(part.output, "<! " if part.error else "<- ") + files
         case File():
-            return f"file {part.mime} {part.filename or ''}".rstrip()
+            return _file(part)
         case _:
             return part.text
+
+
+def _file(file: File) -> str:
+    return output.safe(f"file {file.mime} {file.filename or ''}".rstrip(), one_line=True)

@@ -32,6 +32,17 @@ __all__ = [
 UNKNOWN = "the size of the model's window is unknown; give --context"
 """Said where numbers would depend on it."""
 
+
+def _known(name: str | None) -> str | None:
+    """The name of a planner, if it is one."""
+    if name is not None:
+        from projections.window.prune import PLANNERS
+
+        if name not in PLANNERS:
+            raise UsageFault(f"--policy knows no {name!r}; there are {', '.join(PLANNERS)}")
+    return name
+
+
 PresetName: TypeAlias = Literal["default", "opencode-1.18"]
 PRESET: TypeAlias = Annotated[
     PresetName | None,
@@ -44,6 +55,7 @@ POLICY: TypeAlias = Annotated[
         metavar="NAME",
         help="What chooses the results to prune: recency, superseded, cost-aware or opencode "
         "[default: as the context policy says].",
+        callback=_known,
     ),
 ]
 CONTEXT: TypeAlias = Annotated[

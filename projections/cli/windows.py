@@ -21,6 +21,7 @@ from projections.cli.window_options import (
     Given,
     window_of,
 )
+from projections.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +102,7 @@ def _print(report: WindowReport) -> None:
         output.table(["message", "role", "tokens"], largest, numbers=["tokens"])
         print_parts(report.largest_parts)
     for line in (*_next(report), *_past(report), *_calibrations(report)):
-        output.line(output.safe(line, one_line=True))
+        output.line(line)
 
 
 def _print_size(report: WindowReport) -> None:
@@ -111,9 +112,11 @@ def _print_size(report: WindowReport) -> None:
     else:
         share = f", {100 * report.tokens / report.usable:.1f} %" if report.usable else ""
         of = f"of {report.usable} usable{share}"
-    output.heading(f"{report.session}: {report.tokens} tokens {of}")
+    output.heading(f"{report.session}: {counted(report.tokens, 'token')} {of}")
     model = report.model or "no model"
-    output.line(f"{report.messages} messages, version {report.version}, {model}, {report.preset}, {report.counter}")
+    output.line(
+        f"{counted(report.messages, 'message')}, version {report.version}, {model}, {report.preset}, {report.counter}"
+    )
 
 
 def _print_kinds(report: WindowReport) -> None:
@@ -152,7 +155,7 @@ def _next_prune(report: WindowReport) -> str:
     if not plan.parts:
         return f"prune ({plan.policy}): nothing that is worth it"
     tools = sorted({part.tool for part in plan.parts})
-    return f"prune ({plan.policy}): {len(plan.parts)} results of {', '.join(tools)}, {plan.freed} tokens"
+    return f"prune ({plan.policy}): {counted(len(plan.parts), 'result')} of {', '.join(tools)}, {counted(plan.freed, 'token')}"
 
 
 def _next_compaction(report: WindowReport) -> str:
@@ -161,20 +164,26 @@ def _next_compaction(report: WindowReport) -> str:
     if plan is None:
         return f"compaction: nothing to compact{auto}"
     asked = "requested: " if plan.pending is not None else ""
-    tail = f"{plan.tail_messages} messages, {plan.tail_tokens} tokens" if plan.tail is not None else "none"
+    tail = (
+        f"{counted(plan.tail_messages, 'message')}, {counted(plan.tail_tokens, 'token')}"
+        if plan.tail is not None
+        else "none"
+    )
     kept = f", kept before it {', '.join(plan.kept)}" if plan.kept else ""
     update = ", its earlier summary brought up to date" if plan.updates else ""
-    return f"compaction: {asked}{plan.messages} messages, {plan.tokens} tokens{update}; tail {tail}{kept}{auto}"
+    return f"compaction: {asked}{counted(plan.messages, 'message')}, {counted(plan.tokens, 'token')}{update}; tail {tail}{kept}{auto}"
 
 
 def _past(report: WindowReport) -> list[str]:
     lines: list[str] = []
     for change in report.changes:
         if change.kind == "prune":
-            freed = f", {change.freed} tokens" if change.freed else ""
-            lines.append(f"version {change.version}: pruned {len(change.parts)} results{freed}, {change.policy}")
+            freed = f", {counted(change.freed, 'token')}" if change.freed else ""
+            lines.append(
+                f"version {change.version}: pruned {counted(len(change.parts), 'result')}{freed}, {change.policy}"
+            )
         else:
-            left = f", {change.tokens_after} tokens after it" if change.tokens_after is not None else ""
+            left = f", {counted(change.tokens_after, 'token')} after it" if change.tokens_after is not None else ""
             lines.append(f"version {change.version}: compaction {change.parts[0]}{left}")
     for failure in report.failures:
         kind = "automatic compaction" if failure.auto else "compaction"

@@ -44,7 +44,7 @@ class _Player:
     """Turns recorded events into commands on a live session."""
 
     def __init__(self, recorded: Session, live: Session, heard: Heard) -> None:
-        self._text = recorded.store.text
+        self._text = recorded.text
         self._live = live
         self._heard = heard
         self._reply: Reply | None = None

@@ -12,6 +12,7 @@ from eventlog.codec import events_of
 from eventlog.events import SCHEMA
 from eventlog.importers.event_jsonl import VERSION, bodies_of, line_of
 from eventlog.log.base import Commit
+from eventlog.prefix import portable
 from eventlog.session import Session
 from eventlog.store import Store
 from eventlog.values import Body
@@ -65,8 +66,8 @@ def _append(store: Store, commit: Commit, base: int, upto: int, known: set[bytes
         for body in bodies_of(recorded.event):
             if body.digest not in known:
                 known.add(body.digest)
-                yield from ((line, 0) for line in _body(store, body))
-        entries.append((recorded.time - time, recorded.event))
+                yield from ((line, 0) for line in _body(store, commit.session, body))
+        entries.append((recorded.time - time, portable(recorded.event)))
     if entries:
         line: dict[str, Any] = {"version": first, "time": time, "events": entries}
         if commit.request is not None:
@@ -74,8 +75,8 @@ def _append(store: Store, commit: Commit, base: int, upto: int, known: set[bytes
         yield line_of(line), len(entries)
 
 
-def _body(store: Store, body: Body) -> Iterator[bytes]:
-    text = store.text(body)
+def _body(store: Store, session: str, body: Body) -> Iterator[bytes]:
+    text = store.text(body, session)
     for start in range(0, len(text), LINE_CHARACTERS) or (0,):
         line: dict[str, Any] = {"body": body.digest.hex(), "text": text[start : start + LINE_CHARACTERS]}
         if start + LINE_CHARACTERS < len(text):

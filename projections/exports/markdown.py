@@ -92,7 +92,7 @@ def _head(info: SessionInfo) -> Iterator[str]:
         "updated": _moment(info.updated),
         "archived": "yes" if info.archived else "",
     }
-    yield f"# {_line(info.title) or info.id}\n\n"
+    yield f"# {_line(info.title) or _line(info.id)}\n\n"
     for name, value in facts.items():
         if value and name != "title":
             yield f"- {name}: `{_line(value).replace('`', chr(39))}`\n"

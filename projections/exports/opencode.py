@@ -57,7 +57,7 @@ def opencode_export(session: Session) -> Record:
     bound = _imported(told)
     exact: Record | None = None
     if bound:
-        exact = restore([(found.time, found.event) for found in told if found.version <= bound], session.store.text)
+        exact = restore([(found.time, found.event) for found in told if found.version <= bound], session.text)
         if bound == session.version and session.info.fork_of is None:
             return exact
     document = _document(session, told, bound, exact)
@@ -117,7 +117,7 @@ class _Messages:
 
 
 def _document(session: Session, told: list[_Told], bound: int, exact: Record | None) -> Record:
-    text = session.store.text
+    text = session.text
     whole = _Messages((found for found in told if found.version <= bound), text)
     hidden = [_Told(session.version, 0, ev.PartRedacted(part)) for part in session.inherited_redactions()]
     effective = _Messages([*_told(session.history()), *hidden], text)

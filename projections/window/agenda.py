@@ -13,10 +13,11 @@ from typing import Literal
 import msgspec
 
 from eventlog import events as ev
+from eventlog.codec import Batch
 from eventlog.deltas import DeltaRun
 from eventlog.values import MessageError, Subtask, Tool
 from projections.plain import pack, unpack
-from projections.projection import Source
+from projections.projection import Source, one_by_one
 from projections.replay import replay
 from projections.tokens.calibration import Calibration
 from projections.window.overflow import step_total
@@ -278,6 +279,10 @@ class AgendaProjection:
         """Deltas say nothing of the window."""
         del run, version, time
         return state
+
+    def apply_batch(self, state: Agenda, batch: Batch, version: int) -> tuple[Agenda, int]:
+        """Take in all events of an append, or those before a rollback."""
+        return one_by_one(self, state, batch, version)
 
     def encode(self, state: Agenda) -> bytes:
         """The state's canonical bytes."""

@@ -1,6 +1,7 @@
 """The window for asyncio: the same object, with everything that may wait for the disk, a model or a tool awaited in a worker thread.
 
-Not another window: `sync` is the one it wraps.  Tools and summarisers may be coroutines.  For one task at a time.  A cancelled compaction is
+Not another window: `sync` is the one it wraps.  Tools, subtasks and summarisers may be coroutines.  For one task at a time, the calls of a step
+side by side (`gather`) included; what it has no method for is `asyncio.to_thread(window.sync.undo)`.  A cancelled compaction is
 asked to stop and waited for, so it is recorded as aborted and never left half.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable
+from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -15,9 +17,10 @@ from projections.window.filling import ABORTED, LOOKS, Filling
 
 if TYPE_CHECKING:
     from eventlog.reply import Reply
+    from eventlog.session import Session
     from eventlog.values import Model
     from projections.window.compaction import CompactionResult
-    from projections.window.steps import CallModel, PendingCall, Step
+    from projections.window.steps import CallModel, PendingCall, RunSubtask, Step
     from projections.window.window import ContextWindow, Request
 
 __all__ = ["AsyncContextWindow", "afill"]
@@ -70,6 +73,23 @@ class AsyncContextWindow:
         else:
             await asyncio.to_thread(self.sync.succeed, started.call, output)
 
+    async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str]]) -> Session:
+        """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.  A cancelled one is recorded as aborted."""
+        task = self.sync.subtask(step)
+        child, call = await asyncio.to_thread(task.__enter__)
+        try:
+            try:
+                output = await run(child)
+            except Exception as error:  # noqa: BLE001  # as with a tool
+                await asyncio.to_thread(self.sync.fail, call, error)
+            else:
+                await asyncio.to_thread(self.sync.succeed, call, output)
+        except BaseException as error:
+            await asyncio.shield(asyncio.to_thread(task.__exit__, type(error), error, error.__traceback__))
+            raise
+        await asyncio.to_thread(task.__exit__, None, None, None)
+        return child
+
     async def finish(self, reason: str = "tool-calls") -> None:
         """Close the open reply."""
         await asyncio.to_thread(self.sync.finish, reason)
@@ -100,9 +120,9 @@ async def afill(reply: Reply, chunks: AsyncIterable[Any]) -> str:
         else:
             filling.take(plain)
         if number % LOOKS == 0 and await asyncio.to_thread(lambda: reply.interrupt_requested):
-            close = getattr(chunks, "aclose", None)
-            if close is not None:
-                await close()
+            close = getattr(chunks, "aclose", None) or getattr(chunks, "close", None)  # providers' packages have either
+            if close is not None and isawaitable(closed := close()):
+                await closed
             await asyncio.to_thread(reply.abort)
             return ABORTED
     return await asyncio.to_thread(filling.end)

@@ -34,7 +34,7 @@ from projections.window.guard import check_summary
 from projections.window.hooks import AutoContinue, Hooks
 from projections.window.request import SummaryJob, SummaryRequest
 from projections.window.summarizer import Summarizer, ToolCalled, pieces
-from projections.window.summary_record import SUMMARY_RENDERER, SummaryRecord, without
+from projections.window.summary_record import SUMMARY_FORM, SUMMARY_RENDERER, SummaryRecord, without
 from projections.window.tail import Selection
 from projections.window.template import TEMPLATE
 
@@ -210,7 +210,7 @@ class Compaction:
         reply.step(
             purpose="summary",
             view_version=self._version,
-            view_digest=digest_of(request.conversation(), (request.system,), None),
+            view_digest=digest_of(request.conversation(), (request.system,), None, SUMMARY_FORM),
             render=record.encode(),
             counted=request.tokens,
             patch=patch,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from eventlog.importers.openai_sse import chat_usage
 
 if TYPE_CHECKING:
-    from eventlog.reply import Call, Reply, Stream
+    from eventlog.reply import Call, Reply
+    from eventlog.stream import Stream
     from eventlog.values import Usage
 
 __all__ = ["Filling", "fill"]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from eventlog.arguments import require, require_limits
+from eventlog.storing import model_of
 from eventlog.values import Limits, Model
 from projections.checkpoints import Checkpoints
 from projections.model_view import RENDERER, LiveView, ModelView, digest_of
@@ -81,16 +83,16 @@ class ProjectedSession:
         session: Session,
         policy: ContextPolicy | str | None = None,
         *,
-        model: Model | None = None,
+        model: Model | str | None = None,
         limits: Limits | None = None,
         summarizer: Summarizer = digest,
-        summary_model: Model | None = None,
+        summary_model: Model | str | None = None,
         hooks: Hooks | None = None,
         options: RenderOptions | None = None,
         environment: Mapping[str, str] | None = None,
         checkpoint_every: int = 2_000,
     ) -> None:
-        """Look at a session.  Nothing is written until something is to be done.
+        """Look at a session.  Nothing is written until something is to be done.  `CallError` for arguments of other types.
 
         `policy` (or the name of one), `model` and `limits` go before what the session recorded, and are recorded by `record` or
         with the first `with`.  `options` (what the provider asks for, reminders) go before the policy's preset; their model is
@@ -98,20 +100,24 @@ class ProjectedSession:
         those of the model.  `environment` is `os.environ` by default (`policy.switched`).  A checkpoint is kept with every completed compaction, and
         `checkpoint_every` events.
         """
+        if policy is not None:
+            require((ContextPolicy, str), policy, "a policy is a ContextPolicy, or the name of one")
+        if limits is not None:
+            require_limits(limits)
         self.session = session
         """The session that this is the window of."""
         self._given = _Settings(
             None if policy is None else encode_policy(policy_named(policy) if isinstance(policy, str) else policy),
-            model,
+            model_of(model),
             limits,
         )
         self._summarizer = summarizer
-        self._summary_model = summary_model
+        self._summary_model = model_of(summary_model)
         self._environment = environment
         self.hooks = hooks or Hooks()
         self._given_options = options
         self._checkpoint_every = checkpoint_every
-        self._cache = LogCountCache(session.store.log)
+        self._cache = LogCountCache(session.store.log.of(session.id))
         self._agenda = Follower(AgendaProjection(), session, Checkpoints(session.store.log))
         self._settings: _Settings | None = None
         self._live = LiveView(session)
@@ -151,7 +157,7 @@ class ProjectedSession:
         self._counter = counter_named(self.policy.counter or encoding_for(name))
         self._views = ViewCounter(self._counter, name, self._cache)
         self._sizes: Sizes = sizes_named(
-            self._counter.name, self._live.state, self.options, self.session.store.text, cache=self._cache
+            self._counter.name, self._live.state, self.options, self.session.text, cache=self._cache
         )
 
     @property

@@ -171,7 +171,7 @@ def window_report(
     window.catch_up()
     situation = window.situation()
     view = window.view(situation.mine)
-    resolve = window.session.store.text
+    resolve = window.session.text
     found = break_down(situation.state, view, window.options, resolve, window.new_counter())
     agenda, limits = situation.agenda, window.limits
     return WindowReport(

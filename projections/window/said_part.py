@@ -72,7 +72,7 @@ def _read(session: Session, message: str, owner: MessageFacts, ranges: Iterable[
             state.apply_run(span.item)
         else:
             folding.apply(state, span.item, span.first, span.time)
-    return said(state.messages[message], session.store.text)
+    return said(state.messages[message], session.text)
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -22,10 +22,12 @@ from projections.window.policy import CompactionPolicy
 from projections.window.request import SummaryJob, SummaryRequest
 from projections.window.tail import Selection, previous_summary, summarisable
 
-__all__ = ["SUMMARY_RENDERER", "SummaryRecord", "request_again", "without"]
+__all__ = ["SUMMARY_FORM", "SUMMARY_RENDERER", "SummaryRecord", "request_again", "without"]
 
 SUMMARY_RENDERER = "summary/1"
 """Name and version of the form of these requests, the template's words included."""
+SUMMARY_FORM = "neutral/1"
+"""What the digests of these requests name, however views are rendered by now."""
 
 
 class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):

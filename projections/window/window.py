@@ -8,7 +8,8 @@ calls.  For one thread.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
@@ -189,6 +190,18 @@ class ContextWindow(ProjectedSession):
 
         The sub-session is the same one when a crash comes in between.
         """
+        with self.subtask(step) as (child, call):
+            try:
+                output = run(child)
+            except Exception as error:  # noqa: BLE001  # as with a tool
+                self.fail(call, error)
+            else:
+                self.succeed(call, output)
+        return child
+
+    @contextmanager
+    def subtask(self, step: RunSubtask) -> Generator[tuple[Session, Call]]:
+        """The same in two pieces: the sub-session to work on, and the call that is to succeed or fail inside the block."""
         name = f"{self.session.id[:200]}-{step.part[-40:]}"
         task = step.subtask
         try:
@@ -196,7 +209,7 @@ class ContextWindow(ProjectedSession):
         except NotFoundError:
             child = self.session.subsession(id=name, title=task.description, agent=task.agent)
         if not child.state().messages:
-            child.user(self.session.store.text(task.prompt), agent=task.agent, model=task.model)
+            child.user(self.session.text(task.prompt), agent=task.agent, model=task.model)
         asked = self._live.state.messages[step.message]
         with self.session.assistant(task.model or asked.model, reply_to=step.message, agent=asked.agent) as reply:
             given: dict[str, object] = {
@@ -204,15 +217,8 @@ class ContextWindow(ProjectedSession):
                 "subagent_type": task.agent,
                 "session": child.id,
             }
-            call = reply.tool(TASK, call_id=step.part, input=given)
-            try:
-                output = run(child)
-            except Exception as error:  # noqa: BLE001  # as with a tool
-                self.fail(call, error)
-            else:
-                self.succeed(call, output)
+            yield child, reply.tool(TASK, call_id=step.part, input=given)
             reply.finish("tool-calls")
-        return child
 
     def succeed(
         self,

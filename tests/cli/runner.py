@@ -48,6 +48,7 @@ COMMANDS = [
     "retain",
     "redact",
     "scrub",
+    "upgrade",
     "demo",
 ]
 

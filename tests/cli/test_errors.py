@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import os
@@ -91,6 +92,7 @@ def test_every_error_of_the_engine_has_an_exit_code(error: BaseException) -> Non
     expected = {
         errors.RetryError: {Exit.BUSY},
         errors.CallError: {Exit.USAGE, Exit.MISSING},
+        errors.KeyMissingError: {Exit.MISSING},
         errors.DataError: {Exit.DAMAGED},
         errors.StopError: {Exit.STORAGE, Exit.BUSY},
         errors.EventlogError: {Exit.STORAGE},
@@ -123,10 +125,23 @@ def test_interrupted_from_the_keyboard(tmp_path: Path) -> None:
         while not (tmp_path / "store" / "format").exists():
             assert process.poll() is None
             time.sleep(0.02)
-        time.sleep(0.3)  # now it waits for somebody to write into the pipe
+        writer = _opened_to_write(pipe)  # now it waits for somebody to write into the pipe
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
+        os.close(writer)
     assert (process.returncode, out, err) == (Exit.INTERRUPTED, "", "eventlog: interrupted\n")
+
+
+def _opened_to_write(pipe: Path) -> int:
+    """The writing end of a named pipe, once somebody reads it."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])

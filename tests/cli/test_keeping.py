@@ -65,9 +65,16 @@ def test_erase_retain_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert cli("verify", "--deep", "--against", kept).code == Exit.OK
     kept_one = cli("retain", "--count", 1, "--json").json
     valid("retain", kept_one)
-    assert kept_one == {"erased": [], "running": []}
+    assert kept_one == {"erased": [], "running": [], "dry_run": False}
     assert cli("retain", "--size", "1G", "--age", "30d").out == "0 sessions erased\n"
-    assert cli("retain", "--count", 0).out == "1 sessions erased\n"
+    (last,) = cli("sessions", "--json").json["sessions"]
+    planned = cli("retain", "--count", 0, "--dry-run", "--json").json
+    valid("retain", planned)
+    assert planned == {"erased": [last["id"]], "running": [], "dry_run": True}
+    said = f"{last['id']} would be erased\n1 session would be erased\n"
+    assert cli("retain", "--count", 0, "--dry-run").out == said
+    assert cli("sessions", "--json").json["sessions"] == [last]
+    assert cli("retain", "--count", 0).out == f"{last['id']} is erased\n1 session erased\n"
     assert cli("sessions", "--json").json["sessions"] == []
     assert "erased" in cli("vacuum").out
 

@@ -14,7 +14,7 @@ import pytest
 import eventlog
 from eventlog.events import PartDelta
 from projections.cli.exits import Exit
-from projections.cli.record import kinds
+from projections.record import event_kinds
 from tests.cli.runner import COMMANDS, SCHEMAS, Cli, check_schema, on_terminal, valid
 
 
@@ -33,7 +33,7 @@ def test_schemas_are_schemas() -> None:
     assert sorted(SCHEMAS) == sorted(set(COMMANDS) - {"demo", "export"})
     for schema in SCHEMAS.values():
         check_schema(schema)
-    assert SCHEMAS["events"]["properties"]["kind"]["enum"] == kinds()
+    assert SCHEMAS["events"]["properties"]["kind"]["enum"] == event_kinds()
 
 
 def test_sessions(cli: Cli, store: Path) -> None:
@@ -45,7 +45,8 @@ def test_sessions(cli: Cli, store: Path) -> None:
     with eventlog.open(store, read_only=True) as opened:
         info = opened.info("ses_a1")
     first = listed["ses_a1"]
-    assert first == {key: getattr(info, key) for key in first if key != "cost"} | {"cost": str(info.cost)}
+    assert first == {key: getattr(info, key) for key in first if key != "cost"} | {"cost": None}
+    assert info.spent is None
     assert answer.json["next"] is None
     assert (first["title"], first["scope"], first["messages"], first["archived"]) == ("Fix it", "alice", 2, False)
 

@@ -271,7 +271,7 @@ def test_interrupted_while_a_summary_streams(talked: Path) -> None:
                 assert process.poll() is None
                 time.sleep(0.02)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=60)
         hold.set()
     assert (process.returncode, out, err) == (Exit.INTERRUPTED, "", "eventlog: interrupted\n")
     assert digest_of_view(talked, "talk") == before

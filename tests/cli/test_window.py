@@ -101,8 +101,8 @@ def test_window_of_another_policy(cli: Cli, talked: Path, monkeypatch: pytest.Mo
     assert (wrong.code, len(wrong.err.splitlines())) == (Exit.USAGE, 1)
     monkeypatch.delenv("EVENTLOG_PRUNE")
     unknown = cli("window", "talk", "--policy", "nonsense")
-    assert unknown.code == Exit.MISSING
-    assert "eventlog prune --help" in unknown.err
+    assert (unknown.code, cli("prune", "talk", "--policy", "nonsense").code) == (Exit.USAGE, Exit.USAGE)
+    assert "--policy knows no 'nonsense'; there are cost-aware, opencode, recency, superseded" in unknown.err
 
 
 def test_window_piped_is_plain(cli: Cli, talked: Path) -> None:

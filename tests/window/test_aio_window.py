@@ -11,10 +11,14 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
+from eventlog.session import Session
+from eventlog.state import INTERRUPTED
 from eventlog.store import Store
-from eventlog.values import Limits, Model
+from eventlog.values import Limits, Model, Subtask, Text, Tool
+from projections import ModelView
 from projections.audit import audit
-from projections.window import CallModel, ContextWindow, RunTools, Stop, SummaryRequest
+from projections.neutral import Text as ViewText
+from projections.window import CallModel, ContextWindow, RunSubtask, RunTools, Stop, SummaryRequest
 from projections.window.aio import AsyncContextWindow, afill
 from tests.window.looping import sections
 
@@ -121,3 +125,141 @@ def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
     assert failed.reason == "aborted"
     assert not any(isinstance(item, ev.CompactionCompleted) for item in kinds)
     assert session.state().open_messages() == ()
+
+
+def test_subtasks_are_coroutines(store: Store) -> None:
+    """Spec §8: a subtask's answer or error is the result of its call; a cancelled one is left aborted, its call interrupted."""
+    session = store.create_session()
+    session.user([Text("do"), *(Subtask(f"{name} it", "why", "helper") for name in ("count", "drop", "wait"))])
+    waiting = asyncio.Event()
+
+    async def work(child: Session) -> str:
+        prompt = ModelView.of(child).messages[0].parts[0]
+        assert isinstance(prompt, ViewText)
+        if prompt.text == "drop it":
+            raise RuntimeError("dropped")
+        if prompt.text == "wait it":
+            waiting.set()
+            await asyncio.Event().wait()
+        return "forty-two"
+
+    async def step_of(window: AsyncContextWindow) -> RunSubtask:
+        step = await window.next_step()
+        assert isinstance(step, RunSubtask)
+        return step
+
+    async def loop() -> None:
+        async with AsyncContextWindow(ContextWindow(session, limits=LIMITS)) as window:
+            for _ in range(2):
+                child = await window.run_subtask(await step_of(window), work)
+                assert child.info.parent == session.id
+            running = asyncio.create_task(window.run_subtask(await step_of(window), work))
+            await waiting.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+    asyncio.run(loop())
+    items = [span.item for span in session.spans()]
+    assert [item.output for item in items if isinstance(item, ev.ToolCompleted)] == ["forty-two"]
+    failures = [item for item in items if isinstance(item, ev.ToolFailed)]
+    assert [(item.error, item.interrupted) for item in failures] == [
+        ("RuntimeError: dropped", False),
+        (INTERRUPTED, True),
+    ]
+    assert session.state().open_messages() == ()
+    assert not session.holds_lease
+
+
+class Closing:
+    """A stream as providers' packages give it: without an end, and closed by one of two names, at once or awaited."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+        while not self.closed:
+            yield {"choices": [{"delta": {"content": "more "}}]}
+
+
+class ClosesItself(Closing):
+    """With a coroutine named `close`."""
+
+    async def close(self) -> None:
+        """Close."""
+        self.closed += 1
+
+
+class ClosesAtOnce(Closing):
+    """With a plain `close`."""
+
+    def close(self) -> None:
+        """Close."""
+        self.closed += 1
+
+
+class ClosesLikeGenerators(Closing):
+    """With `aclose`."""
+
+    async def aclose(self) -> None:
+        """Close."""
+        self.closed += 1
+
+
+@pytest.mark.parametrize("kind", [ClosesItself, ClosesAtOnce, ClosesLikeGenerators])
+def test_an_interrupt_ends_and_closes_the_stream(store: Store, kind: type[Closing]) -> None:
+    """Spec §8: an interrupt aborts the reply as far as it came and closes the provider's stream, whatever its closing is called."""
+    session = store.create_session()
+    session.user("Go on for ever.")
+    chunks = kind()
+
+    async def loop() -> str:
+        async with AsyncContextWindow(ContextWindow(session, limits=LIMITS, model=Model("p", "m"))) as window:
+            step = await window.next_step()
+            assert isinstance(step, CallModel)
+            reply, _ = await window.begin(step)
+            session.interrupt("enough")
+            return await afill(reply, chunks)
+
+    assert asyncio.run(loop()) == "aborted"
+    assert chunks.closed == 1
+    assert session.state().open_messages() == ()
+
+
+def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
+    """Spec §16: tools of one step that wait for each other both come to their ends, and each result stands at its call."""
+    session = store.create_session()
+    session.user("Read both.")
+    meeting: list[asyncio.Event] = []
+
+    async def twice(path: str, other: str) -> AsyncIterator[dict[str, Any]]:
+        for index, name in enumerate((path, other)):
+            function = {"name": "read", "arguments": json.dumps({"file_path": name})}
+            yield {"choices": [{"delta": {"tool_calls": [{"index": index, "id": name, "function": function}]}}]}
+        yield {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+
+    async def meet(arguments: dict[str, Any]) -> str:
+        mine, theirs = meeting if arguments["file_path"] == "a" else reversed(meeting)
+        mine.set()
+        await asyncio.wait_for(theirs.wait(), 60)
+        return f"the content of {arguments['file_path']}"
+
+    async def loop() -> None:
+        meeting.extend([asyncio.Event(), asyncio.Event()])
+        async with AsyncContextWindow(ContextWindow(session, limits=LIMITS, model=Model("p", "m"))) as window:
+            step = await window.next_step()
+            assert isinstance(step, CallModel)
+            reply, _ = await window.begin(step)
+            await afill(reply, twice("a", "b"))
+            step = await window.next_step()
+            assert isinstance(step, RunTools)
+            await asyncio.gather(*(window.run(call, meet) for call in step.calls))
+            await window.finish()
+
+    asyncio.run(loop())
+    items = [span.item for span in session.spans()]
+    asked = {
+        item.part: item.kind.call for item in items if isinstance(item, ev.PartStarted) and isinstance(item.kind, Tool)
+    }
+    given = {asked[item.part]: item.output for item in items if isinstance(item, ev.ToolCompleted)}
+    assert given == {"a": "the content of a", "b": "the content of b"}

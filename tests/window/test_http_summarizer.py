@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -179,15 +180,26 @@ def test_stream_that_breaks_off_at_once_is_tried_again() -> None:
         assert asked(server, sleep=Waits()) == ["whole"]
 
 
-def test_silent_server_times_out() -> None:
-    """A server that stops talking in mid-answer ends in an error after the timeout."""
+def said_before_silence(timeout: float) -> str:
+    """What a server said that then stops talking for longer than the timeout; "" if it was slower than that from the start."""
     hold = threading.Event()
     with OpenAIServer(Answer(["a", "b"], hold=hold)) as server:
-        summary = HttpSummarizer(server.url, timeout=0.2)(REQUEST)
-        assert next(summary) == "a"
-        with pytest.raises(SummarizerError, match="ReadTimeout"):
-            next(summary)
-        hold.set()
+        try:
+            summary = HttpSummarizer(server.url, timeout=timeout)(REQUEST)
+            said = ""
+            with suppress(SummarizerError):
+                said = str(next(summary))
+            if said:
+                with pytest.raises(SummarizerError, match="ReadTimeout"):
+                    next(summary)
+        finally:
+            hold.set()
+    return said
+
+
+def test_silent_server_times_out() -> None:
+    """A server that stops talking in mid-answer ends in an error after the timeout."""
+    assert (said_before_silence(0.2) or said_before_silence(2.0) or said_before_silence(20.0)) == "a"
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])

@@ -1,7 +1,7 @@
-"""A recorded event in words: as the JSON that `events --json` prints, and as one short line.
+"""A recorded event in words: as the JSON that `events --json` prints (`schemas/events.json`), and as one short line.
 
-A reading form with names, not the stored bytes (`eventlog/codec.py`) and not an export.  Large texts stay references: hash,
-bytes, characters.  Imported by the commands beside it.
+A reading form with names, for user interfaces and people; not the stored bytes (`eventlog/codec.py`) and not an export.  Large
+texts stay references: hash, bytes, characters.  Anybody may import this module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eventlog.codec import Recorded
 from eventlog.events import Base, Event
 from eventlog.values import Body
 
-__all__ = ["kind_named", "kind_of", "kinds", "record", "summary"]
+__all__ = ["event_kind", "event_kinds", "event_record", "event_summary", "kind_named"]
 
 _HUMP = re.compile(r"(?<!^)(?=[A-Z])")
 _LONGEST = 60
@@ -30,31 +30,31 @@ def kind_named(name: str) -> str:
     return _HUMP.sub("-", name).lower()
 
 
-def kind_of(event: Base) -> str:
+def event_kind(event: Base) -> str:
     """The kind of an event."""
     return kind_named(type(event).__name__)
 
 
-def kinds() -> list[str]:
+def event_kinds() -> list[str]:
     """Every kind there is."""
     return sorted(kind_named(kind.__name__) for kind in cast("Any", Event).__args__)
 
 
-def record(recorded: Recorded) -> dict[str, Any]:
-    """The event with its place, as JSON values."""
+def event_record(recorded: Recorded) -> dict[str, Any]:
+    """The event with its place, as JSON values: what `events --json` prints, and its schema says."""
     return {
         "session": recorded.session,
         "version": recorded.version,
         "position": recorded.position,
         "time": recorded.time,
         "epoch": recorded.epoch,
-        "kind": kind_of(recorded.event),
+        "kind": event_kind(recorded.event),
         "event": _fields(recorded.event),
     }
 
 
-def summary(event: Event) -> str:
-    """The fields that say something, each cut to a line's measure."""
+def event_summary(event: Event) -> str:
+    """The fields of an event that say something in one line, each cut to a line's measure."""
     said: list[str] = []
     for name, value in _fields(event).items():
         if value is None or value in ("", [], False):

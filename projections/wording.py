@@ -1,0 +1,14 @@
+"""Numbers of things in words, for whatever is printed for people.  Anybody may import this module."""
+
+from __future__ import annotations
+
+__all__ = ["counted"]
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 message", "2 messages", "0 losses"."""
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith("y"):
+        return f"{number} {noun[:-1]}ies"
+    return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"

@@ -30,6 +30,8 @@ _GROWTH = 4
 _PIECE = 1 << 20
 _SPARES = 2
 _LOG_NAME = re.compile(r"(\d{10})\.log\Z")
+_USED_SPARE = re.compile(r"spare-\d{10}\Z")
+"""A spare that was a journal file before; one that was made has another name."""
 
 
 class JournalFiles:
@@ -96,11 +98,16 @@ class JournalFiles:
     def remove(self, before: int) -> None:
         """Remove the files that end before an address, and those that wait to be used; nobody else has the store open.
 
-        They are overwritten first: a scrub, which does that with everything in the store, cannot reach them any more.
+        What was written into them is overwritten first: a scrub, which does that with everything in the store, cannot reach
+        them any more.  A spare that was never used holds zeros.
         """
-        for path in [*self._ended(before), *(self._directory / name for name in self.spares())]:
+        for path in self._ended(before):
             self._io.blank(str(path))
             self._io.unlink(str(path))
+        for name in self.spares():
+            if _USED_SPARE.match(name):
+                self._io.blank(str(self._directory / name))
+            self._io.unlink(str(self._directory / name))
 
     def remove_half_made(self) -> None:
         """Remove what processes left that died while they filled a file."""

@@ -128,7 +128,7 @@ class Appender(Settling):
                 self._collect()
             if bodies:
                 limit_bodies(bodies)
-            epoch = self.epoch
+            epoch, before, carried = self.epoch, self.state.version, self._carried
             if not epoch:
                 needs_no_lease([event for _, event in items], self.session)
             accepted = Accepted(decide(self.state, items), bodies or {}, epoch, owned=owned)
@@ -136,7 +136,13 @@ class Appender(Settling):
             if bodies:
                 self._carried += sum(map(len, bodies.values()))
             if len(self._accepted) >= MAX_ACCEPTED or self._carried > MAX_ACCEPTED_BYTES:
-                self._submit([])
+                try:
+                    self._submit([])
+                except BaseException:  # the caller is told, so it never was accepted
+                    self._accepted.pop()
+                    self._carried = carried
+                    self.state.retract(before)
+                    raise
         if wake and not buffer.awake:
             self.wake()
         return accepted
@@ -178,7 +184,11 @@ class Appender(Settling):
         pieces = run.pieces(MAX_RUN) if run is not None else []
         for number, piece in enumerate(pieces):
             if number:
-                self._submit([])
+                try:
+                    self._submit([])
+                except BaseException:
+                    self.buffer.put_back(pieces[number:])
+                    raise
             self.state.skip(piece.count)
             self._accepted.append(Accepted([piece], {}, self.epoch, owned=False))
 
@@ -266,7 +276,7 @@ class Appender(Settling):
     ) -> Flight:
         """Encode and submit what was accepted and then `decided`, all of which the state has taken in."""
         accepted, self._accepted = self._accepted, []
-        self._carried = 0
+        carried, self._carried = self._carried, 0
         last = self.state.version
         seen = None if expected is not None or creates_at is not None else self._certain
         try:
@@ -305,7 +315,7 @@ class Appender(Settling):
         except BaseException:
             # Nothing was handed over: what was accepted waits for the next try, what was just decided never happened.
             self.state.retract(last - count_of(decided))
-            self._accepted = accepted
+            self._accepted, self._carried = accepted, carried
             raise
         self.card = card
         metrics = self._metrics

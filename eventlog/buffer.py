@@ -6,6 +6,8 @@ again is the business of the session's appender, under its lock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eventlog.deltas import DeltaRun
 from eventlog.errors import ClosedError, ForkedProcessError
 
@@ -54,6 +56,13 @@ class Buffer:
         del self.flat[:count]
         self._weight = 0
         return DeltaRun.from_flat(flat, unit=_NANOSECONDS)
+
+    def put_back(self, runs: Sequence[DeltaRun]) -> None:
+        """Put runs that could not be handed over in front of what came since."""
+        deltas = (zip(run.key_column(), run.texts(), run.times(), strict=True) for run in runs)
+        self.flat[:0] = [
+            slot for columns in deltas for key, text, time in columns for slot in (key, text, time * _NANOSECONDS)
+        ]
 
     def peek(self, after: int) -> DeltaRun | None:
         """The deltas behind the first `after`, which all stay."""

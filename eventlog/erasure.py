@@ -65,9 +65,11 @@ def erase(
     going = _going(session, _kin(store), forks=forks, subsessions=subsessions)
     for name in going:
         _refuse_running(store, name)
-    for name in going:
-        _erase_one(store, name, reason)
-    forget_keys(store.log, going)
+    try:
+        for name in going:
+            _erase_one(store, name, reason)
+    finally:
+        forget_keys(store.log)
     return tuple(going)
 
 
@@ -119,7 +121,7 @@ def retain(
                 erased.append(name)
         except LeaseHeldError as error:
             running.append(error.session)
-    forget_keys(store.log, erased)
+    forget_keys(store.log)
     return Retained(tuple(erased), tuple(running))
 
 

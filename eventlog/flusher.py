@@ -13,7 +13,7 @@ from threading import Event as Signal
 from threading import RLock, Thread
 from typing import TYPE_CHECKING
 
-from eventlog.errors import EventlogError, StopError
+from eventlog.errors import StopError
 from eventlog.logs import logger
 from eventlog.metrics import Metrics
 
@@ -99,7 +99,7 @@ class Flusher:
             except StopError:
                 stopped = True
                 appender.buffer.hold()  # the next delta meets the error, and raises it to its caller
-            except EventlogError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on for all other sessions
                 # What was accepted is kept, and tried again; the session's next command meets the error and raises it.
                 logger().warning("session %s: a flush failed: %s", appender.session, type(error).__name__)
             if appender.is_ahead and not stopped:
@@ -113,7 +113,7 @@ class Flusher:
         for session in leased:
             try:
                 session.renew_if_due(now, self._lease_ttl)
-            except EventlogError as error:
+            except Exception as error:  # noqa: BLE001 - the same
                 logger().warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
         if dirty:
             return self.interval

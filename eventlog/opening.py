@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from eventlog.errors import CallError, DamagedError, KeysError, StorageError, TooNewError
+from eventlog.errors import CallError, DamagedError, KeyMissingError, KeysError, StorageError, TooNewError
 from eventlog.log.base import Commit, Log
 
 if TYPE_CHECKING:
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from eventlog.encryption.family import Family
     from eventlog.encryption.keys import Keys, KeySource
+    from eventlog.encryption.log import EncryptedLog
     from eventlog.encryption.ring import Ring
 
-__all__ = ["LOST_NOTE", "forget_keys", "of_what_is_stored", "open_log", "place_of"]
+__all__ = ["LOST_NOTE", "forget_keys", "may_lose_key", "of_what_is_stored", "open_log", "place_of", "require_keys"]
 
 LOST_NOTE = "1"
 """What a store notes whose own key is not known any more."""
@@ -133,22 +134,39 @@ def _own(path: Path, note: str, ring: Ring) -> Family | None:
     return own
 
 
-def forget_keys(log: Log, sessions: Sequence[str] | None = None) -> None:
-    """Destroy the keys of the families of which everything is erased: of those of these sessions, or of all."""
-    if log.engine is not log:
-        from eventlog.encryption.log import EncryptedLog
+def forget_keys(log: Log) -> None:
+    """Destroy the keys of all families of which everything is erased."""
+    encrypted = _as_encrypted(log)
+    if encrypted is not None:
+        encrypted.forget()
 
-        if isinstance(log, EncryptedLog):
-            log.forget(sessions)
+
+def require_keys(log: Log) -> None:
+    """Raise `KeyMissingError` for an encrypted log that was opened without keys."""
+    encrypted = _as_encrypted(log)
+    if encrypted is not None and encrypted.locked:
+        raise KeyMissingError("the store is encrypted, and was opened without its keys")
+
+
+def may_lose_key(log: Log, parent: str) -> bool:
+    """Whether a fork that was just committed may lose its key, because its parent was erased in the same moment."""
+    encrypted = _as_encrypted(log)
+    return encrypted is not None and encrypted.erased(parent)
+
+
+def _as_encrypted(log: Log) -> EncryptedLog | None:
+    if log.engine is log:
+        return None
+    from eventlog.encryption.log import EncryptedLog
+
+    return log if isinstance(log, EncryptedLog) else None
 
 
 def of_what_is_stored(
     log: Log, changes: Mapping[str, Callable[[Commit], Commit]]
 ) -> Mapping[str, Callable[[Commit], Commit]]:
     """Changes of commits as they were appended as changes of commits as they are stored."""
-    if log.engine is not log:
-        from eventlog.encryption.log import EncryptedLog
-
-        if isinstance(log, EncryptedLog):
-            return log.resealed(changes)
+    encrypted = _as_encrypted(log)
+    if encrypted is not None:
+        return encrypted.resealed(changes)
     return changes

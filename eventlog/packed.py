@@ -39,6 +39,8 @@ _CHUNK_MASK = (1 << CHUNK_BITS) - 1
 _LEVEL = 1
 """Of zstandard: higher levels gain little."""
 _squeezing = Lock()
+# A child must not find it held by a thread that it has not.
+os.register_at_fork(before=_squeezing.acquire, after_in_parent=_squeezing.release, after_in_child=_squeezing.release)
 
 Row = tuple[str, MessageFacts]
 _ENCODER = msgspec.msgpack.Encoder()

@@ -121,8 +121,7 @@ def recorded(kept: Kept) -> dict[str, Grown]:
 def remains_fault(known: Grown | None, emptied: Sequence[Commit]) -> Fault | None:
     """The first of a session's emptied appends that is not what was left of it, or None; `known` is what the record has of it."""
     if known is None:
-        salted = (commit.first for commit in emptied if commit.salt)
-        return next((Fault("no record says what was left of the append", first) for first in salted), None)
+        return Fault("no record says what was left of the append", emptied[0].first) if emptied else None
     for commit in emptied:
         if len(commit.salt) != SALT_BYTES:
             return Fault("what was left of the append is not what was recorded", commit.first)

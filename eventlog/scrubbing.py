@@ -21,6 +21,7 @@ from eventlog.deltas import DeltaRun
 from eventlog.errors import KeyMissingError
 from eventlog.foreign import is_foreign
 from eventlog.lineage import END, Stream
+from eventlog.opening import require_keys
 from eventlog.reader import ancestry, stream_spans
 from eventlog.rewriting import Change, Rewritten, emptied, rewrite
 
@@ -35,7 +36,11 @@ __all__ = ["scrub"]
 
 
 def scrub(store: Store) -> Rewritten:
-    """Take what was redacted and erased out of the files of a store; `BusyError` if anybody else has it open."""
+    """Take what was redacted and erased out of the files of a store; `BusyError` if anybody else has it open.
+
+    `KeyMissingError` for an encrypted store that was opened without keys: what was redacted cannot be found in it.
+    """
+    require_keys(store.log)
     changes: dict[str, Change] = {}
     for head in store.log.heads():
         if is_foreign(head) or head.gone:

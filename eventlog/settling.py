@@ -99,6 +99,8 @@ class Settling(CommittedState, ABC):
                 return False
             if mine is None:
                 self.catch_up()
+                if failure is not None and self._flights and not last:
+                    return True  # somebody handed it over again meanwhile: wait for that
                 waiting = bool(self._accepted)
                 error, self._failure = self._failure, None
             else:

@@ -48,7 +48,7 @@ from eventlog.lineage import END, Stream
 from eventlog.listing import SessionInfo, info_of
 from eventlog.log.base import Log
 from eventlog.metrics import Metrics
-from eventlog.opening import open_log
+from eventlog.opening import may_lose_key, open_log
 from eventlog.prefix import prefix_head
 from eventlog.reader import head_of
 from eventlog.session import Session
@@ -221,6 +221,9 @@ class Store(Keeping):
         except AlreadyExistsError:
             head_of(self.log, session)  # an erased session is not there, and its id is not used again
             raise
+        if isinstance(first, ev.SessionForked) and may_lose_key(self.log, first.parent):
+            self.erase(session, reason="its parent was erased while it began")
+            raise ErasedError(first.parent)
         with self._lock:
             handle = self._sessions.get(session)  # another thread may have found it already
             if handle is None:

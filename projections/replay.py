@@ -147,10 +147,18 @@ class Follower(Generic[S]):
         self._hidden = _hidden(source)
         self.renewed = True
         """Whether `state` is another object than at the last look."""
+        self._broken = False
+        """Whether a look broke off, so that nobody knows what the state has taken in."""
 
     def advance(self) -> bool:
         """Take in new events; True if there were any.  Each costs O(1), but a rollback or undo folds again."""
-        found = go_on(self._projection, self._source, self.state, self.version)
+        if self._broken:
+            return self._again()
+        try:
+            found = go_on(self._projection, self._source, self.state, self.version)
+        except BaseException:
+            self._broken = True
+            raise
         if found is None:
             return self._again()
         state, version = found
@@ -163,10 +171,12 @@ class Follower(Generic[S]):
 
     def save(self) -> None:
         """Keep a checkpoint of the state; for whoever may write."""
-        if self._checkpoints is not None:
+        if self._checkpoints is not None and not self._broken:
             self._checkpoints.save(self._projection, self._source, self.version, self.state)
 
     def _again(self) -> bool:
+        self._broken = True
         self.state, self.version = replay(self._projection, self._source, None, self._checkpoints)
+        self._broken = False
         self.renewed = True
         return True

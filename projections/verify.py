@@ -253,7 +253,7 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
         report.problems.append(Problem("the session is erased, and no event says so", head.version))
     if emptied and (left := remains_fault(recorded(store.log.engine).get(head.session), emptied)) is not None:
         report.problems.append(Problem(left.problem, left.version))
-    if not erased and (found := unexplained(store, emptied)) is not None:
+    if not erased and (found := unexplained(store, head.session, emptied)) is not None:
         report.problems.append(Problem("the append lost its content, and no redaction says so", found.first))
 
 

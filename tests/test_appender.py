@@ -298,3 +298,37 @@ def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
         with pytest.raises(ClosedError):
             text.append("more")
     assert said(Store(log).session(session.id)) == {"p": "kept"}
+
+
+def test_pieces_that_could_not_be_handed_over_are_not_lost(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 1: deltas of a run that goes in several appends all come, in order, when one of these was refused first."""
+    monkeypatch.setattr("eventlog.appender.MAX_RUN", 10)
+    session.user("go")
+    with session.assistant(model="m") as reply:
+        text = reply.text()
+        session.flush()
+        for piece in ("one two ", "three ", "four five ", "six"):
+            text.append(piece)
+        log.refuse = 1
+        with pytest.raises(BusyError):
+            session.flush()
+        text.append(" seven")
+        session.flush()
+        reply.finish("stop")
+    assert list(said(session).values()) == ["one two three four five six seven"]
+
+
+def test_a_command_that_was_refused_by_a_full_queue_is_not_committed_later(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: an event nobody waits for, which did not fit any more and was refused, does not come to be after all."""
+    session.user("go")
+    before = session.version
+    monkeypatch.setattr("eventlog.appender.MAX_ACCEPTED", 1)
+    log.refuse = 1
+    with session.pipeline(), pytest.raises(BusyError):
+        session.user("twice")
+    session.flush()
+    assert session.version == before

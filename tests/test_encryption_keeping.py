@@ -16,8 +16,9 @@ from eventsourcing.persistence import PersistenceError, StoredEvent
 import eventlog
 from eventlog import opening
 from eventlog.encryption.log import EncryptedLog
-from eventlog.errors import KeyMissingError, KeysError
+from eventlog.errors import ErasedError, KeyMissingError, KeysError
 from eventlog.importers import import_file
+from eventlog.log.base import Append, Ticket
 from eventlog.log.directory import encryption_of
 from eventlog.recorder import LogFactory
 from eventlog.store import Store
@@ -287,3 +288,37 @@ def test_the_streams_of_a_recorder_are_encrypted_too(tmp_path: Path) -> None:
     factory = LogFactory(variables)
     assert list(factory.application_recorder().select_events(name)) == events
     factory.close()
+
+
+def test_a_scrub_without_keys_is_refused(tmp_path: Path) -> None:
+    """Spec §14: without the keys nobody can find what was redacted, so a scrub says so and does not seem done."""
+    path = tmp_path / "s"
+    with eventlog.open(path, keys=True) as store:
+        session = store.create_session(id="p")
+        session.user(SECRET, id="m")
+        for part in started(session, {"m"}):
+            session.redact(part, search=False)
+    with eventlog.open(path) as store, pytest.raises(KeyMissingError):
+        store.scrub()
+    with eventlog.open(path, keys=True) as store:
+        assert store.scrub().emptied == 1
+
+
+def test_a_fork_whose_parent_is_erased_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spec §14: a fork that the eraser of its parent did not see, and whose key it destroys, is never acknowledged."""
+    path, keys = tmp_path / "s", tmp_path / "keys"
+    with eventlog.open(path, keys=keys) as store, eventlog.open(path, keys=keys) as other:
+        parent = store.create_session(id="p")
+        exchange(parent)
+        inner = EncryptedLog.submit
+
+        def submit(log: EncryptedLog, append: Append) -> Ticket:
+            if append.session == "f" and append.creates_at is not None:
+                monkeypatch.undo()
+                other.erase("p")
+            return inner(log, append)
+
+        monkeypatch.setattr(EncryptedLog, "submit", submit)
+        with pytest.raises(ErasedError):
+            parent.fork(id="f")
+        assert [info.id for info in store.sessions()] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import subprocess
 import sys
@@ -10,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.encryption import keyfile
+from eventlog.encryption.envelope import opened_commit, opened_head
 from eventlog.encryption.keyfile import KeyFile
+from eventlog.encryption.ring import Ring
 from eventlog.errors import DamagedError, EventlogError, KeysError, StorageError, TooNewError
+from eventlog.log.base import Commit, Head
 from tests.talking import run_together
 
 A, B = "0123456789abcdef" * 2, "fedcba9876543210" * 2
@@ -106,7 +112,7 @@ def test_a_damaged_byte_is_never_another_key(tmp_path: Path) -> None:
             said = ""
             try:
                 assert written(tmp_path / "k", changed).find(name) == key or at == len(GOLDEN) - 1
-            except (DamagedError, KeysError, TooNewError) as error:
+            except (KeysError, TooNewError) as error:
                 said = str(error)
             assert key.hex()[:16] not in said
 
@@ -118,15 +124,15 @@ def test_a_damaged_byte_is_never_another_key(tmp_path: Path) -> None:
         (b"some", KeysError),
         (b"eventlog keys 2\n", TooNewError),
         (b"eventlog keys x\n", KeysError),
-        (b"eventlog keys 1\nnonsense\n", DamagedError),
-        (b"eventlog keys 1\n\xff\xff\n", DamagedError),
+        (b"eventlog keys 1\nnonsense\n", KeysError),
+        (b"eventlog keys 1\n\xff\xff\n", KeysError),
     ],
 )
 def test_what_is_no_key_file_is_said(data: bytes, expected: type[EventlogError], tmp_path: Path) -> None:
     """Another file, a newer format and an unreadable line are each a typed error, and are not written over."""
     with pytest.raises(expected):
         written(tmp_path / "k", data).find(A)
-    if expected is not DamagedError:
+    if not data.startswith(b"eventlog keys 1\n"):
         with pytest.raises(expected):
             KeyFile(tmp_path / "k").make(A)
         assert (tmp_path / "k").read_bytes() == data
@@ -136,7 +142,7 @@ def test_keys_beside_a_damaged_line_are_kept(tmp_path: Path) -> None:
     """A damaged line costs nobody else's key: others are found, made and destroyed, and the line stays to be looked at."""
     file = written(tmp_path / "k", GOLDEN.replace(b"0123456789abcdef", b"0123456789abcdeX", 1))
     assert file.find(B) == bytes(reversed(range(32)))
-    with pytest.raises(DamagedError, match="line 2"):
+    with pytest.raises(KeysError, match="line 2"):
         file.find(A)
     key = file.make("c" * 32)
     file.destroy(B)
@@ -188,35 +194,59 @@ def test_threads_and_processes_lose_no_key(tmp_path: Path) -> None:
         assert found.find(name) == (None if int(name[16:], 16) % 3 == 0 else key)
 
 
-def test_a_program_that_died_while_it_destroyed_a_key_leaves_no_other_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is lost, and the file that never came to its place is gone with the next write, whatever keys it has."""
-    file = KeyFile(tmp_path / "k")
-    one, two = file.make(A), file.make(B)
+def die(*_: object) -> None:
+    """What comes in the midst of it."""
+    raise KeyboardInterrupt
 
-    def die(_path: Path, _to: Path) -> None:
-        raise KeyboardInterrupt
+
+@pytest.mark.parametrize("place", ["link", "replace", "sync_directory", "_overwrite"])
+@pytest.mark.parametrize("next_one", ["find", "make", "destroy"])
+def test_a_program_that_died_while_it_destroyed_a_key_leaves_none_of_its_bytes(
+    place: str, next_one: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed before, at or after the step that counts, it leaves files that whoever comes next overwrites and removes."""
+    path = tmp_path / "k"
+    file = KeyFile(path)
+    one, two = file.make(A), file.make(B)
 
     def leave(_file: KeyFile) -> None:
         """A program that is killed cleans nothing up."""
 
+    with path.open("rb") as old:
+        with monkeypatch.context() as patch:
+            patch.setattr({"link": os, "replace": Path}.get(place, keyfile), place, die)
+            patch.setattr(KeyFile, "_discard", leave)
+            with pytest.raises(KeyboardInterrupt):
+                file.destroy(A)
+        left = path.with_name("k.new" if place == "link" else "k.destroyed")
+        assert two.hex().encode() in left.read_bytes()
+        with left.open("rb") as rest:
+            if next_one == "find":
+                assert KeyFile(path).find(B) == two
+            elif next_one == "make":
+                KeyFile(path).make("c" * 32)
+            else:
+                KeyFile(path).destroy(A)
+            kept = place in {"link", "replace"} and next_one != "destroy"
+            assert bool(old.read().strip(b"\0")) == kept
+            assert place == "replace" or not rest.read().strip(b"\0")
+    assert [found.name for found in tmp_path.iterdir()] == ["k"]
+    assert (KeyFile(path).find(A), KeyFile(path).find(B)) == (one if kept else None, two)
+
+
+@pytest.mark.parametrize("place", ["replace", "sync_directory"])
+def test_an_interrupted_destruction_leaves_no_other_file(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception in the midst of it cleans up behind itself."""
+    file = KeyFile(tmp_path / "k")
+    one = file.make(A)
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", die)
-        patch.setattr(KeyFile, "_discard", leave)
+        patch.setattr(Path if place == "replace" else keyfile, place, die)
         with pytest.raises(KeyboardInterrupt):
             file.destroy(A)
-    assert two.hex().encode() in (tmp_path / "k.new").read_bytes()
-    assert (KeyFile(tmp_path / "k").find(A), KeyFile(tmp_path / "k").find(B)) == (one, two)
-    with (tmp_path / "k.new").open("rb") as left:
-        file.make("c" * 32)
-        assert not left.read().strip(b"\0")
     assert [path.name for path in tmp_path.iterdir()] == ["k"]
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", die)
-        with pytest.raises(KeyboardInterrupt):
-            file.destroy(B)
-    assert [path.name for path in tmp_path.iterdir()] == ["k"]
+    assert file.find(A) == (one if place == "replace" else None)
 
 
 def test_what_the_system_refuses_is_typed(tmp_path: Path) -> None:
@@ -250,3 +280,104 @@ def test_a_full_disk_leaves_the_keys_that_are_there(tmp_path: Path, monkeypatch:
     assert again.find(A) == key
     assert again.find(B) is None
     assert again.make(B) == KeyFile(tmp_path / "k").find(B)
+
+
+def test_a_key_in_a_damaged_line_is_destroyed_or_it_is_said_that_it_is_not(tmp_path: Path) -> None:
+    """With any byte of a line changed, destroying its key takes its digits out and costs no other key, or is an error."""
+    begin, end = GOLDEN.index(A.encode()), GOLDEN.index(B.encode())
+    for at in range(begin, end):
+        changed = GOLDEN[:at] + bytes((GOLDEN[at] ^ 1,)) + GOLDEN[at + 1 :]
+        file = written(tmp_path / "k", changed)
+        if at <= begin + len(A):
+            with pytest.raises(DamagedError, match="line 2"):
+                file.destroy(A)
+            assert (tmp_path / "k").read_bytes() == changed
+        else:
+            file.destroy(A)
+            assert (tmp_path / "k").read_bytes() == GOLDEN[:begin] + GOLDEN[end:]
+        assert KeyFile(tmp_path / "k").find(B) == bytes(reversed(range(32)))
+    written(tmp_path / "k", GOLDEN[:-1] + b"\r").destroy(B)
+    assert (tmp_path / "k").read_bytes() == GOLDEN[:end]
+    both = GOLDEN[: end - 1] + b"x" + GOLDEN[end:-3] + b"yy\n"
+    with pytest.raises(DamagedError, match="line 2"):
+        written(tmp_path / "k", both).destroy(A)
+    assert (tmp_path / "k").read_bytes() == both
+
+
+def test_a_key_file_may_be_a_symbolic_link_and_has_no_second_name(tmp_path: Path) -> None:
+    """Through a link the file itself is written anew, where it lies; one with a hard link, which would keep the keys, is refused."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "k").symlink_to(tmp_path / "real" / "k")
+    file = KeyFile(tmp_path / "k")
+    one, two = file.make(A), file.make(B)
+    file.destroy(A)
+    assert (tmp_path / "k").is_symlink()
+    assert KeyFile(tmp_path / "real" / "k").find(B) == two
+    assert one.hex().encode() not in (tmp_path / "real" / "k").read_bytes()
+    (tmp_path / "second").hardlink_to(tmp_path / "real" / "k")
+    uses: list[Callable[[], object]] = [lambda: file.find(B), lambda: file.make("c" * 32), lambda: file.destroy(B)]
+    for use in uses:
+        with pytest.raises(KeysError, match="hard link"):
+            use()
+    (tmp_path / "second").unlink()
+    assert file.find(B) == two
+
+
+def test_a_file_system_without_hard_links_destroys_keys_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file can have no second name it is overwritten all the same; another refusal is an error, and nothing is lost."""
+    file = KeyFile(tmp_path / "k")
+    one, two = file.make(A), file.make(B)
+    refusal = errno.EIO
+
+    def refuse(_path: Path, _to: Path) -> None:
+        raise OSError(refusal, "refused")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StorageError, match="refused"):
+        file.destroy(A)
+    assert (file.find(A), file.find(B)) == (one, two)
+    refusal = errno.EPERM
+    with (tmp_path / "k").open("rb") as old:
+        file.destroy(A)
+        assert not old.read().strip(b"\0")
+    assert (file.find(A), file.find(B)) == (None, two)
+    assert [path.name for path in tmp_path.iterdir()] == ["k"]
+
+
+def test_a_key_that_is_gone_costs_no_reading_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Destroying keys that are gone, as each vacuum does, reads the file once however many they are, and writes none."""
+    file = KeyFile(tmp_path / "k")
+    file.make(A)
+    before = (tmp_path / "k").stat()
+    reads: list[int] = []
+    pread = os.pread
+
+    def counted(fd: int, size: int, at: int) -> bytes:
+        reads.append(at)
+        return pread(fd, size, at)
+
+    monkeypatch.setattr(os, "pread", counted)
+    file.destroy("0" * 32)
+    once = len(reads)
+    for number in range(1, 100):
+        file.destroy(f"{number:032x}")
+    assert 0 < once == len(reads)
+    after = (tmp_path / "k").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    KeyFile(tmp_path / "k").make(B)
+    file.destroy(B)
+    assert file.find(B) is None
+
+
+def test_what_is_wrong_with_keys_is_no_damage_of_a_session(tmp_path: Path) -> None:
+    """Reading a session whose key may be in a damaged line is `KeysError`, of the key file and of no session."""
+    ring = Ring(written(tmp_path / "k", GOLDEN[:-2] + b"x\n"))
+    golden = json.loads((Path(__file__).parent / "golden" / "encryption-1.json").read_text())
+    payload, card = (bytes.fromhex(golden[name]) for name in ("payload", "card"))
+    commit = Commit("one", 5, golden["count"], 1, 0, golden["time"], payload, "r")
+    head = Head("one", 6, 2, 4, 6, 6, 1, card)
+    uses: list[Callable[[], object]] = [lambda: opened_commit(commit, ring), lambda: opened_head(head, ring)]
+    for use in uses:
+        with pytest.raises(KeysError, match="line 3") as caught:
+            use()
+        assert "one" not in str(caught.value).replace(str(tmp_path), "")

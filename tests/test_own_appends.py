@@ -157,3 +157,31 @@ def test_what_failed_or_came_later_is_not_shown() -> None:
             assert list(live.advance().messages) == list(ModelView.of(session).messages)
             assert live.version == session.version
     assert len(live.advance()) > 20
+
+
+def test_a_look_that_broke_off_doubles_nothing(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 7: a live view whose reading failed half way through shows afterwards what a replay shows."""
+    session = store.create_session()
+    live = LiveView(session)
+    session.user("go")
+    with session.assistant(model="p/one") as reply:
+        stream = reply.text()
+        session.flush()
+        live.advance()
+        for piece in ("one ", "two ", "three "):
+            stream.append(piece)
+            session.flush()
+        whole = Session.stretches
+
+        def broken(of: Session, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+            yield next(iter(whole(of, after, upto)))
+            raise BusyError("the disk was asked to wait")
+
+        monkeypatch.setattr(Session, "stretches", broken)
+        with pytest.raises(BusyError):
+            live.advance()
+        live.save()
+        monkeypatch.undo()
+        assert list(live.advance().messages) == list(ModelView.of(session).messages)
+        reply.finish("stop")
+    assert list(live.advance().messages) == list(ModelView.of(session).messages)

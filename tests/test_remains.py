@@ -11,14 +11,16 @@ from msgspec.structs import replace
 
 from eventlog import Session, Store
 from eventlog import events as ev
-from eventlog.codec import decode
+from eventlog.codec import Entry, decode, spans_of
 from eventlog.deltas import DeltaRun
 from eventlog.errors import DamagedError
 from eventlog.head import StoreHead
 from eventlog.keeping import repair, restore
 from eventlog.log.base import Commit
 from eventlog.log.embedded import open_log
+from eventlog.log.tree import leaf_of
 from eventlog.remains import NAME, recorded
+from eventlog.values import Text
 from projections.verify import verify, verify_session
 from tests.forger import rewrite
 from tests.heads import conversations
@@ -26,6 +28,7 @@ from tests.talking import exchange
 
 SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
 SECRET = "the name of the king is Midas"
+DIFFERS = "what was left of the append is not what was recorded"
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -98,6 +101,79 @@ def test_what_is_left_of_a_scrubbed_append_is_named_when_it_changes(tmp_path: Pa
     rewrite(path, "a", commits, tree=False)
     with Store(open_log(path, read_only=True)) as store:
         assert verify(store, against=after).sound
+
+
+def forged(commit: Commit, part: str) -> Commit:
+    """The append with other content of its parts, which have the id of that part now, and the hash that it had."""
+    batch = decode(commit.payload)
+    entries: list[Entry | DeltaRun] = []
+    for entry in batch.entries:
+        if isinstance(entry, Entry) and isinstance(entry.event, ev.PartStarted):
+            entries.append(replace(entry, event=replace(entry.event, part=part, kind=Text("forged"))))
+        else:
+            entries.append(entry)
+    payload = _encode(replace(batch, entries=entries))
+    assert payload != commit.payload
+    return replace(commit, payload=payload, salt=b"", leaf=leaf_of(commit))
+
+
+@pytest.mark.parametrize("target", ["a", "b", "c"])
+@pytest.mark.parametrize("scrub", [False, True])
+@pytest.mark.parametrize("row", [False, True])
+def test_a_redaction_covers_no_other_content(tmp_path: Path, target: str, *, scrub: bool, row: bool) -> None:
+    """Promise 11: content in place of an append is named against a head kept before, also where its part is redacted and a row is made."""
+    path = tmp_path / "s"
+    with Store(open_log(path, **SMALL)) as store:
+        store.create_session(id="b").user("never redacted")
+        session = store.create_session(id="a")
+        session.user("a harmless question", id="m1")
+        session.user(SECRET, id="m2")
+        session.fork(id="c").user("in a fork")
+        part = part_of(session)
+        session.redact(part, search=False)
+        before = store.head()
+        if scrub:
+            assert store.scrub().emptied
+        commits = list(store.log.read(target))
+        assert verify(store, against=before, deep=True).sound
+    place = next(at for at, commit in enumerate(commits) if not commit.emptied and starts_a_part(commit))
+    rewrite(path, target, [forged(one, part) if at == place else one for at, one in enumerate(commits)], tree=False)
+    with Store(open_log(path, **SMALL)) as store:
+        if row:
+            store.vacuum()
+            assert recorded(store.log)[target].appends
+        bad = [
+            (one.session, one.first_bad) for one in verify(store, against=before, deep=True).sessions if not one.sound
+        ]
+        assert (target, commits[place].first) in bad
+        wanted = "the append lost its content, and no redaction says so"
+        assert wanted in {one.problem for one in verify_session(store, target).problems}
+        missing = "no record says what was left of the append"
+        assert any(one.problem in {missing, DIFFERS} for one in verify_session(store, target).problems) != row
+
+
+def test_a_tombstone_still_explains_what_its_forks_lost(tmp_path: Path) -> None:
+    """Promise 11: the digests that a fork lost for a redaction are no fault when the session that recorded it is erased, and written anew."""
+    with Store(open_log(tmp_path / "s", **SMALL)) as store:
+        session = store.create_session(id="a")
+        session.user(SECRET, id="m1")
+        fork = session.fork(id="c")
+        with fork.assistant("p/m") as reply:
+            reply.step(view_version=fork.version, view_digest=bytes(32), render=None)
+            reply.say("yes")
+            reply.finish()
+        session.redact(part_of(session), search=False)
+        assert store.scrub().emptied
+        store.erase("a", forks="keep")
+        head = store.head()
+        store.vacuum()
+        assert [commit.emptied for commit in store.log.read("c")].count(True) == 1
+        assert verify(store, against=head).sound
+
+
+def starts_a_part(commit: Commit) -> bool:
+    """Whether a part begins in the append."""
+    return any(isinstance(span.item, ev.PartStarted) for span in spans_of(commit))
 
 
 def test_the_record_is_in_the_stores_head(tmp_path: Path) -> None:

@@ -120,18 +120,24 @@ def opened_commit(commit: Commit, ring: Ring) -> Commit:
                 return commit
             raise DamagedError("an append that is not encrypted, where all are")
         sealed = sealed_payload(payload)
-        family = ring.find(sealed.key)
-        if family is None:
-            return commit
+    except DataError as error:
+        raise _of(commit, error) from None
+    family = ring.find(sealed.key)  # what is wrong with the keys is not wrong with the session
+    if family is None:
+        return commit
+    try:
         plain = family.open(commit.session, sealed.data, _bound(commit, sealed))
     except DataError as error:
-        raise type(error)(
-            error.message, session=commit.session, version=commit.first, position=commit.position
-        ) from None
+        raise _of(commit, error) from None
     return Commit(
         commit.session, commit.first, commit.count, commit.position, commit.epoch, commit.time, plain, commit.request,
         commit.salt, commit.leaf, payload,
     )  # fmt: skip
+
+
+def _of(commit: Commit, error: DataError) -> DataError:
+    """The error as that of a commit."""
+    return type(error)(error.message, session=commit.session, version=commit.first, position=commit.position)
 
 
 def opened_head(head: Head, ring: Ring) -> Head:

@@ -129,7 +129,9 @@ def _open(cipher: AESGCM, data: bytes, bound: bytes) -> bytes:
     try:
         found = cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound)
     except (InvalidTag, ValueError):  # ValueError: too short for a nonce
-        raise DamagedError("what was encrypted is damaged, or lies where it does not belong") from None
+        raise DamagedError(
+            "what was encrypted is damaged, lies where it does not belong, or its key is another"
+        ) from None
     if found.startswith(_ZSTANDARD):
         opened: bytes = _zstandard()[1].decompress(found[1:])
         return opened

@@ -4,13 +4,16 @@
     NAME KEY CHECK      one line a key: 32 and 64 hexadecimal digits, and the CRC-32 of `NAME KEY`, 8 digits
 
 A new key is one line at the end, on disk before anything is encrypted with it; so a last line that broke off was never
-used, and is taken away by whoever writes next.  To destroy a key the file is written anew without its line, takes the place of the old one
-in one step, and the old one is overwritten, as far as the file system writes in place.  Writers of all processes take turns (flock).
-A file that others may read is refused.  Copies of the file hold the keys that it had: they are the owner's to look after.
+used, and is taken away by whoever writes next.  To destroy a key the file is written anew without its line (`.new`), takes the place of
+the old one in one step, and the old one is overwritten, as far as the file system writes in place; until that is done it has a name
+(`.destroyed`), so that whoever comes after a crash goes on with it.  Writers of all processes take turns (flock).
+A file that others may read, or that has a second name, is refused.  Copies of the file hold the keys that it had: they are the
+owner's to look after.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -32,6 +35,8 @@ _TITLE = b"eventlog keys "
 _HEADER = _TITLE + b"1\n"
 _NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS = 32, 64, 8
 _LINE_BYTES = _NAME_DIGITS + _KEY_DIGITS + _CHECK_DIGITS + 3
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
+"""What a file system says that gives no file a second name."""
 
 
 class _Content(NamedTuple):
@@ -40,29 +45,39 @@ class _Content(NamedTuple):
     keys: dict[str, bytes]
     damaged: tuple[int, ...]
     """Numbers of the lines that cannot be read."""
+    ends: bool
+    """Whether the last line is whole."""
+
+
+_NOTHING = _Content({}, (), ends=True)
 
 
 class KeyFile:
     """The keys in one file.  Made when the first key is."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
-        self._following = path.absolute().with_name(path.name + ".new")
+        self.path = Path(os.path.realpath(path))  # or a symbolic link would be replaced, and not the file
+        self._following = self.path.with_name(self.path.name + ".new")
+        self._former = self.path.with_name(self.path.name + ".destroyed")
         self._lock = RLock()
-        self._content = _Content({}, ())
+        self._content = _NOTHING
         self._seen: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return f"<KeyFile {self.path}>"
 
     def find(self, name: str) -> bytes | None:
-        """See `Keys`.  `KeysError` if there is no such file, `DamagedError` if the key may be in a line that cannot be read."""
+        """See `Keys`.  `KeysError` if there is no such file, or the key may be in a line that cannot be read.
+
+        That is no `DamagedError`, which would say that the session is damaged whose key is asked for.
+        """
         with self._lock, _system(self.path):
             while not self._looked():
                 pass  # another has put a new one in its place meanwhile
+            self._sweep()
             key = self._content.keys.get(name)
             if key is None and self._content.damaged:
-                raise DamagedError(f"key file {self.path}: line {self._content.damaged[0]} cannot be read")
+                raise KeysError(f"key file {self.path}: line {self._content.damaged[0]} cannot be read")
             return key
 
     def _looked(self) -> bool:
@@ -77,11 +92,26 @@ class KeyFile:
             fcntl.flock(fd, fcntl.LOCK_SH)  # not while one is overwritten
             if not _is_at(fd, self.path):
                 return False
-            self._seen = _checked(self.path, fd)
-            self._content = _parse(self.path, _read(fd))
+            self._take(fd)
         finally:
             os.close(fd)
         return True
+
+    def _take(self, fd: int) -> None:
+        """Take in what the file holds, if it is another than was seen.  Only while it is locked: no writer is at work then."""
+        seen = _checked(self.path, fd)
+        if seen == self._seen:
+            return
+        _only(self.path, fd, 1 + _is_at(fd, self._former))
+        self._content = _parse(self.path, _read(fd))
+        self._seen = seen
+
+    def _sweep(self) -> None:
+        """Go on with what a program left that died, if this one may write there."""
+        with suppress(OSError):
+            if self._following.exists() or self._former.exists():
+                with self._held():
+                    pass
 
     def make(self, name: str) -> bytes:
         """See `Keys`."""
@@ -93,26 +123,41 @@ class KeyFile:
         return key
 
     def destroy(self, name: str) -> None:
-        """See `Keys`."""
+        """See `Keys`.  `DamagedError` if the key may be in a line that cannot be read; one that begins with the name goes with it."""
         with self._lock, _system(self.path):
             if not self.path.exists():
                 return
             with self._held() as fd:
-                data = _read(fd)
-                if name not in _parse(self.path, data).keys:
+                self._take(fd)
+                if name not in self._content.keys and self._content.ends and not self._content.damaged:
                     return
-                start = name.encode() + b" "
-                kept = b"".join(line for line in data.splitlines(keepends=True) if not line.startswith(start))
-                fresh = os.open(self._following, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                try:
-                    _write(self.path, fresh, kept)
-                finally:
-                    os.close(fresh)
-                self._following.replace(self.path)
-                sync_directory(self.path.parent)
-                os.pwrite(fd, bytes(len(data)), 0)
-                os.fsync(fd)
-            self._content, self._seen = _Content({}, ()), ()
+                data = _read(fd)
+                kept = _without(self.path, data, name)
+                if len(kept) < len(data):
+                    self._replace(fd, kept)
+                elif self._content.damaged:
+                    raise DamagedError(
+                        f"key file {self.path}: line {self._content.damaged[0]} cannot be read, and may have the key to destroy"
+                    )
+
+    def _replace(self, fd: int, kept: bytes) -> None:
+        """Put a file of these bytes in the place of the one that is held, and overwrite that."""
+        fresh = os.open(self._following, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fresh, fcntl.LOCK_EX)  # whoever finds it in its place waits until the old one is gone
+            _write(self.path, fresh, kept)
+            try:
+                os.link(self.path, self._former)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+            self._following.replace(self.path)
+            self._content, self._seen = _NOTHING, ()
+            sync_directory(self.path.parent)
+            _overwrite(fd)
+            self._former.unlink(missing_ok=True)
+        finally:
+            os.close(fresh)
 
     @contextmanager
     def _held(self) -> Generator[int]:
@@ -130,6 +175,7 @@ class KeyFile:
                 if not _is_at(fd, self.path):
                     continue  # another has put a new one in its place meanwhile
                 self._discard()
+                _only(self.path, fd, 1)
                 try:
                     yield fd
                 except BaseException:
@@ -140,12 +186,20 @@ class KeyFile:
             return
 
     def _discard(self) -> None:
-        """Overwrite and remove a new file that never came to its place: it has keys that may be destroyed later."""
-        with suppress(FileNotFoundError), self._following.open("r+b") as left:
-            left.write(bytes(self._following.stat().st_size))
-            left.flush()
-            os.fsync(left.fileno())
-            self._following.unlink()
+        """Overwrite and remove the files of one who did not come to the end, a new one and an old one: keys that may be destroyed are in both.
+
+        The old one that is still in its place only loses its second name.
+        """
+        for path in (self._following, self._former):
+            with suppress(FileNotFoundError), path.open("r+b") as left:
+                if not _is_at(left.fileno(), self.path):
+                    _overwrite(left.fileno())
+                path.unlink()
+
+
+def _overwrite(fd: int) -> None:
+    os.pwrite(fd, bytes(os.fstat(fd).st_size), 0)
+    os.fsync(fd)
 
 
 def _write(path: Path, fd: int, data: bytes) -> None:
@@ -170,7 +224,13 @@ def _checked(path: Path, fd: int) -> tuple[int, ...]:
         raise KeysError(f"{path} is not a file")
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise KeysError(f"others may read {path}: let nobody but its owner (chmod 600)")
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_nlink, status.st_size, status.st_mtime_ns
+
+
+def _only(path: Path, fd: int, names: int) -> None:
+    """`KeysError` if the file has more names than it should."""
+    if os.fstat(fd).st_nlink > names:
+        raise KeysError(f"{path} has a second name (a hard link), under which keys that are destroyed would stay")
 
 
 def _is_at(fd: int, path: Path) -> bool:
@@ -223,16 +283,42 @@ def _header(path: Path, data: bytes) -> bool:
 
 def _parse(path: Path, data: bytes) -> _Content:
     if not _header(path, data):
-        return _Content({}, ())
+        return _Content({}, (), ends=not data)
     lines = data[len(_HEADER) :].split(b"\n")
     keys: dict[str, bytes] = {}
     damaged: list[int] = []
     for number, line in enumerate(lines[:-1], 2):
-        said, _, check = line.rpartition(b" ")
-        name, _, digits = said.partition(b" ")
-        shaped = (len(name), len(digits), len(check)) == (_NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS)
-        if not shaped or b"%08x" % crc32(said) != check:
+        if _whole(line):
+            keys[line[:_NAME_DIGITS].decode()] = bytes.fromhex(line[_NAME_DIGITS + 1 :][:_KEY_DIGITS].decode())
+        else:
             damaged.append(number)
-            continue
-        keys[name.decode()] = bytes.fromhex(digits.decode())
-    return _Content(keys, tuple(damaged))
+    return _Content(keys, tuple(damaged), ends=not lines[-1])
+
+
+def _whole(line: bytes) -> bool:
+    """Whether a line, without its end, is as it was written."""
+    said, _, check = line.rpartition(b" ")
+    name, _, digits = said.partition(b" ")
+    shaped = (len(name), len(digits), len(check)) == (_NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS)
+    return shaped and b"%08x" % crc32(said) == check
+
+
+def _without(path: Path, data: bytes, name: str) -> bytes:
+    """What the file holds without the lines that begin with a name, damaged or not.
+
+    A line whose end is damaged runs on in the next, which stays.  `DamagedError` if it cannot be told what of a line is the key.
+    """
+    start = name.encode() + b" "
+    lines = data.split(b"\n")
+    kept: list[bytes] = []
+    for number, line in enumerate(lines, 1):
+        rest = line[_LINE_BYTES:]
+        if not line.startswith(start):
+            kept.append(line)
+        elif _whole(rest):
+            kept.append(rest)
+        elif rest:
+            raise DamagedError(f"key file {path}: line {number} cannot be read, and has the key to destroy with others")
+    if kept[-1] is not lines[-1]:
+        kept.append(b"")
+    return b"\n".join(kept)

@@ -97,23 +97,26 @@ class EncryptedLog:
             return self._engine.submit(append)  # which says so
         id = self._family_of(append.session)
         if self._ring.empty:
-            return self._refused(append, None, self.missing(append.session))
+            return self._refused(append, self.missing(append.session))
         if id is not None and is_burial(append):
             return self._engine.submit(buried(append, id, self._opened_for(append)))
         begins = append.creates_at is not None
         if id is None and not begins:
-            return self._refused(append, None, NotFoundError("session", append.session))
+            return self._refused(append, NotFoundError("session", append.session))
         family = self._beginning_family(append.card) if id is None else self._ring.find(id)
         if family is None:
-            return self._refused(append, None, self.missing(append.session))
+            return self._refused(append, self.missing(append.session))
         ticket = self._engine.submit(sealed_append(append, family, self._opened_for(append)))
         if begins and id is None:
             pending = {session: other for session, other in self._beginning.items() if not other.done()}
             self._beginning = {**pending, append.session: ticket}
         return ticket
 
-    def _refused(self, append: Append, family: Family | None, error: EventlogError) -> Ticket:
-        """An append that cannot go in, for what else there is to say of it; nothing of its content leaves this place."""
+    def _refused(self, append: Append, error: EventlogError) -> Ticket:
+        """An append that cannot go in, for what else there is to say of it; nothing of its content leaves this place.
+
+        Not even as a request: without the key nobody can tell whether the content is the same.
+        """
         check = self._opened_for(append)
 
         def refuse(others: Sequence[Commit]) -> None:
@@ -121,8 +124,9 @@ class EncryptedLog:
                 check(others)
             raise error
 
-        digest = b"" if family is None else family.request(append.session, append.digest)
-        return self._engine.submit(replace(append, payload=b"", card=None, bodies=(), digest=digest, check=refuse))
+        return self._engine.submit(
+            replace(append, payload=b"", card=None, bodies=(), request=None, digest=b"", check=refuse)
+        )
 
     def _opened_for(self, append: Append) -> Callable[[Sequence[Commit]], None] | None:
         """The append's check, given what others committed as they said it."""
@@ -296,14 +300,27 @@ class EncryptedLog:
 
     # -- keys that go, and content that does -------------------------------------------------------
 
-    def forget(self, sessions: Sequence[str] | None = None) -> None:
-        """Destroy the keys of families of which every session is erased: of those of these sessions, or of all."""
-        keys = {head.session: card_of(head) for head in self._sealed_heads()}
-        chosen = {sealed.key for sealed in (keys.values() if sessions is None else map(keys.__getitem__, sessions))}
-        alive = {sealed.key for sealed in keys.values() if sealed.data or not is_tombstone(sealed.clear)}
-        for id in chosen - alive:
-            self._ring.destroy(id)
+    def forget(self) -> None:
+        """Destroy the keys of all families of which every session is erased.
+
+        Tombstones are committed before anybody looks here for who is left; see `erased`.
+        """
+        cards = [card_of(head) for head in self._sealed_heads()]
+        alive = {sealed.key for sealed in cards if not _is_buried(sealed)}
+        failure: EventlogError | None = None
+        for id in {sealed.key for sealed in cards} - alive:
+            try:
+                self._ring.destroy(id)
+            except EventlogError as error:  # the others can still go
+                failure = failure or error
         self._cards = {}
+        if failure is not None:
+            raise failure
+
+    def erased(self, session: str) -> bool:
+        """Whether a session is erased, so that whoever looked for survivors may have missed what was forked from it since."""
+        head = self._engine.head(session)
+        return head is not None and not is_record(session, head.card) and _is_buried(card_of(head))
 
     def resealed(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
         """Changes of what was appended as changes of what is stored (`rewriting.py`)."""
@@ -336,6 +353,11 @@ class EncryptedLog:
                 wrong.append(str(error))
         return wrong
 
+    @property
+    def locked(self) -> bool:
+        """Whether there are no keys at all."""
+        return self._ring.empty
+
     def missing(self, session: str) -> KeyMissingError:
         """Why a session cannot be read or written."""
         if self._ring.empty:
@@ -345,3 +367,7 @@ class EncryptedLog:
     def close(self) -> None:
         """See `base.Log`."""
         self._engine.close()
+
+
+def _is_buried(card: SealedValue) -> bool:
+    return not card.data and is_tombstone(card.clear)

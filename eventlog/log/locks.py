@@ -119,10 +119,16 @@ class Presence:
             fcntl.flock(self._fd, fcntl.LOCK_SH)
 
     def alone_again(self) -> bool:
-        """Whether nobody else has the store open at its end here: then nobody else can open it before `close`."""
+        """Whether nobody else has the store open at its end here: then nobody else can open it before `close`.
+
+        Under the writers' lock, so that of two that end neither misses the other: a lock that cannot be changed is lost, and
+        has to be taken again.
+        """
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            with suppress(BlockingIOError):  # somebody just opens it, and waits for the writers' lock
+                fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return False
         return True
 

@@ -218,10 +218,15 @@ class Partition:
 
     def _renew_journal(self, mark: Mark) -> bool:
         """Let the journal end in a file of no size, so that the others can go when all is folded; False if it has to stay as it is."""
-        if not (self.journal.takes_room() and self._presence.alone_again()):
+        if not self.journal.takes_room():
             return False
-        self.lock.acquire()
         try:
+            self.lock.acquire()
+        except BusyError:
+            return False  # somebody is at work, so this is not the last
+        try:
+            if not self._presence.alone_again():
+                return False
             self.catch_up_to_write()
             address = self.journal.renew()
             with self._guard:

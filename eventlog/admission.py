@@ -19,21 +19,23 @@ from eventlog.values import Reasoning, Tool
 
 __all__ = ["LEASE_FREE", "RULES", "admit", "admit_deltas", "new_ids"]
 
-LEASE_FREE: tuple[type[ev.Base], ...] = (
-    ev.SessionStarted,
-    ev.SessionForked,
-    ev.SessionRenamed,
-    ev.SessionArchived,
-    ev.SessionUnarchived,
-    ev.MetadataSet,
-    ev.UserMessageAdded,
-    ev.Pinned,
-    ev.Unpinned,
-    ev.UsageRecorded,
-    ev.InterruptRequested,
-    ev.PartRedacted,
-    ev.ForeignKept,
-    ev.Custom,
+LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
+    (
+        ev.SessionStarted,
+        ev.SessionForked,
+        ev.SessionRenamed,
+        ev.SessionArchived,
+        ev.SessionUnarchived,
+        ev.MetadataSet,
+        ev.UserMessageAdded,
+        ev.Pinned,
+        ev.Unpinned,
+        ev.UsageRecorded,
+        ev.InterruptRequested,
+        ev.PartRedacted,
+        ev.ForeignKept,
+        ev.Custom,
+    )
 )
 """Events anybody may append beside the lease holder: they do not depend on what it does, nor it on them.
 

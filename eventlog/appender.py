@@ -42,7 +42,7 @@ MAX_ACCEPTED_BYTES = 1 << 20
 MAX_RUN = 16 * 1024 * 1024
 """Characters of deltas that are handed over in one append; more of them go in several."""
 KEPT_BYTES = 1 << 14
-"""Encoded bytes of the largest append that is."""
+"""Encoded bytes of the largest append that is kept decoded (`settling.KEPT`)."""
 
 
 class Appender(Settling):
@@ -126,15 +126,13 @@ class Appender(Settling):
             self._ready()
             if buffer.flat:
                 self._collect()
-            if bodies:
-                limit_bodies(bodies)
+            weight = limit_bodies(bodies) if bodies else 0
             epoch, before, carried = self.epoch, self.state.version, self._carried
             if not epoch:
                 needs_no_lease([event for _, event in items], self.session)
             accepted = Accepted(decide(self.state, items), bodies or {}, epoch, owned=owned)
             self._accepted.append(accepted)
-            if bodies:
-                self._carried += sum(map(len, bodies.values()))
+            self._carried += weight
             if len(self._accepted) >= MAX_ACCEPTED or self._carried > MAX_ACCEPTED_BYTES:
                 try:
                     self._submit([])

@@ -14,21 +14,21 @@ from eventlog.log.base import Head
 from eventlog.sealed import is_sealed, sealed_value
 from eventlog.values import Origin, Tokens
 
-__all__ = ["CHANGES_CARD", "ON_CARD", "Card", "card_of", "evolve_card"]
+__all__ = ["ON_CARD", "Card", "card_of", "evolve_card"]
 
-ON_CARD: tuple[type[ev.Base], ...] = (
-    ev.SessionStarted,
-    ev.SessionForked,
-    ev.SessionRenamed,
-    ev.SessionArchived,
-    ev.SessionUnarchived,
-    ev.SessionErased,
-    ev.UsageRecorded,
-    ev.PartRedacted,
+ON_CARD: frozenset[type[ev.Base]] = frozenset(
+    (
+        ev.SessionStarted,
+        ev.SessionForked,
+        ev.SessionRenamed,
+        ev.SessionArchived,
+        ev.SessionUnarchived,
+        ev.SessionErased,
+        ev.UsageRecorded,
+        ev.PartRedacted,
+    )
 )
 """The events that `evolve_card` takes in."""
-CHANGES_CARD = frozenset(ON_CARD)
-"""The same to look a type up in."""
 
 
 class Card(msgspec.Struct, frozen=True, array_like=True):
@@ -71,7 +71,7 @@ def card_of(head: Head) -> Card:
 
 def evolve_card(card: Card, event: ev.Event) -> Card:
     """Return the card after an event: the same object for the many that do not change it."""
-    if type(event) not in CHANGES_CARD:
+    if type(event) not in ON_CARD:
         return card
     if isinstance(event, ev.SessionStarted):
         return Card(event.title, event.scope, event.directory, event.agent, event.parent, origin=event.origin)

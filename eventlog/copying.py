@@ -7,7 +7,6 @@ to be known of the events.  Derived values are left behind.  Not here: the bytes
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +20,7 @@ from eventlog.deltas import DeltaRun
 from eventlog.errors import BusyError, DamagedError, StorageError
 from eventlog.foreign import is_foreign
 from eventlog.log.base import Commit, Head
+from eventlog.log.filesystem import NO_ROOM
 from eventlog.log.rules import Seen, head_after
 from eventlog.log.tree import leaf_of
 from eventlog.sealed import is_sealed, mark, sealed_payload, sealed_value
@@ -75,7 +75,7 @@ def storage_errors(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        if error.errno in NO_ROOM:
             raise BusyError(f"no room at {path}: {error.strerror}; make room, and go on") from error
         raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
 

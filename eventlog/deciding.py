@@ -16,7 +16,6 @@ from eventlog.errors import CallError, EventlogError, RefusedError
 from eventlog.evolution import FOLDS
 from eventlog.state import State
 
-_FREE = frozenset(LEASE_FREE)
 MAX_TIME = 1 << 53
 """Times are UTC milliseconds on this side of it, or as long before 1970."""
 
@@ -119,5 +118,5 @@ def needs_no_lease(events: Sequence[ev.Event], session: str) -> None:
     for event in events:
         if isinstance(event, ev.UserMessageAdded):
             users.append(event.message)
-        elif type(event) not in _FREE and not (isinstance(event, ev.PartStarted) and event.message in users):
+        elif type(event) not in LEASE_FREE and not (isinstance(event, ev.PartStarted) and event.message in users):
             raise RefusedError(f"{type(event).__name__} without the lease", expected="the lease", session=session)

@@ -6,7 +6,7 @@ kept goes on with what it inherited; what nobody inherited goes.  Not here: givi
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -82,17 +82,7 @@ def to_retain(
     scope: str | None = None,
 ) -> Retained:
     """What `retain` would do now; erases nothing."""
-    erased: list[str] = []
-    running: list[str] = []
-    for tree in _over(store, age=age, count=count, size=size, scope=scope):
-        try:
-            for name in tree:
-                _refuse_running(store, name)
-        except LeaseHeldError as error:
-            running.append(error.session)
-        else:
-            erased += tree
-    return Retained(tuple(erased), tuple(running))
+    return _retained(store, _over(store, age=age, count=count, size=size, scope=scope), lambda _name: None)
 
 
 def retain(
@@ -110,18 +100,26 @@ def retain(
     holds at most `size` bytes of events and large texts as they are stored, a text that two sessions have counted once.  Only
     sessions of `scope`, if one is given, are looked at.  Forks are kept.  A session that is being run stays.
     """
+    trees = _over(store, age=age, count=count, size=size, scope=scope)
+    try:
+        return _retained(store, trees, lambda name: _erase_one(store, name, reason))
+    finally:
+        forget_keys(store.log)
+
+
+def _retained(store: Store, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> Retained:
+    """Erase trees of sessions; one in which a session is being run, or begins to be, is left from there on."""
     erased: list[str] = []
     running: list[str] = []
-    for tree in _over(store, age=age, count=count, size=size, scope=scope):
+    for tree in trees:
         try:
             for name in tree:
                 _refuse_running(store, name)
             for name in tree:
-                _erase_one(store, name, reason)
+                erase_one(name)
                 erased.append(name)
         except LeaseHeldError as error:
             running.append(error.session)
-    forget_keys(store.log)
     return Retained(tuple(erased), tuple(running))
 
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 import msgspec
 
 from eventlog import events as ev
-from eventlog.card import CHANGES_CARD, Card, evolve_card
+from eventlog.card import ON_CARD, Card, evolve_card
 from eventlog.codec import Batch, Item, pack
 from eventlog.deciding import require_items
 from eventlog.deltas import DeltaRun
@@ -82,7 +82,7 @@ class Load:
             times.append(time)
             self.events.append(event)
             kind = type(event)
-            if kind in CHANGES_CARD:
+            if kind in ON_CARD:
                 card = evolve_card(card, event)
             elif kind in _MESSAGES:
                 self.messages += 1
@@ -119,11 +119,12 @@ class Flight(msgspec.Struct, eq=False):
         return committed
 
 
-def limit_bodies(bodies: Mapping[bytes, bytes] | None) -> None:
-    """Raise `LimitError` for more bodies than an append may carry."""
-    size = sum(map(len, bodies.values())) if bodies else 0
+def limit_bodies(bodies: Mapping[bytes, bytes]) -> int:
+    """How many bytes the bodies have; `LimitError` if they are more than an append may carry."""
+    size = sum(map(len, bodies.values()))
     if size > MAX_APPEND_BYTES // 2:
         raise LimitError("bytes of the bodies of one append", size, MAX_APPEND_BYTES // 2)
+    return size
 
 
 def content_digest(items: Sequence[tuple[int, ev.Event]]) -> bytes:

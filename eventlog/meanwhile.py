@@ -48,11 +48,11 @@ class Meanwhile:
                         raise AlreadyExistsError(kind, plain, session=self._session)
                 if isinstance(event, ev.SessionErased):
                     raise ErasedError(self._session)
-                if self._card and isinstance(event, ON_CARD):
+                if self._card and type(event) in ON_CARD:
                     raise ConflictError(self._session, self._seen, commit.last)
                 if isinstance(event, ev.UserMessageAdded):
                     users.add(event.message)
-                if self._free or isinstance(event, LEASE_FREE):
+                if self._free or type(event) in LEASE_FREE:
                     continue
                 if not (isinstance(event, ev.PartStarted) and event.message in users):
                     raise ConflictError(self._session, self._seen, commit.last)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.encryption.family import Family
-    from eventlog.encryption.keys import Keys, KeySource
+    from eventlog.encryption.keys import KeySource
     from eventlog.encryption.log import EncryptedLog
     from eventlog.encryption.ring import Ring
 
@@ -88,9 +88,9 @@ def _encrypted(place: Path, keys: KeySource, *, read_only: bool) -> Log:
     from eventlog.encryption.ring import Ring
     from eventlog.log import directory, embedded
 
-    ring = Ring(provider := keys_from(keys, place))
+    ring = Ring(keys_from(keys, place))
     if not read_only and not (place / "format").exists():
-        _make(place, ring, provider)
+        _make(place, ring)
     log = embedded.open_log(place, read_only=read_only)
     try:
         return EncryptedLog(log, ring, _own(log.path, directory.encryption_of(log.path), ring))
@@ -99,7 +99,7 @@ def _encrypted(place: Path, keys: KeySource, *, read_only: bool) -> Log:
         raise
 
 
-def _make(place: Path, ring: Ring, keys: Keys) -> None:
+def _make(place: Path, ring: Ring) -> None:
     """Make an encrypted store, unless somebody else makes one meanwhile."""
     from eventlog.log import directory
     from eventlog.log.options import Options
@@ -112,7 +112,7 @@ def _make(place: Path, ring: Ring, keys: Keys) -> None:
         raise StorageError(f"{place} cannot be opened: {error.strerror or error}") from error
     finally:
         if not (place / "format").exists() or directory.encryption_of(place) != note:
-            keys.destroy(own.id.hex())  # nothing was ever encrypted with it
+            ring.destroy(own.id)  # nothing was ever encrypted with it
 
 
 def _own(path: Path, note: str, ring: Ring) -> Family | None:

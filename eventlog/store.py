@@ -461,13 +461,13 @@ def _let_go_of_stopped() -> None:
 
 
 def _forked() -> None:
-    global _registering  # noqa: PLW0603 - another thread of the parent may have held the old one
-    _registering = Lock()
+    _registering.release()
     for store in list(_STORES):
         store.fork_off()
 
 
-os.register_at_fork(after_in_child=_forked)
+# A child must not find it held by a thread that it has not.
+os.register_at_fork(before=_registering.acquire, after_in_parent=_registering.release, after_in_child=_forked)
 
 
 def _close_at_exit(close: weakref.WeakMethod[Callable[[], None]]) -> None:

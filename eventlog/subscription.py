@@ -70,20 +70,16 @@ class Subscription:
         session = self._session
         erased = _erased(self.log, {commit.session for commit in commits if session in {None, commit.session}})
         for commit in commits:
-            last = commit.position + commit.count - 1
-            if session is None and is_sealed(
-                commit.payload
-            ):  # whoever follows them all goes on past what nobody can read
-                self.position = last
-                continue
-            if not is_foreign(commit) and (session is None or commit.session == session):
+            # Whoever follows them all goes on past what nobody can read.
+            told = not is_sealed(commit.payload) if session is None else commit.session == session
+            if told and not is_foreign(commit):
                 start = commit.first + max(self.position - commit.position + 1, 0)
                 for recorded in events_of(commit, start - 1):
                     if commit.session in erased and not isinstance(recorded.event, SessionErased):
                         continue
                     if self._kinds is None or isinstance(recorded.event, self._kinds):
                         yield recorded
-            self.position = last
+            self.position = commit.position + commit.count - 1
         if self._ahead is not None and len(commits) < BATCH:
             for recorded in _provisional(self._ahead(), session, self._told):
                 self.stirred = True
@@ -119,11 +115,12 @@ def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
     """The kinds of events that are asked for; `CallError` for what are no event classes in a sequence."""
     if kinds is None:
         return None
-    wanted: tuple[object, ...] = tuple(cast("Iterable[object]", kinds)) if isinstance(kinds, Iterable) else (kinds,)
-    found = tuple(kind for kind in wanted if isinstance(kind, type) and issubclass(kind, Base))
-    if not isinstance(kinds, Iterable) or len(found) < len(wanted):
-        raise CallError(f"kinds are event classes in a list, such as [events.PartDelta], not {kinds!r:.80}")
-    return found
+    if isinstance(kinds, Iterable):
+        wanted = tuple(cast("Iterable[object]", kinds))
+        found = tuple(kind for kind in wanted if isinstance(kind, type) and issubclass(kind, Base))
+        if len(found) == len(wanted):
+            return found
+    raise CallError(f"kinds are event classes in a list, such as [events.PartDelta], not {kinds!r:.80}")
 
 
 def _provisional(appenders: Iterable[Appender], session: str | None, told: dict[str, int]) -> Iterator[Recorded]:

@@ -206,7 +206,7 @@ class Assembly:
             if hidden(state, message, options):
                 pass
             elif message.user:
-                question = bool(state.compactions) and shows_question(state, message, options)
+                question = shows_question(state, message, options)
                 known = user_message(message, options, self._resolve, shows_question=question)
             else:
                 known = tuple(self._draft(message).messages())

@@ -22,6 +22,7 @@ from projections.parts import (
     Compaction,
     CompactionPart,
     Message,
+    Part,
     ReasoningPart,
     StepPart,
     TextPart,
@@ -196,6 +197,13 @@ def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -
         state.touch_files(tuple(Touch("written", path) for path in kind.files))
 
 
+def _add(state: Conversation, message: str, part: Part) -> None:
+    """A part begins; nothing if its message was let go."""
+    found = state.messages.get(message)
+    if found is not None:
+        state.add_part(found, part)
+
+
 def _ended(state: Conversation, event: ev.PartEnded, version: int, time: int) -> None:
     del version, time
     found = state.where.get(event.part)
@@ -247,17 +255,13 @@ def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: i
 
 def _step_started(state: Conversation, event: ev.StepStarted, version: int, time: int) -> None:
     del version, time
-    message = state.messages.get(event.message)
-    if message is not None:
-        state.add_part(message, StepPart(event.part, snapshot=event.snapshot))
+    _add(state, event.message, StepPart(event.part, snapshot=event.snapshot))
 
 
 def _step_finished(state: Conversation, event: ev.StepFinished, version: int, time: int) -> None:
     del version, time
-    message = state.messages.get(event.message)
-    if message is not None:
-        part = StepPart(event.part, begins=False, reason=event.reason, snapshot=event.snapshot)
-        state.add_part(message, part)
+    part = StepPart(event.part, begins=False, reason=event.reason, snapshot=event.snapshot)
+    _add(state, event.message, part)
 
 
 # -- tools -------------------------------------------------------------------------------------
@@ -346,9 +350,7 @@ def _restored(state: Conversation, event: ev.Restored, version: int, time: int) 
 def _requested(state: Conversation, event: ev.CompactionRequested, version: int, time: int) -> None:
     del version, time
     state.compactions[event.part] = Compaction(event.part, event.message, event.auto, event.overflow)
-    message = state.messages.get(event.message)
-    if message is not None:
-        state.add_part(message, CompactionPart(event.part))
+    _add(state, event.message, CompactionPart(event.part))
 
 
 def _compaction_started(state: Conversation, event: ev.CompactionStarted, version: int, time: int) -> None:

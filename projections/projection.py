@@ -79,12 +79,8 @@ class Source(Protocol):
         """Version of the newest event."""
         ...
 
-    def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
-        """Every event of versions `after + 1 .. upto`, also those that a rollback hid."""
-        ...
-
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
-        """The same append by append."""
+        """Every event of versions `after + 1 .. upto`, append by append, also those that a rollback hid."""
         ...
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:

@@ -69,16 +69,8 @@ def _straight(
     start, state = 0, None
     if checkpoints is not None:
         start, state = next(checkpoints.sound(projection, source, version), (0, None))
-    folded = projection.initial() if state is None else state
-    apply = projection.apply_batch
-    try:
-        for stretch in source.stretches(start, version):
-            folded, following = apply(folded, stretch.batch, stretch.first)
-            if following <= stretch.last:
-                return None
-    except ReachesBack:
-        return None
-    return Replayed(hide_inherited(projection, folded, source, version), version)
+    found = go_on(projection, source, projection.initial() if state is None else state, start, version)
+    return None if found is None else Replayed(hide_inherited(projection, found.state, source, version), version)
 
 
 def go_on(

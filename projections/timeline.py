@@ -92,7 +92,7 @@ class _Reading:
             case ev.PartStarted():
                 self._tools[event.part] = getattr(event.kind, "tool", "")
             case ev.Pruned():
-                parts = f"{counted(len(event.parts), 'result')}" + (f" by {event.policy}" if event.policy else "")
+                parts = counted(len(event.parts), "result") + (f" by {event.policy}" if event.policy else "")
                 yield Entry(version, time, "pruned", parts, event.freed)
             case ev.CompactionCompleted():
                 yield Entry(version, time, "compacted", event.part, event.tokens_after)
@@ -135,7 +135,7 @@ def _plain(event: ev.Event) -> tuple[str, str] | None:
         case ev.MessageRemoved():
             return "removed", event.message
         case ev.Restored():
-            return "restored", f"{counted(len(event.parts), 'result')}"
+            return "restored", counted(len(event.parts), "result")
         case ev.CompactionRequested():
             return "compaction-requested", "automatic" if event.auto else "by hand"
         case ev.CompactionFailed():

@@ -313,12 +313,8 @@ class _Growing:
         self.id = session.id
         self.version = 0
 
-    def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
-        """Every event of versions `after + 1 .. upto`."""
-        return self._session.spans(after, self.version if upto is None else min(upto, self.version))
-
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
-        """The same append by append."""
+        """Every event of versions `after + 1 .. upto`, append by append."""
         return self._session.stretches(after, self.version if upto is None else min(upto, self.version))
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
 from pathlib import Path
 
 import eventlog
-from eventlog import events as ev
 from eventlog.store import Store
 from projections.model_view import LiveView, ModelView
 from projections.neutral import Text
 from tests.searching import files_with
 
-__all__ = ["SECRET", "Service", "confess", "leaks", "rendered", "started", "texts"]
+__all__ = ["SECRET", "Service", "confess", "leaks", "rendered", "texts"]
 
 SECRET = "the name of the king is Rumpelstiltskin"
 _LONG = f"{SECRET}, said the queen to the messenger. " * 60
@@ -63,13 +61,6 @@ def confess(store: Store, name: str = "p", turns: int = 2) -> eventlog.Session:
 def rendered(session: eventlog.Session) -> str:
     """All that a session says, as text."""
     return "\n".join(repr(recorded.event) for recorded in session.events())
-
-
-def started(session: eventlog.Session, messages: Collection[str] | None = None) -> list[str]:
-    """The parts that were begun, of these messages or of all."""
-    events = (recorded.event for recorded in session.events())
-    found = (event for event in events if isinstance(event, ev.PartStarted))
-    return [event.part for event in found if messages is None or event.message in messages]
 
 
 def texts(session: eventlog.Session) -> list[str]:

@@ -13,14 +13,14 @@ from typing import Any
 from eventlog.log.memory import MemoryLog
 from eventlog.store import Store, open_store
 
-__all__ = ["ENCRYPTED", "ENGINES", "Engine"]
+__all__ = ["ENCRYPTED", "ENGINES", "Engine", "LastingLog"]
 
 ENGINES = ("memory", "embedded")
 ENCRYPTED = "encrypted"
 """The embedded engine with keys: for tests of what encryption might change (`test_encryption_flows.py`)."""
 
 
-class _LastingLog(MemoryLog):
+class LastingLog(MemoryLog):
     """A memory log that outlives the stores on it, as a directory does."""
 
     def close(self) -> None:
@@ -34,7 +34,7 @@ class Engine:
         self.name = name
         self._temporary = tempfile.TemporaryDirectory() if directory is None and name != "memory" else None
         self.path = Path(self._temporary.name if self._temporary else directory or "") / "store"
-        self._log = _LastingLog()
+        self._log = LastingLog()
         self._stores: list[Store] = []
 
     def open(self, **options: Any) -> Store:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.codec import Entry, decode
 from eventlog.deltas import DeltaRun
@@ -26,7 +27,7 @@ from eventlog.log.segments import Segments
 from eventlog.log.squeezing import PLAIN
 from eventlog.log.tree import TAG_BYTES, grow, leaf_data, leaf_hash
 
-__all__ = ["Forgery", "careful", "forgeries", "head_of", "rewrite", "rewrite_memory"]
+__all__ = ["Forgery", "begun", "careful", "forgeries", "head_of", "rewrite", "rewrite_memory"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _FORGED = ev.SessionRenamed("forged")
@@ -39,6 +40,19 @@ class Forgery(NamedTuple):
     name: str
     version: int
     commits: list[Commit]
+
+
+def begun(store: Store) -> Session:
+    """The session `a`, to be forged: with deltas, a tool and a large text."""
+    session = store.create_session(id="a", title="t")
+    session.user("question")
+    with session.assistant(model="acme/one") as reply:
+        text = reply.text()
+        text.append("an ")
+        text.append("answer")
+        reply.tool("bash", call_id="c1", input={"command": "ls"}).succeed("x" * 2000)
+        reply.finish("stop")
+    return session
 
 
 def forgeries(commits: list[Commit]) -> Iterator[Forgery]:

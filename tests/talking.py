@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from eventlog import events as ev
+from eventlog.log.base import Log
 from eventlog.session import Session
 from eventlog.values import (
     Tokens,
     Usage,
 )
 
-__all__ = ["ODD", "USAGE", "exchange", "kinds", "last", "run_together", "said"]
+__all__ = ["ODD", "USAGE", "derived_reads", "exchange", "kinds", "last", "run_together", "said", "started"]
 
 ODD = "a\ud800b\U0010ffff\udc80"
 USAGE = Usage(Tokens(10, 5))
@@ -38,12 +39,32 @@ def said(session: Session, at: int | None = None) -> dict[str, str]:
     return found
 
 
+def started(session: Session, messages: Collection[str] | None = None) -> list[str]:
+    """The parts that were begun, of these messages or of all."""
+    events = (recorded.event for recorded in session.events())
+    found = (event for event in events if isinstance(event, ev.PartStarted))
+    return [event.part for event in found if messages is None or event.message in messages]
+
+
 def exchange(session: Session, text: str = "hello") -> None:
     """A question, and an answer of one streamed word."""
     session.user("question")
     with session.assistant("p/m") as reply:
         reply.say(text)
         reply.finish()
+
+
+def derived_reads(log: Log) -> list[bytes]:
+    """Gets the keys of the derived values that the log is asked for from here on."""
+    read: list[bytes] = []
+    get = log.get_derived
+
+    def watched(key: bytes) -> bytes | None:
+        read.append(key)
+        return get(key)
+
+    log.get_derived = watched  # type: ignore[method-assign]  # to see what is read
+    return read
 
 
 def run_together(count: int, work: Callable[[int], object]) -> None:

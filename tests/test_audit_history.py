@@ -13,7 +13,6 @@ from eventlog import events as ev
 from eventlog.codec import Entry, decode
 from eventlog.deltas import DeltaRun
 from eventlog.log.base import Commit
-from eventlog.log.memory import MemoryLog
 from eventlog.store import Store
 from eventlog.values import Content, File, Text
 from projections import audit as auditing
@@ -25,6 +24,7 @@ from projections.model_view import ModelView
 from projections.render_options import RenderOptions
 from projections.window import projected
 from projections.window.summary_record import SUMMARY_RENDERER
+from tests.engines import LastingLog
 from tests.test_audit import long_session, verdicts, work
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -77,16 +77,9 @@ def forgeries(commits: list[Commit]) -> Iterator[tuple[int, list[Commit]]]:
             version += entry.count if isinstance(entry, DeltaRun) else 1
 
 
-class Lasting(MemoryLog):
-    """Memory that outlives the stores on it."""
-
-    def close(self) -> None:
-        """Nothing is closed."""
-
-
 def test_one_changed_byte_anywhere_names_the_steps() -> None:
     """Issue 5: one byte changed in any event that the model was sent, and the audit names every step that was sent it, and no earlier one."""
-    log = Lasting()
+    log = LastingLog()
     with Store(log) as store:
         session = store.create_session(id="a")
         session.set_system_prompt("You help.", "In this folder.")

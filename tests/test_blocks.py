@@ -16,13 +16,14 @@ from eventlog.blobs import loosened, pack, unpack
 from eventlog.errors import DamagedError
 from eventlog.log.base import Append
 from eventlog.log.blocks import BLOCK_BYTES, Blocks, Filler
-from eventlog.log.embedded import EmbeddedLog, open_log
+from eventlog.log.embedded import open_log
 from eventlog.log.fold import begin_store, write_copied
 from eventlog.log.layout import NUMBER
 from eventlog.log.segments import Segments
 from eventlog.log.squeezing import squeeze, unsqueeze
 from eventlog.log.tail import Generation
 from eventlog.values import Body
+from tests.appending import put
 
 TEXT = "what one body says, another one says almost the same, and so does body number "
 
@@ -184,7 +185,7 @@ def test_following_reads_each_block_once(tmp_path: Path, monkeypatch: pytest.Mon
 def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
     """Damage to what was read a moment ago is found by a check, which takes nothing from memory."""
     log = open_log(tmp_path / "s")
-    put(log, "a", os.urandom(500))
+    put(log, os.urandom(500), "a")
     log.close()
     log = open_log(tmp_path / "s")
     assert [commit.first for commit in log.read("a")] == [1]
@@ -193,16 +194,11 @@ def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
     log.close()
 
 
-def put(log: EmbeddedLog, session: str, payload: bytes) -> None:
-    """Begin a session."""
-    log.submit(Append(session=session, payload=payload, count=1, time=1, creates_at=0)).wait()
-
-
 def test_short_sessions_share_a_block(tmp_path: Path) -> None:
     """A store with many short sessions does not pay for a block with each of them."""
     log = open_log(tmp_path / "s")
     for number in range(200):
-        put(log, f"session {number}", f"what is said in session {number} and in others".encode() * 3)
+        put(log, f"what is said in session {number} and in others".encode() * 3, f"session {number}")
     log.close()
     log = open_log(tmp_path / "s", read_only=True)
     segments = log._partition._segments

@@ -43,26 +43,11 @@ from eventlog.log.fold import fold
 from eventlog.log.layout import protect
 from eventlog.log.tree import leaf_data, leaf_hash, node_hash, root_of
 from eventlog.values import Body
+from tests.appending import abandon, put
 from tests.log_golden import CARD, GOLDEN, SLOW, STREAMED, TEXT, write
 
 ROOT = Path(__file__).resolve().parents[1]
 HASH = bytes(range(32))
-
-
-def put(log: EmbeddedLog, payload: bytes = b"p", session: str = "s", **more: Any) -> Committed:
-    """Append and wait; begins the session if need be."""
-    given: dict[str, Any] = {"session": session, "payload": payload, "count": 1, "time": 1, **more}
-    if log.head(session) is None:
-        given["creates_at"] = 0
-    return log.submit(Append(**given)).wait(30)
-
-
-def abandon(log: EmbeddedLog) -> None:
-    """Close without folding, as a killed process would leave the store."""
-    partition = log._partition
-    assert partition.writer is not None
-    partition.writer.poison = PoisonedError("the test pulls the plug")
-    log.close()
 
 
 def run(code: str, *arguments: object) -> str:

@@ -26,8 +26,8 @@ from projections.audit import audit
 from projections.exports.jsonl import jsonl_lines
 from projections.model_view import ModelView
 from projections.verify import verify
-from tests.encrypting import SECRET, Service, confess, leaks, rendered, started, texts
-from tests.talking import exchange
+from tests.encrypting import SECRET, Service, confess, leaks, rendered, texts
+from tests.talking import exchange, started
 from tests.test_audit import work
 from tests.test_repair import change
 

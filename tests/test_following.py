@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,19 +19,11 @@ from eventlog.errors import CallError, ClosedError, DamagedError
 from eventlog.following import PIECE, AsyncSubscription
 from eventlog.log.base import Commit
 from eventlog.store import Store, open_store
-from tests.engines import ENGINES, Engine
+from tests import streaming_worker
+from tests.engines import Engine
 
-ROOT = Path(__file__).resolve().parents[1]
 SLOW = 3_600.0
 """Seconds between flushes: none comes by itself during a test."""
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """Each engine."""
-    found = Engine(request.param)
-    yield found
-    found.close()
 
 
 async def taken(following: AsyncIterator[Recorded], count: int) -> list[Recorded]:
@@ -167,12 +157,7 @@ def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with open_store(path) as store:
         store.create_session(id="s").user("go")
-    writer = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "tests.streaming_worker", str(path), "s"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    writer = streaming_worker.start(path, "s")
 
     async def follow(store: Store) -> list[str]:
         deltas = await taken(AsyncSubscription(store, kinds=[ev.PartDelta], timeout=60), 10)

@@ -32,8 +32,8 @@ from projections.prove import prove
 from projections.replay import replay
 from projections.transcript import TranscriptProjection
 from projections.verify import verify, verify_session
-from tests.engines import ENGINES
-from tests.forger import Forgery, careful, forgeries, rewrite, rewrite_memory
+from tests.engines import ENGINES, LastingLog
+from tests.forger import Forgery, begun, careful, forgeries, rewrite, rewrite_memory
 
 CHECKER = Path(__file__).resolve().parents[1] / "projections" / "check_proof.py"
 SMALL = {"map_bytes": 1 << 20, "journal_bytes": 32 << 10}
@@ -41,24 +41,10 @@ SMALL = {"map_bytes": 1 << 20, "journal_bytes": 32 << 10}
 
 def fill(store: Store) -> None:
     """A session with every way of appending, a body, a fork and another session."""
-    session = store.create_session(id="a", title="t")
-    session.user("question")
-    with session.assistant(model="acme/one") as reply:
-        text = reply.text()
-        text.append("an ")
-        text.append("answer")
-        reply.tool("bash", call_id="c1", input={"command": "ls"}).succeed("x" * 2000)
-        reply.finish("stop")
+    session = begun(store)
     session.fork(id="fork", at=3).user("elsewhere")
     session.user("and more", request_id="r")
     store.create_session(id="b").user("another")
-
-
-class Lasting(MemoryLog):
-    """Memory that outlives the stores on it."""
-
-    def close(self) -> None:
-        """Nothing is closed."""
 
 
 class Place:
@@ -66,7 +52,7 @@ class Place:
 
     def __init__(self, engine: str, path: Path) -> None:
         self.engine, self.path = engine, path
-        self.log = Lasting()
+        self.log = LastingLog()
         with self.open() as store:
             fill(store)
         if engine == "embedded":

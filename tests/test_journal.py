@@ -21,6 +21,7 @@ from eventlog.log.filesystem import JournalIO
 from eventlog.log.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES
 from eventlog.log.journal import Journal
 from eventlog.log.tree import TAG_BYTES, leaf_data, leaf_hash
+from tests.appending import abandon, put
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = "journal/0000000001.log"
@@ -72,22 +73,6 @@ class FaultyIO(JournalIO):
         if isinstance(fault := self._fault("fdatasync"), int):
             raise OSError(fault, os.strerror(fault))
         super().fdatasync(fd)
-
-
-def put(log: EmbeddedLog, payload: bytes = b"p", session: str = "s", **more: Any) -> Committed:
-    """Append and wait."""
-    begun = log.head(session) is not None
-    return log.submit(
-        Append(session=session, payload=payload, count=1, time=1, creates_at=None if begun else 0, **more)
-    ).wait(30)
-
-
-def abandon(log: EmbeddedLog) -> None:
-    """Close without folding, as a killed process would leave the store."""
-    partition = log._partition
-    assert partition.writer is not None
-    partition.writer.poison = PoisonedError("the test pulls the plug")
-    log.close()
 
 
 def payloads(path: Path, **options: Any) -> list[bytes]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,7 @@ from eventlog.log.base import Append
 from eventlog.log.embedded import open_log
 from projections.cli.exits import Exit
 from tests.cli.runner import program
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.running import printed
 
 
 @pytest.mark.parametrize("way", ["user", "tool", "file"])
@@ -99,10 +97,7 @@ def test_little_address_space(tmp_path: Path) -> None:
         "log = open_log(sys.argv[1], read_only=True)\n"
         "print(len(list(log.read('s'))), log.check())\n"
     )
-    command = [sys.executable, "-c", script, str(tmp_path / "s")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    size, told = done.stdout.splitlines()
+    size, told = printed(script, tmp_path / "s", seconds=120).splitlines()
     assert 1 <= int(size) < 3 << 10
     assert told == "40 []"
 
@@ -125,10 +120,7 @@ def test_few_descriptors(tmp_path: Path) -> None:
         "        refused += 1\n"
         "print(refused, len(os.listdir('/proc/self/fd')))\n"
     )
-    command = [sys.executable, "-c", script, str(tmp_path / "s")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    refused, left = map(int, done.stdout.split())
+    refused, left = map(int, printed(script, tmp_path / "s", seconds=120).split())
     assert refused >= 3
     assert left < 8, "an opening that was refused keeps no descriptor"
 

@@ -51,6 +51,7 @@ from projections.replay import Follower, replay
 from projections.transcript import TranscriptProjection
 from tests.spans import Recording, Timed
 from tests.strategies import histories
+from tests.talking import derived_reads
 
 PROJECTION = ModelViewProjection()
 QUICK = settings(max_examples=60, deadline=None)
@@ -230,9 +231,13 @@ def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOpt
         recording.add([item])
         follower.advance()
         after = list(assembly.view())
+        order = {message: place for place, message in enumerate(follower.state.messages)}
         newest = next(reversed(follower.state.messages), "")
         changing = growing - {message.id for message in follower.state.messages.values() if message.user} | {newest}
-        count = next((place for place, message in enumerate(before) if message.source in changing), len(before))
+        first = min(order.get(message, len(order)) for message in changing)  # it may have shown nothing so far
+        count = next(
+            (place for place, message in enumerate(before) if order.get(message.source, 0) >= first), len(before)
+        )
         assert after[:count] == before[:count]
         before = after
 
@@ -831,14 +836,7 @@ def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
     with eventlog.open(tmp_path) as store:
         assert len(store.log.derived_keys(b"checkpoint\0state")) > 1
         assert len(newest := store.log.derived_keys(b"checkpoint\0model-view")) > 1
-        read: list[bytes] = []
-        get = store.log.get_derived
-
-        def watched(key: bytes) -> bytes | None:
-            read.append(key)
-            return get(key)
-
-        store.log.get_derived = watched  # type: ignore[method-assign]  # to see what is read
+        read = derived_reads(store.log)
         assert len(ModelView.of(store.session("s"))) == 30
         assert read == newest[-1:]
 

@@ -21,13 +21,6 @@ from projections.model_view import LiveView, ModelView
 from tests.test_appender import FaultyLog
 
 
-@pytest.fixture(params=["memory", "embedded"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[eventlog.Store]:
-    """A store, in memory and on disk."""
-    with eventlog.open("memory:" if request.param == "memory" else tmp_path / "s") as opened:
-        yield opened
-
-
 def as_read(session: Session, after: int) -> list[Stretch]:
     """The appends beyond a version, read from the log."""
     return list(stretches(session.store.log, session.ancestry(), after, session.version))

@@ -20,13 +20,13 @@ from eventlog.errors import AlreadyExistsError, CallError, RefusedError
 from eventlog.evolution import evolve
 from eventlog.facts import MessageFacts, PartFacts
 from eventlog.ids import new_id
-from eventlog.log.base import Log
 from eventlog.packed import Packed
 from eventlog.restoring import PACKED, fold_spans
 from eventlog.state import State
 from eventlog.stored_state import Below, below_of
 from eventlog.values import Text, Tool
 from tests.strategies import histories
+from tests.talking import derived_reads
 
 
 @contextmanager
@@ -293,18 +293,6 @@ def test_readers_need_no_lock() -> None:
     assert not missing
 
 
-def _asked(log: Log, wanted: list[bytes]) -> Log:
-    """The log, which notes the keys of the derived values that it is asked for."""
-    get = log.get_derived
-
-    def watched(key: bytes) -> bytes | None:
-        wanted.append(key)
-        return get(key)
-
-    log.get_derived = watched  # type: ignore[method-assign]  # to see what is read
-    return log
-
-
 @pytest.mark.parametrize("lost", ["nothing", "all of it", "its soundness"])
 def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) -> None:
     """Promise 8, spec §6: opening for writing and going on reads nothing of what is packed; an old id is found, from the log if that is lost."""
@@ -320,8 +308,7 @@ def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) 
         changed = {"nothing": value, "all of it": None, "its soundness": value[:-1] + bytes([value[-1] ^ 1])}
         store.log.put_derived([(key, changed[lost])])
     with eventlog.open(tmp_path) as store:
-        wanted: list[bytes] = []
-        _asked(store.log, wanted)
+        wanted = derived_reads(store.log)
         session = store.session("s")
         session.user(id="x")  # a message alone: the ids of parts that the store gives do not sort behind those above
         assert key not in wanted

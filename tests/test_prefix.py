@@ -23,7 +23,7 @@ from eventlog.repairing import repair
 from projections.verify import verify, verify_session
 from tests.engines import ENGINES, Engine
 from tests.forger import careful, forgeries, rewrite
-from tests.talking import exchange
+from tests.talking import exchange, started
 
 SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
 
@@ -153,7 +153,7 @@ def test_scrub_erasure_and_copies_change_no_fork(tmp_path: Path, forked: str) ->
         for _ in range(3):
             exchange(session)
         session.user("a secret that is long enough", id="m")
-        parts = [one.item.part for one in session.spans() if isinstance(one.item, ev.PartStarted)]
+        parts = started(session)
         at = session.version if forked == "now" else session.version // 2
         session.fork(at, id="f").user("elsewhere")
         session.user("later")

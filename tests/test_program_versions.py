@@ -6,8 +6,6 @@ The newer program is pretended: a child process with other constants, which dies
 from __future__ import annotations
 
 import base64
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,8 +23,8 @@ from projections import ModelView
 from projections.cli.app import run
 from projections.cli.exits import Exit
 from projections.verify import verify
+from tests.running import printed
 
-ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
 NEWER = """
 import os, sys
@@ -89,10 +87,12 @@ IN_THE_JOURNAL = ["newer_frame", "newer_record", "newer_file"]
 
 def newer(path: Path, what: str, does: str) -> str:
     """Let the newer program write something, or read everything."""
-    command = [sys.executable, "-c", NEWER, str(path), what, does]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return printed(NEWER, path, what, does).strip()
+
+
+def contents(path: Path) -> dict[Path, bytes]:
+    """Every file below a directory."""
+    return {entry: entry.read_bytes() for entry in path.rglob("*") if entry.is_file()}
 
 
 def begun(path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_store_of_another_format(
     begun(path)
     file = path / "format"
     file.write_text(file.read_text().replace(f"format {FORMAT_VERSION}", f"format {format}"))
-    before = {entry: entry.read_bytes() for entry in path.rglob("*") if entry.is_file()}
+    before = contents(path)
     for read_only in (True, False):
         with pytest.raises(error, match="the program that wrote it"):
             open_log(path, read_only=read_only)
@@ -208,7 +208,7 @@ def test_a_store_of_another_format(
         assert code == Exit.DAMAGED, (command, told)
         assert "the program that wrote it" in told.err
         assert told.err.count("\n") == 1
-    assert {entry: entry.read_bytes() for entry in path.rglob("*") if entry.is_file()} == before
+    assert contents(path) == before
 
 
 def test_nobody_changes_the_format_under_others(tmp_path: Path) -> None:
@@ -222,9 +222,7 @@ def test_nobody_changes_the_format_under_others(tmp_path: Path) -> None:
         "    except eventlog.errors.BusyError: print('busy')\n"
     )
     with eventlog.open(path, read_only=True) as store:
-        command = [sys.executable, "-c", script, str(path)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-        assert done.stdout == "busy\n"
+        assert printed(script, path) == "busy\n"
         assert store.session("a").version == 2 + 1
     with eventlog.open(path) as one, eventlog.open(path), pytest.raises(BusyError):
         one.vacuum()
@@ -256,9 +254,9 @@ def test_upgrade_of_a_store_of_this_format(tmp_path: Path, capsys: pytest.Captur
     """Spec §16: `upgrade` of a store that needs none says so, changes nothing, and says where there is no store."""
     path = tmp_path / "s"
     begun(path)
-    before = {entry: entry.read_bytes() for entry in path.rglob("*") if entry.is_file()}
+    before = contents(path)
     assert run(["--store", str(path), "upgrade"]) == Exit.OK
     assert f"format {FORMAT_VERSION}" in capsys.readouterr().out
-    assert {entry: entry.read_bytes() for entry in path.rglob("*") if entry.is_file()} == before
+    assert contents(path) == before
     assert run(["--store", str(tmp_path / "none"), "upgrade"]) == Exit.MISSING
     assert run(["--store", str(tmp_path), "upgrade"]) == Exit.USAGE

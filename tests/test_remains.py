@@ -24,7 +24,7 @@ from eventlog.values import Text
 from projections.verify import verify, verify_session
 from tests.forger import rewrite
 from tests.heads import conversations
-from tests.talking import exchange
+from tests.talking import exchange, started
 
 SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
 SECRET = "the name of the king is Midas"
@@ -207,7 +207,7 @@ def test_a_scrub_that_empties_nothing_records_nothing(tmp_path: Path) -> None:
         store.vacuum()
         assert store.head() == after
         session = store.session("a")
-        part = next(span.item.part for span in session.spans() if isinstance(span.item, ev.PartStarted))
+        part = started(session)[0]
         session.redact(part, search=False)
         kept = store.head()
         assert store.scrub().emptied
@@ -224,7 +224,7 @@ def test_a_conversation_of_that_name_is_left_alone(tmp_path: Path) -> None:
         store.create_session(id=NAME).user("mine")
         session = store.create_session(id="a")
         session.user("something long enough", id="m")
-        part = next(span.item.part for span in session.spans() if isinstance(span.item, ev.PartStarted))
+        part = started(session)[0]
         session.redact(part, search=False)
         assert store.scrub().emptied
         assert set(store.head().by_session) == {NAME, f"{NAME}~2", "a"}
@@ -237,7 +237,7 @@ def test_copies_keep_what_was_recorded(tmp_path: Path) -> None:
     _, after, _ = scrubbed(path)
     with Store(open_log(path, **SMALL)) as store:
         session = store.session("a")
-        part = next(span.item.part for span in session.spans() if isinstance(span.item, ev.PartStarted))
+        part = started(session)[0]
         session.redact(part, search=False)
         last = store.log.last_position()
         assert store.scrub().emptied

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -16,7 +14,6 @@ import pytest
 
 from eventlog.errors import BusyError, EventlogError, PoisonedError, StopError, UnknownOutcomeError
 from eventlog.log import embedded
-from eventlog.log.base import Append
 from eventlog.log.embedded import EmbeddedLog, open_log
 from eventlog.log.filesystem import JournalIO
 from eventlog.log.options import Options
@@ -24,8 +21,8 @@ from eventlog.store import Store
 from projections import ModelView
 from projections.neutral import Text
 from projections.verify import verify
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.appending import put
+from tests.running import printed
 
 
 class FailsOnce(JournalIO):
@@ -55,12 +52,6 @@ class FailsOnce(JournalIO):
         super().fdatasync(fd)
 
 
-def put(log: EmbeddedLog, payload: bytes, *, request: str | None = None) -> None:
-    """Append and wait; begins the session if need be."""
-    creates = 0 if log.head("s") is None else None
-    log.submit(Append(session="s", payload=payload, count=1, time=1, creates_at=creates, request=request)).wait(30)
-
-
 def nothing(path: Path, options: Options) -> None:
     """What to do to a directory while nobody has it open."""
     assert (path / "format").exists()
@@ -79,9 +70,7 @@ def elsewhere(path: Path) -> list[bytes]:
         "log = open_log(sys.argv[1], read_only=True)\n"
         "print(' '.join(commit.payload.decode() for commit in log.read('s')))"
     )
-    command = [sys.executable, "-c", code, str(path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout.encode().split()
+    return printed(code, path).encode().split()
 
 
 def poisoned(path: Path, call: str) -> EmbeddedLog:

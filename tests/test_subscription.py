@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from threading import Thread
 
-import pytest
-
 from eventlog import events as ev
 from eventlog.codec import Recorded
 from eventlog.store import Store, open_store
-from tests.engines import ENGINES, Engine
+from tests import streaming_worker
+from tests.engines import Engine
 
-ROOT = Path(__file__).resolve().parents[1]
 SLOW = 3_600.0
 """Seconds between flushes: none comes by itself during a test."""
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """Each engine."""
-    found = Engine(request.param)
-    yield found
-    found.close()
 
 
 def streamed(store: Store, session: str, texts: list[str]) -> None:
@@ -88,12 +76,7 @@ def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with open_store(path) as store:
         store.create_session(id="s").user("go")
-    writer = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "tests.streaming_worker", str(path), "s"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    writer = streaming_worker.start(path, "s")
     assert writer.stdin is not None
     with open_store(path, read_only=True) as store:
         texts = (

@@ -12,27 +12,21 @@ from msgspec.structs import replace
 from eventlog import Store
 from eventlog import events as ev
 from eventlog.codec import encode
-from eventlog.errors import EventlogError, PoisonedError
+from eventlog.errors import EventlogError
 from eventlog.log import frames
 from eventlog.log.base import Commit, Head
 from eventlog.log.embedded import open_log
 from eventlog.log.memory import MemoryLog
 from projections.verify import SessionReport, verify, verify_session
-from tests.forger import forgeries
+from tests.appending import abandon
+from tests.forger import begun, forgeries
 
 SMALL = {"map_bytes": 1 << 20, "journal_bytes": 256 << 10}
 
 
 def fill(store: Store) -> None:
     """One session, with deltas, a tool and a large text."""
-    session = store.create_session(id="a", title="t")
-    session.user("question")
-    with session.assistant(model="acme/one") as reply:
-        text = reply.text()
-        text.append("an ")
-        text.append("answer")
-        reply.tool("bash", call_id="c1", input={"command": "ls"}).succeed("x" * 2000)
-        reply.finish("stop")
+    session = begun(store)
     session.user("and more", request_id="r")
 
 
@@ -91,9 +85,7 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
     kept = store.head()
     commits = list(store.log.read("a"))
     writer = open_log(path, **SMALL)
-    assert writer._partition.writer is not None
-    writer._partition.writer.poison = PoisonedError("not to be folded")
-    writer.close()
+    abandon(writer)
     with suppress(EventlogError):
         store.close()
     file = path / "journal" / "0000000001.log"

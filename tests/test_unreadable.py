@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,13 +12,13 @@ import lmdb
 import pytest
 
 from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
-from eventlog.log.base import Append
-from eventlog.log.embedded import EmbeddedLog, open_log
+from eventlog.log.embedded import open_log
 from eventlog.log.extent import is_whole
 from eventlog.log.filesystem import JournalIO
 from projections.cli.exits import Exit, classify
+from tests.appending import put
+from tests.running import printed
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = 4096
 META = 16
 """Where a meta page's own bytes begin, behind the header that every page has."""
@@ -36,12 +34,6 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         put(log, os.urandom(5000), session=f"s{number % 4}")
     log.close()
     return path
-
-
-def put(log: EmbeddedLog, payload: bytes, session: str = "s0") -> None:
-    """Append and wait; begins the session if need be."""
-    creates = 0 if log.head(session) is None else None
-    log.submit(Append(session=session, payload=payload, count=1, time=1, creates_at=creates)).wait(30)
 
 
 def cut(size: int) -> Damage:
@@ -170,7 +162,7 @@ def test_folding_meets_what_lmdb_cannot_read(tmp_path: Path, name: str) -> None:
     with pytest.raises(wanted):
         log.close()
     log = open_log(tmp_path / "s")
-    assert [commit.payload for commit in log.read("s0")] == [b"one"]
+    assert [commit.payload for commit in log.read("s")] == [b"one"]
     log.close()
 
 
@@ -193,11 +185,11 @@ def test_writers_are_told_why_nothing_is_folded(tmp_path: Path, name: str) -> No
     assert isinstance(refused, wanted), "it would have waited ten minutes for what cannot come"
     with pytest.raises(wanted):
         put(log, bytes(2000))
-    assert len(list(log.read("s0"))) == written, "it can be read"
+    assert len(list(log.read("s"))) == written, "it can be read"
     io.error = None
     log.close()
     log = open_log(path, fold_bytes=4096, journal_bytes=16 << 10)
-    assert len(list(log.read("s0"))) == written
+    assert len(list(log.read("s"))) == written
     assert log.check() == []
     log.close()
 
@@ -254,10 +246,7 @@ def test_no_permission_is_no_damage(original: Path, tmp_path_factory: pytest.Tem
             for pattern, permissions in DENIED[name]:
                 for entry in [denied] if pattern == "." else sorted(denied.glob(pattern)):
                     entry.chmod(permissions)
-            command = [sys.executable, "-c", CHILD, str(sound), str(denied), mode]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-            assert done.returncode == 0, done.stderr
-            outcomes.append(done.stdout.strip())
+            outcomes.append(printed(CHILD, sound, denied, mode).strip())
         finally:
             for entry in [denied, *denied.rglob("*")]:
                 entry.chmod(0o700)

@@ -38,6 +38,7 @@ __all__ = [
     "opened_commit",
     "opened_head",
     "resealed",
+    "said_on",
     "sealed_append",
 ]
 
@@ -186,23 +187,24 @@ def _bodies_in(payload: bytes, given: Collection[bytes]) -> set[bytes]:
 
 def _clear(card: bytes) -> bytes:
     """What a card says that is no secret: whose sub-session and whose fork the session is."""
-    if card.startswith(FOREIGN):
-        return b""
-    try:
-        said = unpack(card, Card)
-    except DamagedError:
-        return b""
-    return pack(Card(parent=said.parent, fork_of=said.fork_of, forked_at=said.forked_at))
+    said = said_on(card)
+    return b"" if said is None else pack(Card(parent=said.parent, fork_of=said.fork_of, forked_at=said.forked_at))
 
 
 def is_tombstone(card: bytes) -> bool:
     """Whether a card is that of an erased session."""
+    said = said_on(card)
+    return said is not None and said.erased
+
+
+def said_on(card: bytes | None) -> Card | None:
+    """What a card that was given says; None if there is none, it is not a conversation's, or it cannot be read."""
     if not card or card.startswith(FOREIGN):
-        return False
+        return None
     try:
-        return unpack(card, Card).erased
+        return unpack(card, Card)
     except DamagedError:
-        return False
+        return None
 
 
 def _says_erased(payload: bytes) -> bool:

@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eventlog.card import Card
-from eventlog.codec import unpack
 from eventlog.encryption.belongings import OfSession
 from eventlog.encryption.envelope import (
     buried,
@@ -34,10 +32,10 @@ from eventlog.encryption.envelope import (
     opened_commit,
     opened_head,
     resealed,
+    said_on,
     sealed_append,
 )
-from eventlog.errors import DamagedError, DataError, EventlogError, KeyMissingError, NotFoundError
-from eventlog.foreign import FOREIGN
+from eventlog.errors import DataError, EventlogError, KeyMissingError, NotFoundError
 from eventlog.log.base import Append, Belongings, Commit, Committed, Head, LeaseState, Log, Ticket
 from eventlog.log.calls import size_of, validate_derived_keys
 from eventlog.log.tree import HASH_BYTES
@@ -135,11 +133,8 @@ class EncryptedLog:
 
     def _beginning_family(self, card: bytes | None) -> Family | None:
         """The family of a session that begins with this card: its parent's if it is a fork; None if that key is gone."""
-        parent = None
-        if card and not card.startswith(FOREIGN):
-            with suppress(DamagedError):
-                parent = unpack(card, Card).fork_of
-        id = None if parent is None else self._family_of(parent)
+        said = said_on(card)
+        id = None if said is None or said.fork_of is None else self._family_of(said.fork_of)
         return self._ring.make() if id is None else self._ring.find(id)
 
     def _family_of(self, session: str) -> bytes | None:

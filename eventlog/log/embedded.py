@@ -21,7 +21,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock, Thread
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
@@ -42,6 +42,7 @@ from eventlog.log.options import Options
 from eventlog.log.partition import Partition
 from eventlog.log.probe import probe
 from eventlog.log.ticket import QueuedTicket
+from eventlog.log.undivided import Undivided
 from eventlog.log.writer import LeaseChange
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ os.register_at_fork(
 )
 
 
-class EmbeddedLog:
+class EmbeddedLog(Undivided):
     """A handle on a store directory; fulfils `base.Log`.  Options: see `Options`."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -302,20 +303,6 @@ class EmbeddedLog:
     def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies, in their order."""
         return self._fresh().lookup.several_bodies(digests)
-
-    @property
-    def engine(self) -> Self:
-        """This log keeps its own."""
-        return self
-
-    def of(self, session: str) -> Self:
-        """What is one session's here is everybody's."""
-        del session
-        return self
-
-    def name(self, digest: bytes) -> bytes:
-        """A body is called by its hash."""
-        return digest
 
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all stored bodies."""

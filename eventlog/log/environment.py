@@ -33,7 +33,7 @@ from eventlog.errors import (
     StorageError,
     UnsupportedStorageError,
 )
-from eventlog.log.filesystem import allocate, is_full
+from eventlog.log.filesystem import DENIED, NO_ROOM, allocate, is_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -65,7 +65,6 @@ _DAMAGE = (
 """What LMDB says when its pages do not hold together: no other call of ours can meet these."""
 REMEDY = "repair the store into a new one, or restore a backup"
 """What to do when a whole file is of no use."""
-_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EBADF, errno.EINVAL})
 
@@ -108,7 +107,7 @@ class Environment:
                 finally:
                     os.close(fd)
         except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            if error.errno in NO_ROOM:
                 raise BusyError(f"no room to open {self._path}: {error.strerror}") from error
             # whatever else it is, LMDB meets it as well
 
@@ -253,12 +252,12 @@ class Environment:
             return BusyError(f"too many readers at once: {error}")
         if isinstance(error, lmdb.LockError):
             return UnsupportedStorageError(f"{self._path} cannot be locked: {error}")
-        no_room = code in {errno.ENOSPC, errno.EDQUOT} or isinstance(error, lmdb.DiskError)
+        no_room = code in NO_ROOM or isinstance(error, lmdb.DiskError)
         if no_room or (code == errno.EIO and is_full(self._path)):
             return BusyError(f"no room to fold: {error}")
         if code in _EXHAUSTED or isinstance(error, lmdb.MemoryError):
             return BusyError(f"the folded part cannot be used now: {error}")
-        if code in _DENIED or isinstance(error, lmdb.ReadonlyError):
+        if code in DENIED or isinstance(error, lmdb.ReadonlyError):
             return StorageError(f"the folded part may not be used: {error}")
         return PoisonedError(f"LMDB failed: {error}")
 

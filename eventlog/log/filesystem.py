@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
+    "DENIED",
+    "EXHAUSTED",
+    "NO_ROOM",
     "JournalIO",
     "allocate",
     "filesystem_type",
@@ -42,10 +45,12 @@ NETWORK_FILESYSTEMS = frozenset(
 
 _NOT_THERE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 """Room cannot be asked for on this file system."""
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
-_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-
-
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+"""The system has none of something to give now."""
+DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""It may not be done."""
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The file system, or the user's part of it, is full."""
 _PIECE = 64 << 10
 
 
@@ -107,9 +112,9 @@ class JournalIO:
 
 def unreadable(path: Path, error: OSError) -> BusyError | StorageError | DamagedError:
     """What to raise, from the cause, when something at a path exists and cannot be read: never "not found"."""
-    if error.errno in _EXHAUSTED:
+    if error.errno in EXHAUSTED:
         return BusyError(f"{path} cannot be read now: {error.strerror}")
-    if error.errno in _DENIED:
+    if error.errno in DENIED:
         return StorageError(f"{path} cannot be read: {error.strerror}")
     return DamagedError(f"{path} cannot be read: {error.strerror}")
 

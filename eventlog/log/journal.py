@@ -16,13 +16,12 @@ What an append does when the system refuses:
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import TYPE_CHECKING
 
 from eventlog.errors import BusyError, DamagedError, PoisonedError, TooNewError
 from eventlog.log import frames
-from eventlog.log.filesystem import unreadable
+from eventlog.log.filesystem import NO_ROOM, unreadable
 from eventlog.log.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES, OFFSET_MASK, Frame, FrameHeader
 from eventlog.log.journal_files import FIRST_FILE_BYTES, JournalFiles, io_close, write_all
 
@@ -37,7 +36,6 @@ __all__ = ["Journal"]
 _WINDOW = 1 << 20
 _PIECE = 1 << 20
 _KEEP_BUFFER = 1 << 20
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BLANK = bytes(FRAME_HEADER_BYTES)
 
 
@@ -353,6 +351,6 @@ class Journal:
             raise PoisonedError(f"a flush of the journal failed: {error.strerror} ({self._where()})") from error
 
     def _refused(self, error: OSError, *, erased: bool) -> BusyError | PoisonedError:
-        if error.errno in _NO_ROOM and erased:
+        if error.errno in NO_ROOM and erased:
             return BusyError(f"no room for the journal: {error.strerror}; nothing of this append was written")
         return PoisonedError(f"a write to the journal failed: {error.strerror} ({self._where()})")

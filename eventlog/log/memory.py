@@ -10,7 +10,7 @@ import os
 import time
 from bisect import bisect_right
 from threading import Condition
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +21,7 @@ from eventlog.log.rebuild import first_fault
 from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.tree import SALT_BYTES
+from eventlog.log.undivided import Undivided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["MemoryLog"]
 
 
-class MemoryLog:
+class MemoryLog(Undivided):
     """A log that lives as long as the object."""
 
     read_only = False
@@ -158,20 +159,6 @@ class MemoryLog:
         with self._changed:
             self._usable()
             return [self._bodies.get(digest) for digest in digests]
-
-    @property
-    def engine(self) -> Self:
-        """This log keeps its own."""
-        return self
-
-    def of(self, session: str) -> Self:
-        """What is one session's here is everybody's."""
-        del session
-        return self
-
-    def name(self, digest: bytes) -> bytes:
-        """A body is called by its hash."""
-        return digest
 
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all stored bodies."""

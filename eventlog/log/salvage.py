@@ -24,7 +24,7 @@ from eventlog.errors import BusyError, CallError, DamagedError, DataError, Event
 from eventlog.log import frames
 from eventlog.log.base import Commit
 from eventlog.log.environment import LIB_VERSION
-from eventlog.log.filesystem import is_full
+from eventlog.log.filesystem import EXHAUSTED, NO_ROOM, is_full
 from eventlog.log.fold import begin_store
 from eventlog.log.layout import NUMBER, PAIR, TREES
 from eventlog.log.mark import Mark
@@ -42,7 +42,7 @@ _CHILD = Path(__file__).with_name("salvage_child.py")
 _LIBRARY = Path(str(lmdb.__file__)).parent.parent
 _BATCH = 256
 _MOST_DEATHS = 40
-_SCARCE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+_SCARCE = NO_ROOM | EXHAUSTED
 _JOURNAL = re.compile(r"(\d{10}\.log|spare-.*)\Z")
 
 

@@ -215,29 +215,27 @@ class Segments:
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
         """The keys of derived values that begin with `prefix`."""
-        found: list[bytes] = []
-        if len(prefix) > MAX_KEY_BYTES:
-            return found
-        with self.environment.reading() as txn, txn.cursor(self._trees["derived"]) as cursor:
-            more = cursor.set_range(prefix) if prefix else cursor.first()
-            while more and (key := bytes(cursor.key())).startswith(prefix):
-                found.append(key)
-                more = cursor.next()
-        return found
+        with self.environment.reading() as txn:
+            return [key for key, _ in self._derived_rows(txn, prefix)]
 
     def scan_derived(self, prefix: bytes) -> dict[bytes, bytes]:
         """Derived values whose key begins with `prefix`."""
         found: dict[bytes, bytes] = {}
-        if len(prefix) > MAX_KEY_BYTES:
-            return found
-        with self.environment.reading() as txn, txn.cursor(self._trees["derived"]) as cursor:
-            more = cursor.set_range(prefix) if prefix else cursor.first()
-            while more and bytes(cursor.key()).startswith(prefix):
-                key = bytes(cursor.key())
+        with self.environment.reading() as txn:
+            for key, value in self._derived_rows(txn, prefix):
                 with suppress(DamagedError):
-                    found[key] = unsqueeze(self._open(key, cursor.value(), "a derived value"))
-                more = cursor.next()
+                    found[key] = unsqueeze(self._open(key, value, "a derived value"))
         return found
+
+    def _derived_rows(self, txn: lmdb.Transaction[memoryview], prefix: bytes) -> Iterator[tuple[bytes, memoryview]]:
+        """The rows of `derived` whose key begins with `prefix`, by key order, as they are stored."""
+        if len(prefix) > MAX_KEY_BYTES:
+            return
+        with txn.cursor(self._trees["derived"]) as cursor:
+            more = cursor.set_range(prefix) if prefix else cursor.first()
+            while more and (key := bytes(cursor.key())).startswith(prefix):
+                yield key, cursor.value()
+                more = cursor.next()
 
     def keys(self, tree: str) -> Iterator[bytes]:
         """The keys of a tree, in batches of one transaction each."""

@@ -112,9 +112,8 @@ def _failed(path: Path, text: str) -> dict[str, Any]:
 
 def report_lines(report: Report) -> list[str]:
     """What an import did, for people."""
-    sessions = (
-        f"session {report.sessions[0]}" if len(report.sessions) == 1 else f"{counted(len(report.sessions), 'session')}"
-    )
+    known = report.sessions
+    sessions = f"session {known[0]}" if len(known) == 1 else counted(len(known), "session")
     added = counted(report.events, "new event") if report.events else "nothing new"
     said = [
         f"{report.path}: {report.format}, {sessions}, {counted(report.messages, 'message')}, {counted(report.parts, 'part')}, {added}"

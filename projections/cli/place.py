@@ -31,20 +31,20 @@ _SHOWN = 5
 
 def named_store(context: typer.Context) -> Path | None:
     """The store that was named by option or environment; None if neither was."""
-    named: Path | None = context.find_root().params.get("store")
-    if named is not None:
-        return named
-    variable = os.environ.get(VARIABLE)
-    return Path(variable) if variable else None
+    return _named(context, "store", VARIABLE)
 
 
 def key_file(context: typer.Context) -> Path | None:
     """The file with the keys of the store; None if none was named."""
-    named: Path | None = context.find_root().params.get("key_file")
+    return _named(context, "key_file", KEY_VARIABLE)
+
+
+def _named(context: typer.Context, option: str, variable: str) -> Path | None:
+    named: Path | None = context.find_root().params.get(option)
     if named is not None:
         return named
-    variable = os.environ.get(KEY_VARIABLE)
-    return Path(variable) if variable else None
+    path = os.environ.get(variable)
+    return Path(path) if path else None
 
 
 def store_path(context: typer.Context) -> Path:

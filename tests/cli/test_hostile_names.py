@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,9 +14,8 @@ import eventlog
 from eventlog import events as ev
 from eventlog.values import Attachment, MessageError
 from projections.cli import output
-from projections.cli.app import run
 from projections.cli.exits import Exit
-from tests.cli.runner import STREAM, Answer, on_terminal
+from tests.cli.runner import STREAM, Answer, Cli, on_terminal
 
 EVIL = "x\x1b]0;y\x07\x1b[2J\x9b31m\x85\u2028\u2029\u202e\u2066\u200f\u061c\r\n\tforged line\x0b\x0c\x7fz"
 """Everything that a terminal, or a reader of lines, might obey; but for NUL, which no argument of a program may have."""
@@ -89,9 +88,11 @@ WRITING = [
 """In this order, each on what the one before has left."""
 
 
-def fill(path: Path, name: str) -> None:
-    """A store with this name wherever a name may stand; what is said is the same for every name."""
-    with eventlog.open(path) as store:
+def fill(directory: Path, name: str) -> None:
+    """Files of this name, and a store with it wherever a name may stand; what is said is the same for every name."""
+    (directory / f"{name}.sse").write_text(STREAM)
+    (directory / f"bad-{name}").write_text("no format at all")
+    with eventlog.open(directory / "store") as store:
         session = store.create_session(
             id=f"a/{name}", title=f"{name}\0", scope=name, directory=name, agent=name, model=f"{name}/{name}"
         )
@@ -122,33 +123,14 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same store with plain names and with evil ones; each in a directory with a file of such a name."""
     found: dict[str, Path] = {}
     for name in (PLAIN, EVIL):
-        directory = tmp_path_factory.mktemp("names")
-        (directory / f"{name}.sse").write_text(STREAM)
-        (directory / f"bad-{name}").write_text("no format at all")
-        fill(directory / "store", name)
-        found[name] = directory
+        found[name] = tmp_path_factory.mktemp("names")
+        fill(found[name], name)
     return found
 
 
 def words(command: str, directory: Path, name: str) -> list[str]:
     """The command with its names in place."""
     return [word.replace("DIR", str(directory)).replace("NAME", name) for word in command.split()]
-
-
-Runs = Callable[[Path, list[str]], Answer]
-
-
-@pytest.fixture
-def runs(capsys: pytest.CaptureFixture[str]) -> Runs:
-    """Runs a command on a store in this process."""
-
-    def call(store: Path, arguments: list[str]) -> Answer:
-        capsys.readouterr()
-        code = run(["--store", str(store), *arguments])
-        captured = capsys.readouterr()
-        return Answer(code, captured.out, captured.err)
-
-    return call
 
 
 def compare(plain: Answer, evil: Answer, command: str) -> None:
@@ -162,28 +144,26 @@ def compare(plain: Answer, evil: Answer, command: str) -> None:
         assert [line.count("\t") for line in said.split("\n")] == tabs, command
 
 
-def test_every_reading_command(stores: dict[str, Path], runs: Runs) -> None:
+def test_every_reading_command(stores: dict[str, Path], cli: Cli) -> None:
     """Spec §13: whatever ids, titles, paths, tools and models are called, the output has the lines and columns it has for plain names."""
     shown = 0
     for command in READING:
-        plain, evil = (runs(place / "store", words(command, place, name)) for name, place in stores.items())
+        plain, evil = (cli("--store", place / "store", *words(command, place, name)) for name, place in stores.items())
         compare(plain, evil, command)
         shown += "forged line" in evil.out + evil.err
     assert shown > len(READING) // 2, "names are shown, not left out"
 
 
-def test_every_writing_command(tmp_path: Path, runs: Runs) -> None:
+def test_every_writing_command(tmp_path: Path, cli: Cli) -> None:
     """Spec §13: the same for what writing commands report, and for the errors of those that are refused."""
     places: dict[str, Path] = {}
     for name in (PLAIN, EVIL):
-        directory = places[name] = tmp_path / str(len(places))
-        directory.mkdir()
-        (directory / f"{name}.sse").write_text(STREAM)
-        (directory / f"bad-{name}").write_text("no format at all")
-        fill(directory / "store", name)
+        places[name] = tmp_path / str(len(places))
+        places[name].mkdir()
+        fill(places[name], name)
     codes: set[int] = set()
     for command in WRITING:
-        plain, evil = (runs(place / "store", words(command, place, name)) for name, place in places.items())
+        plain, evil = (cli("--store", place / "store", *words(command, place, name)) for name, place in places.items())
         compare(plain, evil, command)
         codes.add(evil.code)
     assert codes >= {Exit.OK, Exit.USAGE, Exit.MISSING}
@@ -205,8 +185,6 @@ def test_on_a_terminal(stores: dict[str, Path], command: str) -> None:
 
 def test_what_the_engine_logs_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     """Spec §13: a warning of the engine that names a session is one harmless line, too."""
-    import logging
-
     output.note_warnings()
     logging.getLogger("eventlog").warning("session %s: a flush failed", EVIL)
     told = capsys.readouterr().err
@@ -215,7 +193,7 @@ def test_what_the_engine_logs_is_noted(capsys: pytest.CaptureFixture[str]) -> No
     assert not HARM.search(told)
 
 
-def test_what_is_said_keeps_its_lines(tmp_path: Path, runs: Runs) -> None:
+def test_what_is_said_keeps_its_lines(tmp_path: Path, cli: Cli) -> None:
     """What was said may have lines and tabs of its own: they are printed, and the rest of it is shown."""
     with eventlog.open(tmp_path / "s") as store:
         session = store.create_session(id="s")
@@ -224,7 +202,7 @@ def test_what_is_said_keeps_its_lines(tmp_path: Path, runs: Runs) -> None:
             reply.tool("t", call_id="c", input="{}").succeed("five\r\nsix\x0cseven\n")
             reply.finish("stop")
     for command in ("show", "view"):
-        answer = runs(tmp_path / "s", [command, "s"])
+        answer = cli("--store", tmp_path / "s", command, "s")
         assert "one\n\ttwo\nthree␛[31m\\u0085four" in answer.out
         assert "<- five\n<- six␌seven\n" in answer.out
         assert "<- \n" not in answer.out

@@ -13,17 +13,20 @@ from tests.cli import runner
 from tests.cli.runner import ROOT, Cli, program
 
 
+def loaded(*arguments: str) -> set[str]:
+    """The modules that a command has loaded at its end."""
+    script = (
+        "import sys\nfrom projections.cli.app import run\nrun(sys.argv[1:])\nprint(*sys.modules, file=sys.stderr)\n"
+    )
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=True)
+    return set(done.stderr.split())
+
+
 def test_help_loads_little() -> None:
     """`eventlog --help` is quick because it loads nothing that it does not need."""
     assert program("--help").returncode == Exit.OK
-    script = (
-        "import sys\n"
-        "from projections.cli.app import run\n"
-        "run(['--help'])\n"
-        "print(*sorted({'rich', 'eventlog', 'lmdb', 'msgspec', 'tiktoken', 'asyncio'} & set(sys.modules)), file=sys.stderr)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, text=True, capture_output=True, check=True)
-    assert done.stderr.split() == []
+    assert not {"rich", "eventlog", "lmdb", "msgspec", "tiktoken", "asyncio"} & loaded("--help")
 
 
 def test_help_says_what_the_commands_say() -> None:
@@ -37,15 +40,8 @@ def test_help_says_what_the_commands_say() -> None:
 
 def test_a_command_loads_its_own_module_only() -> None:
     """A call does not pay for the other commands."""
-    script = (
-        "import sys\n"
-        "from projections.cli.app import run\n"
-        "run(['fork', '--help'])\n"
-        "print(*sorted(name for name in sys.modules if name.startswith('projections.cli.')), file=sys.stderr)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, text=True, capture_output=True, check=True)
-    loaded = {name.rpartition(".")[2] for name in done.stderr.split()}
-    assert loaded & {entry.module for entry in COMMANDS.values()} == {"branches"}
+    own = {name.rpartition(".")[2] for name in loaded("fork", "--help") if name.startswith("projections.cli.")}
+    assert own & {entry.module for entry in COMMANDS.values()} == {"branches"}
 
 
 def test_version_and_no_arguments(cli: Cli) -> None:

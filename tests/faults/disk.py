@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.faults.images import pieces
 from tests.faults.tracing import CHANGES, Call
 
-__all__ = ["HOW", "Recorder"]
-
-SECTOR = 512
-HOW = ("kept", "lost", "any", "torn")
-"""What happens to what was not flushed: all is there, nothing is, any of the writes, any sectors of them."""
+__all__ = ["Recorder"]
 
 
 class _Write(NamedTuple):
@@ -255,14 +251,10 @@ def _names(node: _Node) -> dict[int, dict[str, _Node]]:
 
 
 def _pieces(write: _Write, how: str, chance: random.Random) -> list[_Write]:
-    """What arrives of a write: some of its sectors, aligned as the disk's are."""
-    if write.data is None or how == "any":
+    """What arrives of a write; a new size does or does not."""
+    if write.data is None:
         return [write] if how != "lost" and chance.random() < 0.5 else []
-    if how != "torn":
-        return []
-    at, end = write.at, write.at + len(write.data)
-    edges = [at, *range(at // SECTOR * SECTOR + SECTOR, end, SECTOR), end]
-    return [_Write(a, write.data[a - at : b - at]) for a, b in pairwise(edges) if chance.random() < 0.5]
+    return [_Write(at, data) for at, data in pieces(write.data, write.at, how, chance)]
 
 
 def _put(file: bytearray, write: _Write) -> None:

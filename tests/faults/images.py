@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.faults.recording import Acknowledged, Call, Recording
 
-__all__ = ["HOW", "Image", "image_of"]
+__all__ = ["HOW", "Image", "image_of", "pieces"]
 
 SECTOR = 512
 PAGE = 4096
@@ -99,7 +99,7 @@ class _Disk:
         files = {file: bytearray(data) for file, data in self._files.items()}
         for file, writes in self._writes.items():
             for at, piece in writes:
-                for begin, part in _pieces(piece, at, how, chance):
+                for begin, part in pieces(piece, at, how, chance):
                     _put(files[file], begin, part)
         names = dict(self._names)
         for change in self._renames:
@@ -115,12 +115,12 @@ class _Disk:
         for at in range(2 * PAGE, len(coming), PAGE):
             new = coming[at : at + PAGE]
             if new != bytes(pages[at : at + PAGE]):
-                for begin, part in _pieces(new, at, how, chance):
+                for begin, part in pieces(new, at, how, chance):
                     _put(pages, begin, part)
         return bytes(pages)
 
 
-def _pieces(data: bytes, at: int, how: str, chance: random.Random) -> list[tuple[int, bytes]]:
+def pieces(data: bytes, at: int, how: str, chance: random.Random) -> list[tuple[int, bytes]]:
     """What arrives of a write: some of its sectors, aligned as the disk's are."""
     if how == "kept" or (how == "any" and chance.random() < 0.5):
         return [(at, data)]

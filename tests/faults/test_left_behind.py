@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from eventlog.log.embedded import open_log
 from eventlog.repairing import repair
 from eventlog.store import Store
 from tests.faults.failing_io import FailingIO
+from tests.faults.left import copied_as_left
 from tests.talking import exchange
 
 
@@ -25,7 +25,7 @@ def make(path: Path) -> None:
     with eventlog.open(path.with_name("used")) as store:
         exchange(store.create_session(id="a"))
         store.log.sync()
-        shutil.copytree(path.with_name("used"), path)
+        copied_as_left(path.with_name("used"), path)
 
 
 def test_what_a_swap_left_is_taken_away(tmp_path: Path) -> None:

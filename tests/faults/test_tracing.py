@@ -13,14 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.disk import Recorder
-from tests.faults.tracing import CHANGES, SHORT, Call, may_trace, traced
+from tests.faults.tracing import CHANGES, SHORT, Call, traced
 
-
-@pytest.fixture(autouse=True)
-def tracing() -> None:
-    """Where a process may trace its children."""
-    if not may_trace():
-        pytest.skip("needs Linux on x86-64 or AArch64, and the right to trace a child process")
+pytestmark = pytest.mark.usefixtures("tracing")
 
 
 def write(path: Path, *texts: bytes, flush: bool = True) -> None:

@@ -14,8 +14,9 @@ import pytest
 from tests.faults.planned import scratch
 from tests.faults.tally import SLOW, tally
 from tests.faults.test_full_disk import program
-from tests.faults.tracing import may_trace
 from tests.faults.upkeep import WORKS
+
+pytestmark = pytest.mark.usefixtures("tracing")
 
 TRIES = {"kill": (2, 40), "moment": (1, 20), "power": (1, 60), "errors": (1, 60)}
 """Of each kind of work, in the short and in the long form."""
@@ -25,13 +26,6 @@ TOLD = {
     "power": "power failure, LMDB's writes included: ",
     "errors": "a system call fails: ",
 }
-
-
-@pytest.fixture(autouse=True)
-def tracing() -> None:
-    """Where a process may trace its children."""
-    if not may_trace():
-        pytest.skip("needs Linux on x86-64 or AArch64, and the right to trace a child process")
 
 
 @pytest.mark.parametrize("way", TRIES)

@@ -18,7 +18,6 @@ import pytest
 
 from eventlog import backup as backups
 from eventlog import copying
-from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, DamagedError, ErasedError, ReadOnlyError, UnfinishedError
 from eventlog.head import StoreHead
 from eventlog.log.embedded import open_log
@@ -30,9 +29,10 @@ from projections import ModelView
 from projections.verify import verify
 from tests.crash_writer import must_succeed
 from tests.faults.agent import finished, open_agent, sound, turn
+from tests.faults.left import copied_as_left
 from tests.faults.planned import probe_here
 from tests.searching import files_with
-from tests.talking import exchange
+from tests.talking import exchange, started
 
 __all__ = ["TOLD", "WORKS", "Work", "make_templates", "patched"]
 
@@ -91,8 +91,7 @@ def _fill(path: Path) -> None:
         exchange(session, LAST)
         talk = store.create_session(id="b")
         talk.user(f"{SECRET} {LARGE}", id="m")
-        started = (recorded.event for recorded in talk.events())
-        talk.redact(next(event.part for event in started if isinstance(event, ev.PartStarted)), search=False)
+        talk.redact(started(talk)[0], search=False)
         _say(store.create_session(id="gone"), GONE)
         store.erase("gone")
 
@@ -139,7 +138,7 @@ def make_templates(directory: Path) -> None:
         store = opened(directory / "left" / "s")
         exchange(store.session("a"))
         (directory / "left" / "head").write_text(store.head().text())
-        shutil.copytree(directory / "left" / "s", directory / "left" / "as it is")
+        copied_as_left(directory / "left" / "s", directory / "left" / "as it is")
 
     def agent() -> None:
         store, session = open_agent(open_log(directory / "agent" / "s", **SIZES))
@@ -233,8 +232,7 @@ class Work:
 
 
 def _make(place: Path) -> None:
-    store = opened(place / "s")
-    with store:
+    with opened(place / "s") as store:
         exchange(store.session("a") if store.log.head("a") is not None else store.create_session(id="a"))
 
 

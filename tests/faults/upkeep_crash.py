@@ -24,7 +24,8 @@ from pathlib import Path
 from eventlog.errors import CallError, EventlogError
 from projections.tokens import TokenCounter
 from tests.crash_writer import child, must_succeed
-from tests.faults.disk import HOW, Recorder
+from tests.faults.disk import Recorder
+from tests.faults.images import HOW
 from tests.faults.tracing import CHANGES, SHORT, Call, traced
 from tests.faults.upkeep import TOLD, WORKS, Work, make_templates, patched
 

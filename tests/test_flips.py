@@ -15,7 +15,7 @@ from tests.faults.tally import SLOW, tally
 
 ROOT = Path(__file__).resolve().parents[1]
 KINDS: dict[str, tuple[int, int]] = (
-    {"closed": (1, 7), "left": (1, 7), "large": (7, 700), "encrypted": (3, 50)}
+    {"closed": (1, 7), "left": (1, 7), "large": (7, 700), "encrypted": (5, 200)}
     if SLOW
     else {"closed": (250, 9000), "left": (250, 9000), "encrypted": (800, 40_000)}
 )

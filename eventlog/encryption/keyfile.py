@@ -4,9 +4,9 @@
     NAME KEY CHECK      one line a key: 32 and 64 hexadecimal digits, and the CRC-32 of `NAME KEY`, 8 digits
 
 A new key is one line at the end, on disk before anything is encrypted with it; so a last line that broke off, or whose first sector
-never arrived, was never used, and is taken away by whoever writes next.  To destroy a key the file is written anew without its line (`.new`), takes the place of
-the old one in one step, and the old one is overwritten, as far as the file system writes in place; until that is done it has a name
-(`.destroyed`), so that whoever comes after a crash goes on with it.  Writers of all processes take turns (flock).
+never arrived, was never used, and is taken away by whoever writes next.  To destroy a key the file is written anew without its line
+(`.new`), takes the place of the old one in one step, and, once that is on disk, the old one is overwritten, as far as the file system
+writes in place; until that is done it has a name (`.destroyed`), so that whoever comes after a crash goes on with it.  Writers of all processes take turns (flock).
 A file that others may read, or that has a second name, is refused.  Copies of the file hold the keys that it had: they are the
 owner's to look after.
 """

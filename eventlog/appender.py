@@ -100,9 +100,10 @@ class Appender(Settling):
         self.buffer.admit()
 
     def weigh(self, characters: int) -> None:
-        """A long delta went into the buffer: commit when they are many."""
+        """A long delta is about to go into the buffer: commit what is there if they are many; raises what keeps them there."""
         if self.buffer.weigh(characters) > MAX_RUN:
             self.settle()
+            self.buffer.weigh(characters)
 
     def close(self, *, forked: bool = False) -> None:
         """Take no more deltas; see `Buffer.close`."""

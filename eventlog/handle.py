@@ -11,25 +11,24 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
-from itertools import chain, islice
+from itertools import chain
 from threading import RLock, local
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
 from eventlog.appender import Appender
 from eventlog.arguments import require_version
-from eventlog.blobs import unpack
 from eventlog.card import card_of
 from eventlog.codec import Recorded, Span, Stretch
-from eventlog.errors import ConflictError, DamagedError, LeaseHeldError, NotFoundError, ReadOnlyError
+from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError, RetryError
 from eventlog.head import SessionHead, session_head
+from eventlog.ids import id_of_request
 from eventlog.lease import is_live, release_lease, renew_lease, take_lease
 from eventlog.lineage import Stream, lineage_of
 from eventlog.log.base import Committed, LeaseState
 from eventlog.logs import logger
 from eventlog.pipeline import Pipeline
-from eventlog.reader import head_of, history_spans, stretches
+from eventlog.reader import head_of, history_spans, stretches, texts
 from eventlog.restoring import restore
 from eventlog.settling import ATTEMPTS
 from eventlog.state import State
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 __all__ = ["Handle"]
-
-TEXTS_AT_ONCE = 64
-"""Bodies that are read together: some hundred KB."""
 
 
 class Handle:
@@ -143,13 +139,7 @@ class Handle:
 
     def texts(self, bodies: Iterable[Body]) -> Iterator[str]:
         """The texts of many bodies of this session, in their order; errors as for `Store.text`.  Quicker than one by one."""
-        log = self.store.log.of(self.id)
-        left = iter(bodies)
-        while wanted := list(islice(left, TEXTS_AT_ONCE)):
-            for body, packed in zip(wanted, log.several_bodies([body.digest for body in wanted]), strict=True):
-                if packed is None:
-                    raise DamagedError(f"body {body.digest.hex()} is missing", session=self.id)
-                yield unpack(body, packed)
+        return texts(self.store.log, self.id, bodies)
 
     def find(self, name: str) -> int:
         """The version at which a message, part or pin of this id was added; `NotFoundError` if none was."""
@@ -371,8 +361,20 @@ class Handle:
 
     @contextmanager
     def _leased(self) -> Generator[None]:
-        with self.lease():
+        """The lease for one command, whose outcome is its own: not what comes of the others' when the lease is given back."""
+        self.acquire()
+        try:
             yield
+            pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
+            if pipeline is not None and self._lease_depth == 1:
+                pipeline.wait()
+        except BaseException:
+            self.release()
+            raise
+        try:
+            self.release()
+        except RetryError as error:  # what others had accepted is kept, or they are told
+            logger().warning("session %s: a flush failed: %s", self.id, type(error).__name__)
 
     def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
         """Append events that need the lease, taking it for this command if need be."""
@@ -401,6 +403,4 @@ class Handle:
 
     def _id(self, prefix: str, request: str | None) -> str:
         """A new id; under a request id always the same one, so that a retry has the same content."""
-        if request is None:
-            return self.store.new_id(prefix)
-        return prefix + sha256(f"{self.id}\0{prefix}\0{request}".encode("utf-8", "surrogatepass")).hexdigest()[:26]
+        return self.store.new_id(prefix) if request is None else id_of_request(prefix, self.id, request)

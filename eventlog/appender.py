@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from threading import RLock
 
 from eventlog import events as ev
 from eventlog.codec import Item, Span, batch_of, encode_batch, pack
 from eventlog.deciding import decide, needs_no_lease, still_admitted
-from eventlog.deltas import DeltaRun
-from eventlog.errors import ConflictError, FencedError, LimitError, RequestReusedError, StopError
+from eventlog.deltas import DeltaRun, Key
+from eventlog.errors import ConflictError, EventlogError, FencedError, LimitError, RequestReusedError, StopError
 from eventlog.flight import (
     MAX_APPEND_BYTES,
     Accepted,
@@ -82,10 +83,16 @@ class Appender(Settling):
             beyond = (span.cut(after, None) for span in found)
             return [span._replace(position=0) for span in beyond if span is not None]
 
-    def wake(self) -> None:
-        """Something was accepted: have it flushed in time."""
-        self.buffer.awake = True
-        self._wake(self)
+    def wake(self, delta: tuple[Key, str] | None = None) -> None:
+        """Something was accepted: have it flushed in time.
+
+        `delta` was put into the buffer, which may have been closed in that moment: `ClosedError` if it is still there.
+        """
+        if self.buffer.ask():
+            self._wake(self)
+        elif delta is not None:
+            with self.lock:  # whoever takes deltas out has it
+                self.buffer.refuse(*delta)
 
     def pressure(self) -> None:
         """Make room before a delta goes into a full buffer; raises what keeps it full.
@@ -105,9 +112,25 @@ class Appender(Settling):
             self.settle()
             self.buffer.weigh(characters)
 
-    def close(self, *, forked: bool = False) -> None:
-        """Take no more deltas; see `Buffer.close`."""
-        self.buffer.close(forked=forked)
+    def end(self) -> None:
+        """The buffer is closed: commit everything accepted, and what comes in meanwhile; accept nothing from then on."""
+        ahead = True
+        while ahead:
+            try:
+                self.settle()
+            except EventlogError:
+                with self.lock:
+                    self.buffer.seal()
+                raise
+            with self.lock:
+                ahead = self.is_ahead
+                if not ahead:
+                    self.buffer.seal()
+
+    def fork_off(self) -> None:
+        """This is a child process, in which nothing is accepted."""
+        self.lock = RLock()  # another thread of the parent may have held the old one
+        self.buffer.fork_off()
 
     def accept(
         self,
@@ -332,6 +355,7 @@ class Appender(Settling):
 
     def _ready(self) -> None:
         """Catch up, and tell the caller of what failed meanwhile without a witness, and of a lease that is over."""
+        self.buffer.require_unsealed()
         self._look()
         self._fence()
         if self._failure is not None:

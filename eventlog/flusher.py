@@ -41,6 +41,8 @@ class Flusher:
         self._lease_ttl = lease_ttl
         self._lock = RLock()
         self._dirty: dict[str, Appender] = {}
+        self._at_work: dict[str, Appender] = {}
+        """What is just being flushed."""
         self._leased: dict[str, Handle] = {}
         self._signal = Signal()
         self._armed = False
@@ -76,6 +78,17 @@ class Flusher:
         with self._lock:
             return list(self._leased.values())
 
+    def appenders(self) -> list[Appender]:
+        """The appenders that have something to be flushed."""
+        with self._lock:
+            return [*self._at_work.values(), *self._dirty.values()]
+
+    def fork_off(self) -> None:
+        """This is a child process, which does not have the thread; others of the parent may have held the locks."""
+        self._lock, self._signal = RLock(), Signal()
+        self.stopped = True
+        _UNFLUSHED.clear()
+
     def stop(self) -> None:
         """End the thread, after what it is doing now."""
         with self._lock:
@@ -89,6 +102,7 @@ class Flusher:
         """Commit accepted deltas, renew leases; returns the seconds until it is needed again (None: until woken)."""
         with self._lock:
             dirty, self._dirty = self._dirty, {}
+            self._at_work = dirty
             self._armed = False
             leased = list(self._leased.values())
         self._metrics.flushes += bool(dirty)
@@ -106,6 +120,7 @@ class Flusher:
                 with self._lock:
                     self._dirty.setdefault(appender.session, appender)
         with self._lock:
+            self._at_work = {}
             store = self._store()
             if not self._dirty and store is not None:
                 _UNFLUSHED.discard(store)

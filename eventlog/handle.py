@@ -50,7 +50,7 @@ class Handle:
         self._appender = appender
         self._lease: LeaseState | None = None
         self._lease_depth = 0
-        self._lease_lock = RLock()
+        self.lease_lock = RLock()
         self._local = local()
 
     def __repr__(self) -> str:
@@ -280,7 +280,7 @@ class Handle:
         if self.store.log.read_only:
             raise ReadOnlyError(f"session {self.id}: the store was opened for reading only")
         self.store.usable(writing=True)
-        with self._lease_lock:
+        with self.lease_lock:
             if self._lease is None:
                 self._appender.catch_up()
                 self._lease = take_lease(
@@ -304,7 +304,7 @@ class Handle:
 
     def release(self) -> None:
         """Give back one `acquire`; the lease itself ends with the last."""
-        with self._lease_lock:
+        with self.lease_lock:
             if self._lease_depth > 1:
                 self._lease_depth -= 1
             elif self._lease is not None:
@@ -319,7 +319,7 @@ class Handle:
 
         A handle that is just taking or giving back a lease is left for the next time: the caller must not wait for it.
         """
-        if not self._lease_lock.acquire(blocking=False):
+        if not self.lease_lock.acquire(blocking=False):
             return
         try:
             if self._lease is None or self._lease.until - now > ttl * 2 // 3:
@@ -330,11 +330,11 @@ class Handle:
             else:
                 self._lease = renewed
         finally:
-            self._lease_lock.release()
+            self.lease_lock.release()
 
     def abandon(self) -> None:
         """Give the lease back, however often it was acquired: the store is closing."""
-        with self._lease_lock:
+        with self.lease_lock:
             if self._lease is not None:
                 self._let_go()
 

@@ -48,7 +48,7 @@ class Stream:
                 self._appender.pressure()
             flat.extend((self._key, text, self._clock()))
             if not buffer.awake:
-                self._appender.wake()
+                self._appender.wake((self._key, text))
         else:
             self._append_other(text)
 
@@ -70,7 +70,7 @@ class Stream:
             appender.weigh(len(text))
             self._flat.extend((self._key, text, self._clock()))
             if not buffer.awake:
-                appender.wake()
+                appender.wake((self._key, text))
 
     def end(self, metadata: Json | None = None) -> None:
         """The part is complete; durable when it returns.  `metadata` is the provider's, such as a signature.

@@ -22,5 +22,6 @@ def test_a_child_does_not_hang(tmp_path: Path, case: str) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -280,6 +280,16 @@ def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
     assert session.version == 4
 
 
+def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: the same when what others accepted meanwhile could not be flushed with the end of the lease."""
+    monkeypatch.setattr(session, "flush", lambda: _busy(None))
+    session.set_todos([])
+    assert not session.holds_lease
+    assert session.appender.newest() == 2
+
+
 def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log: FaultyLog, session: Session) -> None:
     """Promise 4: the same of a command that waits where its lease ends, which is before its pipeline does."""
     log.fail = 1

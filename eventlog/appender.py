@@ -17,7 +17,15 @@ from eventlog import events as ev
 from eventlog.codec import Item, Span, batch_of, encode_batch, pack
 from eventlog.deciding import decide, needs_no_lease, still_admitted
 from eventlog.deltas import DeltaRun, Key
-from eventlog.errors import ConflictError, EventlogError, FencedError, LimitError, RequestReusedError, StopError
+from eventlog.errors import (
+    BusyError,
+    ConflictError,
+    EventlogError,
+    FencedError,
+    LimitError,
+    RequestReusedError,
+    StopError,
+)
 from eventlog.flight import (
     MAX_APPEND_BYTES,
     Accepted,
@@ -31,7 +39,7 @@ from eventlog.flight import (
 from eventlog.log.base import Append, Log
 from eventlog.meanwhile import Meanwhile
 from eventlog.metrics import Metrics
-from eventlog.settling import Settling
+from eventlog.settling import ATTEMPTS, Settling
 from eventlog.state import State
 
 __all__ = ["Appender"]
@@ -114,8 +122,7 @@ class Appender(Settling):
 
     def end(self) -> None:
         """The buffer is closed: commit everything accepted, and what comes in meanwhile; accept nothing from then on."""
-        ahead = True
-        while ahead:
+        for _ in range(ATTEMPTS):
             try:
                 self.settle()
             except EventlogError:
@@ -123,9 +130,10 @@ class Appender(Settling):
                     self.buffer.seal()
                 raise
             with self.lock:
-                ahead = self.is_ahead
-                if not ahead:
+                if not self.is_ahead:
                     self.buffer.seal()
+                    return
+        raise BusyError(f"session {self.session}: the store closes, and more is accepted all the time")
 
     def fork_off(self) -> None:
         """This is a child process, in which nothing is accepted."""

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 from typing import Any
 
 from eventlog import events as ev
@@ -37,23 +37,34 @@ def meanwhile(work: Callable[[], object], standing: Event) -> Generator[None]:
     thread = Thread(target=work)
     thread.start()
     assert standing.wait(SECONDS)
-    yield
-    thread.join(SECONDS)
+    try:
+        yield
+    finally:
+        thread.join(SECONDS)
 
 
 def child(work: Callable[[], object]) -> None:
     """Do something in a child; it is an error unless that comes to its end."""
     number = os.fork()
     if number == 0:
-        signal.alarm(SECONDS)
         try:
             work()
         except BaseException:  # noqa: BLE001 - told by the status
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
-    _, status = os.waitpid(number, 0)
+    status = ended(number)
     assert status == 0, status
+
+
+def ended(number: int) -> int:
+    """How a child has ended; one that hangs is killed, and it may hang before it comes to a line of this program."""
+    killer = Timer(SECONDS, os.kill, (number, signal.SIGKILL))
+    killer.start()
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+    finally:
+        killer.cancel()
 
 
 def packing(_: Path) -> None:
@@ -157,7 +168,6 @@ def leaving(place: Path) -> None:
             assert forked.wait(SECONDS)
 
     def leave() -> None:
-        signal.alarm(SECONDS)
         raise ForkedProcessError
 
     number = 0
@@ -169,13 +179,13 @@ def leaving(place: Path) -> None:
                 number = os.fork()
                 if number == 0:
                     leave()
-                _, status = os.waitpid(number, 0)
+                status = ended(number)
             reply.finish()
     except ForkedProcessError:
         store.close()
         del store, flusher, session, held
         sys.exit(7)
-    assert os.waitstatus_to_exitcode(status) == 7, status
+    assert status == 7, status
     store.close()
 
 

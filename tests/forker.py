@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from threading import Event, Thread, Timer
 from typing import Any
@@ -19,8 +20,8 @@ from typing import Any
 from eventlog import events as ev
 from eventlog import packed
 from eventlog.errors import ForkedProcessError
+from eventlog.log.embedded import EmbeddedLog
 from eventlog.log.environment import Environment
-from eventlog.log.partition import Partition
 from eventlog.store import open_store
 from projections.tokens import encodings
 
@@ -85,7 +86,7 @@ def packing(_: Path) -> None:
 
 def loading(_: Path) -> None:
     """A vocabulary is being loaded."""
-    import tiktoken  # noqa: F401 - it imports what registers at forks, which is not to happen in the midst of one
+    import_module("tiktoken")  # which imports what registers at forks, and that is not to happen in the midst of one
 
     standing = Event()
     build = encodings._build
@@ -119,7 +120,8 @@ def folding(place: Path) -> None:
     store = open_store(place)
     session = store.create_session(id="s")
     session.user("parent")
-    partition: Partition = store.log.engine._partition  # type: ignore[attr-defined]
+    engine = store.log.engine
+    assert isinstance(engine, EmbeddedLog)
 
     def in_the_child() -> None:
         assert not within[0]
@@ -134,7 +136,7 @@ def folding(place: Path) -> None:
             own.session("s").user("child")
 
     Environment.writing = slow  # type: ignore[method-assign]
-    with meanwhile(partition.fold, standing):
+    with meanwhile(engine._partition.fold, standing):
         child(in_the_child)
     Environment.writing = writing  # type: ignore[method-assign]
     session.user("parent")

@@ -8,8 +8,9 @@
         await reply.end(text)                  # durable
 
 A command is decided and handed over in the calling task, in order, and only its durability is awaited; what may wait for
-others (taking a lease, and commands that take one) runs in a thread.  A cancelled await leaves the append to its fate: it is
-committed whole or not at all, and a retry under the same request id tells which.
+others (taking a lease, and commands that take one) runs in a thread.  A command that raises is not committed, and will not be.
+A cancelled await leaves the append to its fate: it is committed whole or not at all, and a retry under the same request id
+tells which.
 """
 
 from __future__ import annotations

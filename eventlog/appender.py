@@ -11,12 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from threading import RLock
 
 from eventlog import events as ev
 from eventlog.codec import Item, Span, batch_of, encode_batch, pack
 from eventlog.deciding import decide, needs_no_lease, still_admitted
-from eventlog.deltas import DeltaRun
-from eventlog.errors import ConflictError, FencedError, LimitError, RequestReusedError, StopError
+from eventlog.deltas import DeltaRun, Key
+from eventlog.errors import (
+    BusyError,
+    ConflictError,
+    EventlogError,
+    FencedError,
+    LimitError,
+    RequestReusedError,
+    StopError,
+)
 from eventlog.flight import (
     MAX_APPEND_BYTES,
     Accepted,
@@ -30,7 +39,7 @@ from eventlog.flight import (
 from eventlog.log.base import Append, Log
 from eventlog.meanwhile import Meanwhile
 from eventlog.metrics import Metrics
-from eventlog.settling import Settling
+from eventlog.settling import ATTEMPTS, Settling
 from eventlog.state import State
 
 __all__ = ["Appender"]
@@ -82,10 +91,16 @@ class Appender(Settling):
             beyond = (span.cut(after, None) for span in found)
             return [span._replace(position=0) for span in beyond if span is not None]
 
-    def wake(self) -> None:
-        """Something was accepted: have it flushed in time."""
-        self.buffer.awake = True
-        self._wake(self)
+    def wake(self, delta: tuple[Key, str] | None = None) -> None:
+        """Something was accepted: have it flushed in time.
+
+        `delta` was put into the buffer, which may have been closed in that moment: `ClosedError` if it is still there.
+        """
+        if self.buffer.ask():
+            self._wake(self)
+        elif delta is not None:
+            with self.lock:  # whoever takes deltas out has it
+                self.buffer.refuse(*delta)
 
     def pressure(self) -> None:
         """Make room before a delta goes into a full buffer; raises what keeps it full.
@@ -100,13 +115,30 @@ class Appender(Settling):
         self.buffer.admit()
 
     def weigh(self, characters: int) -> None:
-        """A long delta went into the buffer: commit when they are many."""
+        """A long delta is about to go into the buffer: commit what is there if they are many; raises what keeps them there."""
         if self.buffer.weigh(characters) > MAX_RUN:
             self.settle()
+            self.buffer.weigh(characters)
 
-    def close(self, *, forked: bool = False) -> None:
-        """Take no more deltas; see `Buffer.close`."""
-        self.buffer.close(forked=forked)
+    def end(self) -> None:
+        """The buffer is closed: commit everything accepted, and what comes in meanwhile; accept nothing from then on."""
+        for _ in range(ATTEMPTS):
+            try:
+                self.settle()
+            except EventlogError:
+                with self.lock:
+                    self.buffer.seal()
+                raise
+            with self.lock:
+                if not self.is_ahead:
+                    self.buffer.seal()
+                    return
+        raise BusyError(f"session {self.session}: the store closes, and more is accepted all the time")
+
+    def fork_off(self) -> None:
+        """This is a child process, in which nothing is accepted."""
+        self.lock = RLock()  # another thread of the parent may have held the old one
+        self.buffer.fork_off()
 
     def accept(
         self,
@@ -331,6 +363,7 @@ class Appender(Settling):
 
     def _ready(self) -> None:
         """Catch up, and tell the caller of what failed meanwhile without a witness, and of a lease that is over."""
+        self.buffer.require_unsealed()
         self._look()
         self._fence()
         if self._failure is not None:

@@ -7,8 +7,9 @@ again is the business of the session's appender, under its lock.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 
-from eventlog.deltas import DeltaRun
+from eventlog.deltas import DeltaRun, Key
 from eventlog.errors import ClosedError, ForkedProcessError
 
 __all__ = ["MAX_BUFFERED", "Buffer"]
@@ -22,7 +23,7 @@ _NANOSECONDS = 1_000_000
 class Buffer:
     """`flat` is `[key, text, ns, …]`; what the others mean is said where they are set."""
 
-    __slots__ = ("_closed", "_forked", "_weight", "awake", "capacity", "flat", "limit")
+    __slots__ = ("_closed", "_forked", "_guard", "_sealed", "_weight", "awake", "capacity", "flat", "limit")
 
     def __init__(self) -> None:
         self.flat: list[object] = []
@@ -36,7 +37,9 @@ class Buffer:
         """
         self._weight = 0
         """Characters of the long ones."""
-        self._closed = self._forked = False
+        self._closed = self._forked = self._sealed = False
+        self._guard = Lock()
+        """Held to close it, and to say that a flush comes: none comes for what gets in after that."""
 
     def __len__(self) -> int:
         """How many slots are filled."""
@@ -50,7 +53,7 @@ class Buffer:
     def take(self) -> DeltaRun | None:
         """Take out what is there, as a run."""
         count = len(self.flat)
-        if not count:
+        if not count or self._sealed:
             return None
         flat = self.flat[:count]
         del self.flat[:count]
@@ -71,6 +74,8 @@ class Buffer:
 
     def drop(self) -> bool:
         """Let go of what is there; whether there was anything."""
+        if self._sealed:
+            return False
         count = len(self.flat)
         del self.flat[:count]
         return count > 0
@@ -83,13 +88,40 @@ class Buffer:
         """Let deltas in again, unless it is closed."""
         self.limit = 0 if self._closed else self.capacity
 
-    def close(self, *, forked: bool) -> None:
-        """Take no more: what came in from here on would have nobody to commit it.
+    def ask(self) -> bool:
+        """Say that a flush is to come; False if it is closed: no other comes than the one that ends it."""
+        with self._guard:
+            self.awake = not self._closed
+            return self.awake
 
-        `forked`: because this is a child process, in which nothing of what was accepted may be written.
-        """
-        self._closed, self._forked = True, forked
-        self.limit = 0
+    def close(self) -> None:
+        """Take no more.  What a thread was just putting in may still come: `refuse` is for that."""
+        with self._guard:
+            self._closed, self.awake = True, False
+            self.limit = 0
+
+    def seal(self) -> None:
+        """The last was taken out: what comes in now stays where it is, for `refuse`."""
+        self._sealed = True
+
+    def refuse(self, key: Key, text: str) -> None:
+        """Take a delta back out that came when it was closed, and raise that; nothing if it was taken out to be committed."""
+        flat = self.flat
+        for place in range(len(flat) - 3, -1, -3):
+            if flat[place] == key and flat[place + 1] is text:
+                del flat[place : place + 3]
+                self.require_open()
+
+    def fork_off(self) -> None:
+        """This is a child process, in which nothing of what was accepted may be written."""
+        self._guard = Lock()  # another thread of the parent may have held the old one
+        self._forked = self._sealed = True
+        self.close()
+
+    def require_unsealed(self) -> None:
+        """Raise why nothing is taken in any more, if the last was taken out."""
+        if self._sealed:
+            self.require_open()
 
     def require_open(self) -> None:
         """Raise why it is closed, if it is."""

@@ -5,6 +5,7 @@ EventlogError
 │   ├── ConflictError           another writer got there first; nothing of yours was written
 │   ├── LeaseHeldError          somebody else runs the session now
 │   ├── BusyError               a bounded wait for room or for a lock ran out
+│   ├── PartlyCommittedError    of the commands of a pipeline the first are committed, the others are not, and will not be
 │   ├── UnknownOutcomeError     the append may or may not be committed; retry with the same request id
 │   ├── KeysUnreachableError    whoever was asked for a key failed
 │   └── SummarizerError         whoever was asked for a summary was not reached, failed or broke off
@@ -64,6 +65,7 @@ __all__ = [
     "LimitError",
     "MessageTooLargeError",
     "NotFoundError",
+    "PartlyCommittedError",
     "PoisonedError",
     "ReadOnlyError",
     "RefusedError",
@@ -147,7 +149,26 @@ class LeaseHeldError(RetryError):
 
 
 class BusyError(RetryError):
-    """A bounded wait ran out: for room in a full buffer, or for a lock another process holds."""
+    """A bounded wait ran out: for room in a full buffer, or for a lock another process holds.
+
+    The command that met it is not committed, and will not be.
+    """
+
+
+class PartlyCommittedError(RetryError):
+    """Of `commands` commands of a pipeline the first `committed` are committed; the others are not, and will not be.
+
+    `__cause__` is what met those.
+    """
+
+    def __init__(self, session: str, committed: int, commands: int) -> None:
+        super().__init__(
+            f"session {session}: the first {committed} of the {commands} commands of a pipeline are committed;"
+            " the others are not, and will not be"
+        )
+        self.session = session
+        self.committed = committed
+        self.commands = commands
 
 
 class UnknownOutcomeError(RetryError):

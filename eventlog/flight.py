@@ -15,7 +15,7 @@ from eventlog.card import ON_CARD, Card, evolve_card
 from eventlog.codec import Batch, Item, pack
 from eventlog.deciding import require_items
 from eventlog.deltas import DeltaRun
-from eventlog.errors import EventlogError, LimitError, RefusedError
+from eventlog.errors import LimitError, RefusedError
 from eventlog.log.base import Committed, Ticket
 
 __all__ = [
@@ -44,7 +44,8 @@ class Accepted(msgspec.Struct, eq=False):
     """Somebody waits for it and will look at `error`."""
     settled: bool = False
     """The outcome is known."""
-    error: EventlogError | None = None
+    error: Exception | None = None
+    """Why it is not committed, and will not be."""
 
 
 class Load:

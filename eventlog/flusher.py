@@ -41,6 +41,8 @@ class Flusher:
         self._lease_ttl = lease_ttl
         self._lock = RLock()
         self._dirty: dict[str, Appender] = {}
+        self._at_work: dict[str, Appender] = {}
+        """What is just being flushed."""
         self._leased: dict[str, Handle] = {}
         self._signal = Signal()
         self._armed = False
@@ -55,6 +57,8 @@ class Flusher:
             if store is not None and not self.stopped:
                 _UNFLUSHED.add(store)
             self._start()
+            if self._thread is None:
+                appender.buffer.awake = False  # so that the next delta tries again
             armed, self._armed = self._armed, True
         if not armed:
             self._signal.set()
@@ -76,6 +80,17 @@ class Flusher:
         with self._lock:
             return list(self._leased.values())
 
+    def appenders(self) -> list[Appender]:
+        """The appenders that have something to be flushed."""
+        with self._lock:
+            return [*self._at_work.values(), *self._dirty.values()]
+
+    def fork_off(self) -> None:
+        """This is a child process, which does not have the thread; others of the parent may have held the locks."""
+        self._lock, self._signal = RLock(), Signal()
+        self.stopped = True
+        _UNFLUSHED.clear()
+
     def stop(self) -> None:
         """End the thread, after what it is doing now."""
         with self._lock:
@@ -88,7 +103,8 @@ class Flusher:
     def tick(self) -> float | None:
         """Commit accepted deltas, renew leases; returns the seconds until it is needed again (None: until woken)."""
         with self._lock:
-            dirty, self._dirty = self._dirty, {}
+            dirty, self._dirty = self._at_work | self._dirty, {}  # also what a tick left that broke off
+            self._at_work = dirty
             self._armed = False
             leased = list(self._leased.values())
         self._metrics.flushes += bool(dirty)
@@ -106,6 +122,7 @@ class Flusher:
                 with self._lock:
                     self._dirty.setdefault(appender.session, appender)
         with self._lock:
+            self._at_work = {}
             store = self._store()
             if not self._dirty and store is not None:
                 _UNFLUSHED.discard(store)
@@ -121,10 +138,13 @@ class Flusher:
 
     def _start(self) -> None:
         if self._thread is None and not self.stopped:
-            self._thread = Thread(
-                target=_run, args=(weakref.ref(self), self._signal), name="eventlog-flush", daemon=True
-            )
-            self._thread.start()
+            thread = Thread(target=_run, args=(weakref.ref(self), self._signal), name="eventlog-flush", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # what is accepted is committed by commands; the next that is will try again
+                logger().warning("the thread that flushes cannot be started: %s", error)
+                return
+            self._thread = thread
 
 
 def _run(flusher: weakref.ref[Flusher], signal: Signal) -> None:
@@ -143,5 +163,9 @@ def _run(flusher: weakref.ref[Flusher], signal: Signal) -> None:
             living = flusher()
             if living is None or living.stopped:
                 return
-        pause = living.tick()
+        try:
+            pause = living.tick()
+        except Exception as error:  # noqa: BLE001 - whatever it is, what is accepted must be committed
+            logger().warning("the thread that flushes goes on after a %s", type(error).__name__)
+            pause = living.interval
         del living

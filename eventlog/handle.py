@@ -11,25 +11,24 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
-from itertools import chain, islice
+from itertools import chain
 from threading import RLock, local
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
 from eventlog.appender import Appender
 from eventlog.arguments import require_version
-from eventlog.blobs import unpack
 from eventlog.card import card_of
 from eventlog.codec import Recorded, Span, Stretch
-from eventlog.errors import ConflictError, DamagedError, LeaseHeldError, NotFoundError, ReadOnlyError
+from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError, RetryError
 from eventlog.head import SessionHead, session_head
+from eventlog.ids import id_of_request
 from eventlog.lease import is_live, release_lease, renew_lease, take_lease
 from eventlog.lineage import Stream, lineage_of
 from eventlog.log.base import Committed, LeaseState
 from eventlog.logs import logger
 from eventlog.pipeline import Pipeline
-from eventlog.reader import head_of, history_spans, stretches
+from eventlog.reader import head_of, history_spans, stretches, texts
 from eventlog.restoring import restore
 from eventlog.settling import ATTEMPTS
 from eventlog.state import State
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Handle"]
 
-TEXTS_AT_ONCE = 64
-"""Bodies that are read together: some hundred KB."""
-
 
 class Handle:
     """The ground a `Session` stands on."""
@@ -54,7 +50,7 @@ class Handle:
         self._appender = appender
         self._lease: LeaseState | None = None
         self._lease_depth = 0
-        self._lease_lock = RLock()
+        self.lease_lock = RLock()
         self._local = local()
 
     def __repr__(self) -> str:
@@ -143,13 +139,7 @@ class Handle:
 
     def texts(self, bodies: Iterable[Body]) -> Iterator[str]:
         """The texts of many bodies of this session, in their order; errors as for `Store.text`.  Quicker than one by one."""
-        log = self.store.log.of(self.id)
-        left = iter(bodies)
-        while wanted := list(islice(left, TEXTS_AT_ONCE)):
-            for body, packed in zip(wanted, log.several_bodies([body.digest for body in wanted]), strict=True):
-                if packed is None:
-                    raise DamagedError(f"body {body.digest.hex()} is missing", session=self.id)
-                yield unpack(body, packed)
+        return texts(self.store.log, self.id, bodies)
 
     def find(self, name: str) -> int:
         """The version at which a message, part or pin of this id was added; `NotFoundError` if none was."""
@@ -290,7 +280,7 @@ class Handle:
         if self.store.log.read_only:
             raise ReadOnlyError(f"session {self.id}: the store was opened for reading only")
         self.store.usable(writing=True)
-        with self._lease_lock:
+        with self.lease_lock:
             if self._lease is None:
                 self._appender.catch_up()
                 self._lease = take_lease(
@@ -314,7 +304,7 @@ class Handle:
 
     def release(self) -> None:
         """Give back one `acquire`; the lease itself ends with the last."""
-        with self._lease_lock:
+        with self.lease_lock:
             if self._lease_depth > 1:
                 self._lease_depth -= 1
             elif self._lease is not None:
@@ -329,7 +319,7 @@ class Handle:
 
         A handle that is just taking or giving back a lease is left for the next time: the caller must not wait for it.
         """
-        if not self._lease_lock.acquire(blocking=False):
+        if not self.lease_lock.acquire(blocking=False):
             return
         try:
             if self._lease is None or self._lease.until - now > ttl * 2 // 3:
@@ -340,11 +330,11 @@ class Handle:
             else:
                 self._lease = renewed
         finally:
-            self._lease_lock.release()
+            self.lease_lock.release()
 
     def abandon(self) -> None:
         """Give the lease back, however often it was acquired: the store is closing."""
-        with self._lease_lock:
+        with self.lease_lock:
             if self._lease is not None:
                 self._let_go()
 
@@ -371,8 +361,20 @@ class Handle:
 
     @contextmanager
     def _leased(self) -> Generator[None]:
-        with self.lease():
+        """The lease for one command, whose outcome is its own: not what comes of the others' when the lease is given back."""
+        self.acquire()
+        try:
             yield
+            pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
+            if pipeline is not None and self._lease_depth == 1:
+                pipeline.wait()
+        except BaseException:
+            self.release()
+            raise
+        try:
+            self.release()
+        except RetryError as error:  # what others had accepted is kept, or they are told
+            logger().warning("session %s: a flush failed: %s", self.id, type(error).__name__)
 
     def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
         """Append events that need the lease, taking it for this command if need be."""
@@ -401,6 +403,4 @@ class Handle:
 
     def _id(self, prefix: str, request: str | None) -> str:
         """A new id; under a request id always the same one, so that a retry has the same content."""
-        if request is None:
-            return self.store.new_id(prefix)
-        return prefix + sha256(f"{self.id}\0{prefix}\0{request}".encode("utf-8", "surrogatepass")).hexdigest()[:26]
+        return self.store.new_id(prefix) if request is None else id_of_request(prefix, self.id, request)

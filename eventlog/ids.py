@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import time
+from hashlib import sha256
 from itertools import product
 
 from eventlog.errors import LimitError
 
-__all__ = ["MAX_ID_BYTES", "check_id", "new_id"]
+__all__ = ["MAX_ID_BYTES", "check_id", "id_of_request", "new_id"]
 
 MAX_ID_BYTES = 256
 """Longest id a caller may bring, in bytes of UTF-8."""
@@ -60,6 +61,11 @@ def _more_tails() -> str:
     tail = made.pop()
     _tails.extend(made)
     return tail
+
+
+def id_of_request(prefix: str, session: str, request: str) -> str:
+    """Return the id that a request makes in a session: always the same one."""
+    return prefix + sha256(f"{session}\0{prefix}\0{request}".encode("utf-8", "surrogatepass")).hexdigest()[:26]
 
 
 def check_id(what: str, name: str) -> str:

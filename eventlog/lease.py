@@ -16,8 +16,9 @@ from functools import cache
 
 import msgspec
 
-from eventlog.errors import LeaseHeldError, NotFoundError
+from eventlog.errors import LeaseHeldError, NotFoundError, RetryError
 from eventlog.log.base import LeaseState, Log
+from eventlog.logs import logger
 
 __all__ = ["LIVE", "Owner", "is_live", "release_lease", "renew_lease", "take_lease"]
 
@@ -131,5 +132,8 @@ def renew_lease(log: Log, session: str, state: LeaseState, until: int) -> LeaseS
 
 
 def release_lease(log: Log, session: str, state: LeaseState) -> None:
-    """Give the lease back; harmless if it is somebody else's by now."""
-    log.set_lease(session, LeaseState(state.epoch, b"", 0), replaces=state)
+    """Give the lease back; harmless if it is somebody else's by now.  If the log has no room for that, it runs out by itself."""
+    try:
+        log.set_lease(session, LeaseState(state.epoch, b"", 0), replaces=state)
+    except RetryError as error:
+        logger().warning("session %s: the lease was not given back: %s", session, type(error).__name__)

@@ -18,7 +18,10 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline:
-    """What the commands inside a `with session.pipeline()` have accepted; waits for all of it at the end of the outermost."""
+    """What the commands inside a `with session.pipeline()` have accepted; waits for all of it at the end of the outermost.
+
+    What is not committed when that wait raises never will be; `PartlyCommittedError` says how much is.
+    """
 
     __slots__ = ("_accepted", "_appender", "_depth", "_outer", "_places", "_waits")
 
@@ -56,8 +59,16 @@ class Pipeline:
 
     def wait(self) -> None:
         """Block until all of it is durable; raises what went wrong first."""
-        self._appender.settle(self._accepted)
+        try:
+            self._appender.settle(self._accepted)
+        except BaseException:
+            self._appender.wake()  # an interrupted wait: what it was for is flushed all the same
+            raise
 
     async def settled(self) -> None:
         """The same for asyncio."""
-        await self._appender.settled(self._accepted)
+        try:
+            await self._appender.settled(self._accepted)
+        except BaseException:
+            self._appender.wake()
+            raise

@@ -5,10 +5,11 @@ Reading never writes.  Not here: folding (`projections`), deciding (`admission.p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Protocol
 
+from eventlog.blobs import unpack
 from eventlog.card import card_of
 from eventlog.codec import Span, Stretch, spans_of, stretch_of
 from eventlog.deltas import DeltaRun
@@ -17,8 +18,12 @@ from eventlog.events import LASTING
 from eventlog.foreign import is_foreign
 from eventlog.lineage import END, Stream
 from eventlog.log.base import Head, Log
+from eventlog.values import Body
 
-__all__ = ["ancestry", "head_of", "history_spans", "spans", "stream_spans", "stretches"]
+__all__ = ["ancestry", "head_of", "history_spans", "spans", "stream_spans", "stretches", "texts"]
+
+TEXTS_AT_ONCE = 64
+"""Bodies that are read together: some hundred KB."""
 
 
 class Heads(Protocol):
@@ -122,3 +127,14 @@ def history_spans(
             if part is not None:
                 yield part
             position += 1
+
+
+def texts(log: Log, session: str, bodies: Iterable[Body]) -> Iterator[str]:
+    """The texts of many bodies of a session, in their order; `DamagedError` for one that is missing or not what was stored."""
+    own = log.of(session)
+    left = iter(bodies)
+    while wanted := list(islice(left, TEXTS_AT_ONCE)):
+        for body, packed in zip(wanted, own.several_bodies([body.digest for body in wanted]), strict=True):
+            if packed is None:
+                raise DamagedError(f"body {body.digest.hex()} is missing", session=session)
+            yield unpack(body, packed)

@@ -9,6 +9,7 @@ Made by `Session.assistant`.  Nothing here knows the log.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Literal, Self
 
@@ -18,7 +19,7 @@ from eventlog import events as ev
 from eventlog.arguments import a_kind, each
 from eventlog.blobs import from_file, to_content
 from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError
-from eventlog.state import INTERRUPTED
+from eventlog.state import INTERRUPTED, State
 from eventlog.storing import as_json, stored_attachment, stored_kind
 from eventlog.stream import Stream
 from eventlog.values import (
@@ -156,7 +157,8 @@ class Reply:
         self._lease_wait = lease_wait
         self._streams: list[Stream] = []
         self._calls: list[Call] = []
-        self._step: str | None = None
+        self._purpose = "turn"
+        """What the newest step is for."""
         self._begun = False
         self._finished = False
 
@@ -184,7 +186,7 @@ class Reply:
 
     def close(self, kind: type[BaseException] | None) -> None:
         """Abort the message unless it is finished; `kind` is the exception that left it, if one did."""
-        if self._finished:
+        if not self.is_open:
             return
         reason = None
         if kind is not None:
@@ -200,8 +202,8 @@ class Reply:
             raise
 
     def _require_open(self) -> None:
-        if not self._begun or self._finished:
-            said = "this reply is finished" if self._finished else "this reply has not begun"
+        if not self._begun or not self.is_open:
+            said = "this reply is finished" if self._begun else "this reply has not begun"
             raise RefusedError(said, expected="`with session.assistant(…) as reply:`", session=self._session.id)
 
     def _begin(self) -> ev.AssistantMessageStarted:
@@ -214,7 +216,10 @@ class Reply:
 
     @property
     def is_open(self) -> bool:
-        """Whether the message was neither finished nor aborted through this handle."""
+        """Whether the message was neither finished nor aborted through this handle; if that was refused, it was not."""
+        if self._finished:
+            with suppress(EventlogError):  # if nothing can be known of it any more, it is as it was left
+                self._finished = self.id not in self._session.state().open_messages()
         return not self._finished
 
     @property
@@ -313,7 +318,7 @@ class Reply:
         changed = None if patch is None else to_content(patch, bodies)
         started = ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot, counted, changed)
         self._session.command([started], bodies, wait=False)
-        self._step = purpose
+        self._purpose = purpose
         return part
 
     def end_step(self, reason: str = "", *, usage: Usage | None = None, snapshot: str | None = None) -> str:
@@ -321,13 +326,12 @@ class Reply:
         self._require_open()
         part = self._session.store.new_id("prt_")
         self._session.command(self._step_ended(part, reason, usage, snapshot), wait=False)
-        self._step = None
         return part
 
     def _step_ended(self, part: str, reason: str, usage: Usage | None, snapshot: str | None) -> list[ev.Event]:
         ended: list[ev.Event] = [ev.StepFinished(self.id, part, reason, snapshot)]
         if usage is not None:
-            ended.append(ev.UsageRecorded(usage, self.id, part, self._started.model, self._step or "turn"))
+            ended.append(ev.UsageRecorded(usage, self.id, part, self._started.model, self._purpose))
         return ended
 
     # -- the end -------------------------------------------------------------------------------
@@ -338,8 +342,10 @@ class Reply:
         Ends open texts and the open step.  Tool calls without a result are refused: complete or fail them first.
         """
         self._require_open()
-        closing = self._ended_streams()
-        if self._step is not None:
+        with self._session.deciding() as state:
+            closing = self._ended_streams(state)
+            in_step = state.now(state.message(self.id).steps) == "started"
+        if in_step:
             closing += self._step_ended(self._session.store.new_id("prt_"), reason, usage, snapshot)
         elif usage is not None:
             closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
@@ -353,11 +359,13 @@ class Reply:
         self._session.command([*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))])
         self._close()
 
-    def _ended_streams(self) -> list[ev.Event]:
-        return [ev.PartEnded(stream.id) for stream in self._streams if stream.is_open]
+    def _ended_streams(self, state: State) -> list[ev.Event]:
+        """The ends of those of its streams that are open: what was asked of them may have been refused."""
+        parts = state.message(self.id).parts
+        known = ((stream.id, parts.get(stream.id)) for stream in self._streams)
+        return [ev.PartEnded(part) for part, facts in known if facts is not None and state.status(facts) == "open"]
 
     def _close(self) -> None:
         self._finished = True
-        self._step = None
         for stream in self._streams:
             stream.close()

@@ -2,8 +2,8 @@
 
 The state is ahead of what is committed by both.  Outcomes are taken in when they are known.  When one differs from what was
 assumed (another writer came between, or an append failed), the state is taken back to what is certain, read again from the
-log, and what was accepted is decided anew: it is not lost.  Whoever waits for an append hears of its failure there; of what
-nobody waits for the session's next caller is told.
+log, and what was accepted is decided anew: it is not lost.  Whoever waits for an append hears of its failure there, and then it
+is not committed later; of what nobody waits for the session's next caller is told.
 
 The ground of `appender.py`, which alone hands things over.
 """
@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 
 from eventlog.buffer import Buffer
@@ -21,7 +22,15 @@ from eventlog.codec import Item, Stretch
 from eventlog.committed import CommittedState
 from eventlog.deciding import decide, still_admitted
 from eventlog.deltas import DeltaRun
-from eventlog.errors import ConflictError, EventlogError, RefusedError, StopError
+from eventlog.errors import (
+    ConflictError,
+    ErasedError,
+    EventlogError,
+    PartlyCommittedError,
+    RefusedError,
+    StopError,
+    UnknownOutcomeError,
+)
 from eventlog.flight import Accepted, Flight
 from eventlog.log.base import Head, Log
 from eventlog.logs import logger
@@ -44,6 +53,8 @@ class Settling(CommittedState, ABC):
         self.epoch = 0
         self._metrics = metrics
         self._accepted: list[Accepted] = []
+        self._again: list[Accepted] = []
+        """What is to be decided anew, and could not be yet."""
         self._flights: deque[Flight] = deque()
         self._landed: deque[Flight] = deque(maxlen=KEPT)
         """The newest flights whose outcome was taken in, without a gap; for `recent`."""
@@ -53,7 +64,7 @@ class Settling(CommittedState, ABC):
     @property
     def is_ahead(self) -> bool:
         """Whether something is accepted or handed over whose outcome was not taken in."""
-        return bool(self.buffer.flat or self._accepted or self._flights)
+        return bool(self.buffer.flat or self._accepted or self._flights or self._again)
 
     @abstractmethod
     def flush(self) -> list[Flight]:
@@ -65,10 +76,11 @@ class Settling(CommittedState, ABC):
         """Commit everything accepted, wait for it, and take the outcomes in; raises the first failure of `mine` (None: of all).
 
         What failed only because another writer came between is decided anew.  Who waits for an append hears of its failure there.
+        What of `mine` is not committed when this raises will not be; `PartlyCommittedError` if some of it is.
         """
         for attempt in range(ATTEMPTS):
-            failure: Exception | None = None
-            for flight in self.flush():
+            flights, failure = self._handed_over(mine)
+            for flight in flights:
                 try:
                     flight.ticket.wait()
                 except Exception as error:  # noqa: BLE001 - raised below, if it is this caller's
@@ -80,8 +92,8 @@ class Settling(CommittedState, ABC):
     async def settled(self, mine: Sequence[Accepted] | None = None) -> None:
         """The same for asyncio."""
         for attempt in range(ATTEMPTS):
-            failure: Exception | None = None
-            for flight in self.flush():
+            flights, failure = self._handed_over(mine)
+            for flight in flights:
                 try:
                     await flight.ticket
                 except Exception as error:  # noqa: BLE001 - raised below, if it is this caller's
@@ -92,30 +104,58 @@ class Settling(CommittedState, ABC):
 
             await asyncio.sleep(_pause(attempt))
 
+    def _handed_over(self, mine: Sequence[Accepted] | None) -> tuple[list[Flight], Exception | None]:
+        """What to wait for, and what kept the rest from being handed over, which need not be this caller's."""
+        try:
+            return self.flush(), None
+        except Exception as error:
+            if mine is None:
+                raise
+            with self.lock:
+                return list(self._flights), error
+
     def _taken_in(self, failure: Exception | None, mine: Sequence[Accepted] | None, *, last: bool) -> bool:
         """Take the outcomes of a flush in; True if what was accepted should be tried again."""
         with self.lock:
             if not self._loaded:
                 return False
-            if mine is None:
-                self.catch_up()
-                if failure is not None and self._flights and not last:
-                    return True  # somebody handed it over again meanwhile: wait for that
-                waiting = bool(self._accepted)
-                error, self._failure = self._failure, None
-            else:
-                self._take_in()
-                waiting, error = False, None
-                for group in mine:
-                    waiting = waiting or not group.settled
-                    error = error or group.error
-        if failure is not None and waiting:
-            if isinstance(failure, ConflictError) and not last:
-                return True
-            raise failure
+            if mine is not None:
+                return self._mine_taken_in(failure, mine, last=last)
+            self.catch_up()
+            if failure is not None and self._flights and not last:
+                return True  # somebody handed it over again meanwhile: wait for that
+            if failure is not None and self._accepted:
+                if isinstance(failure, ConflictError) and not last:
+                    return True
+                raise failure
+            error, self._failure = self._failure, None
         if error is not None:
             raise error
         return False
+
+    def _mine_taken_in(self, failure: Exception | None, mine: Sequence[Accepted], *, last: bool) -> bool:
+        self._take_in()
+        if failure is not None and (left := [group for group in mine if not group.settled]):
+            flying = any(group in flight.accepted for flight in self._flights for group in left)
+            if not last and (flying or isinstance(failure, ConflictError)):
+                return True
+            self._withdraw(left, failure)
+            if any(group.error is failure for group in left):
+                written = sum(group.error is None for group in mine)
+                if written and not isinstance(failure, (StopError, UnknownOutcomeError)):
+                    raise PartlyCommittedError(self.session, written, len(mine)) from failure
+                raise failure
+        for group in mine:
+            if group.error is not None:
+                raise group.error
+        return False
+
+    def _withdraw(self, groups: Sequence[Accepted], reason: Exception) -> None:
+        """What of these is not committed by now will not be: their caller is told so."""
+        for group in groups:
+            group.error = reason
+        with suppress(EventlogError):  # it is for the next caller to hear why the log could not be read just now
+            self._resync()
 
     # -- keeping the state true ------------------------------------------------------------------
 
@@ -153,7 +193,7 @@ class Settling(CommittedState, ABC):
         Takes no outcome in and hands nothing over, so it is quick; it says None whenever one of these is to be done first.
         """
         with self.lock:
-            if self.buffer.flat or self._accepted or self._failure is not None:
+            if self.buffer.flat or self._accepted or self._again or self._failure is not None:
                 return None
             first, version, position = 0, 0, 0
             found: list[Stretch] = []
@@ -178,6 +218,9 @@ class Settling(CommittedState, ABC):
 
     def _take_in(self) -> bool:
         """Take in the outcomes that are known; False if one was not as assumed, and everything was put right."""
+        if self._again:
+            self._resync()
+            return False
         flights = self._flights
         while flights and flights[0].ticket.done():
             flight = flights[0]
@@ -202,11 +245,14 @@ class Settling(CommittedState, ABC):
         super()._read_on(head)
 
     def _resync(self) -> None:
-        """Something did not go as assumed: go back to what is certain, read on, and decide the rest anew."""
+        """Something did not go as assumed: go back to what is certain, read on, and decide the rest anew.
+
+        If the log cannot be read now, nothing is lost: whoever looks next begins here.
+        """
         self._metrics.resyncs += 1
-        again: list[Accepted] = []
+        again = self._again
         while self._flights:
-            flight = self._flights.popleft()
+            flight = self._flights[0]
             try:
                 flight.ticket.wait()
             except StopError as error:
@@ -216,20 +262,33 @@ class Settling(CommittedState, ABC):
             except Exception as error:  # noqa: BLE001 - who waits for it is told; what nobody waits for is tried again
                 self._count(error)
                 again += flight.accepted
+                for group in flight.accepted:
+                    group.error = group.error and error
             else:
                 for group in flight.accepted:
-                    group.settled = True
+                    group.settled, group.error = True, None
+            self._flights.popleft()
         again += self._accepted
         self._accepted = []
         self.state.retract(self._certain)
-        head = self.log.head(self.session)
-        if head is not None:
-            self._read_on(head)
+        try:
+            head = self.log.head(self.session)
+            if head is not None:
+                self._read_on(head)
+        except ErasedError as error:
+            self._again = []
+            for group in again:
+                self._fail(group, error)
+            raise
+        self._again = []
         for group in again:
             self._decide_anew(group)
 
     def _decide_anew(self, group: Accepted) -> None:
         """Accept a command once more, whole, or not at all."""
+        if group.error is not None:  # it was withdrawn
+            group.settled = True
+            return
         if group.epoch not in {0, self.epoch}:
             self._fail(group, self._left())
             return

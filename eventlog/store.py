@@ -6,22 +6,20 @@ opened twice in a process shares one log.
 
 from __future__ import annotations
 
-import atexit
 import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import islice
-from threading import Lock, RLock
+from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 import msgspec
 
 from eventlog import events as ev
-from eventlog import ids
+from eventlog import ids, living
 from eventlog.appender import Appender
 from eventlog.arguments import require
 from eventlog.blobs import to_file, unpack
@@ -43,7 +41,7 @@ from eventlog.foreign import is_foreign
 from eventlog.handle import Handle
 from eventlog.head import StoreHead, store_head
 from eventlog.keeping import Keeping
-from eventlog.lease import LIVE, Owner
+from eventlog.lease import Owner
 from eventlog.lineage import END, Stream
 from eventlog.listing import SessionInfo, info_of
 from eventlog.log.base import Log
@@ -95,11 +93,6 @@ def open_store(
     )
 
 
-_registering = Lock()
-_STORES: weakref.WeakSet[Store] = weakref.WeakSet()
-"""The stores of this process: after a fork the child's are of no use."""
-
-
 class Store(Keeping):
     """Many sessions in one log.  A context manager; `close()` makes everything durable."""
 
@@ -124,11 +117,10 @@ class Store(Keeping):
         self.flush_interval = flush_interval
         self.checkpoint_events = checkpoint_events
         self.owner = Owner.here(ids.new_id("own_"))
-        _let_go_of_stopped()
-        LIVE.add(self.owner.store)
-        weakref.finalize(self, LIVE.discard, self.owner.store)
+        living.let_go_of_stopped()
         self._sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
         self._lock = RLock()
+        self._closing = RLock()
         self._closed = False
         self._forked = False
         self.writable = not log.read_only
@@ -137,11 +129,8 @@ class Store(Keeping):
         """The live counters; see `metrics`."""
         self._flusher = Flusher(self, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
         self._origins: tuple[int, dict[tuple[str, str], list[str]]] = (-1, {})
-        self._at_exit = partial(_close_at_exit, weakref.WeakMethod(self.close))
-        atexit.register(self._at_exit)
+        self._at_exit = living.begin(self)
         weakref.finalize(self, self._flusher.stop)
-        with _registering:
-            _STORES.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -362,7 +351,9 @@ class Store(Keeping):
         return Subscription(self.log, after, session=session, kinds=kinds, ahead=ahead)
 
     def _appenders(self) -> list[Appender]:
-        return [session.appender for session in list(self._sessions.values())]
+        """Those of the handles that are held, and those that have accepted something for a handle that is not any more."""
+        held = (session.appender for session in list(self._sessions.values()))
+        return list(dict.fromkeys((*held, *self._flusher.appenders())))
 
     def let_go(self, session: str) -> None:
         """Forget the handle of a session that is no more."""
@@ -388,9 +379,9 @@ class Store(Keeping):
     def flush(self) -> None:
         """Make everything that was accepted durable."""
         self.usable()
-        for session in list(self._sessions.values()):
+        for appender in self._appenders():
             with suppress(ErasedError):  # what was accepted for it has no place any more
-                session.flush()
+                appender.settle()
 
     def metrics(self) -> Metrics:
         """What this store has done so far, in numbers."""
@@ -416,64 +407,46 @@ class Store(Keeping):
         """This is a child process now: the store and its handles belong to the parent."""
         self._closed = self._forked = True
         self.writable = False
-        self._lock = RLock()  # another thread of the parent may have held the old one
+        self._lock, self._closing = RLock(), RLock()  # other threads of the parent may have held the old ones
+        self._flusher.fork_off()
         for session in list(self._sessions.values()):
-            session.appender.close(forked=True)
-            session.appender.lock = RLock()
+            session.lease_lock = RLock()
+        for appender in self._appenders():
+            appender.fork_off()
 
     def close(self) -> None:
-        """Make everything durable, give leases back, close the log.  Calling it twice is harmless."""
+        """Make everything durable, give leases back, close the log.  Calling it twice is harmless.
+
+        What another thread has accepted meanwhile is durable too, or was refused with `ClosedError`.
+        """
         if self._forked:
             return
-        with self._lock:
-            if self._closed:
-                return
-            leased = self._flusher.leased()
-            sessions = list(self._sessions.values())
-        failure: EventlogError | None = None
-        for session in sessions:
-            session.appender.close()
-        for work in (*(session.flush for session in sessions), *(s.abandon for s in leased)):
-            try:
-                work()
-            except ErasedError:  # what was accepted for it has no place any more
-                continue
-            except EventlogError as error:
-                failure = failure or error
-        with self._lock:
-            self._closed = True
-            self.writable = False
-        LIVE.discard(self.owner.store)
-        self._flusher.stop()
-        atexit.unregister(self._at_exit)
-        self.log.close()
+        with self._closing:  # whoever closes it as well waits for that
+            with self._lock:
+                if self._closed:
+                    return
+                self._closed = True
+                self.writable = False
+                leased = self._flusher.leased()
+                appenders = self._appenders()
+            failure: EventlogError | None = None
+            for appender in appenders:
+                appender.buffer.close()
+            for work in (*(appender.end for appender in appenders), *(session.abandon for session in leased)):
+                try:
+                    work()
+                except ErasedError:  # what was accepted for it has no place any more
+                    continue
+                except EventlogError as error:
+                    failure = failure or error
+                except BaseException:
+                    self._closed = False  # interrupted: it can be closed again
+                    raise
+            self._flusher.stop()
+            living.end(self, self._at_exit)
+            self.log.close()
         if failure is not None:
             raise failure
-
-
-def _let_go_of_stopped() -> None:
-    """Whatever leases are held by stores whose log has failed, nothing is written under them any more."""
-    with _registering:
-        stores = list(_STORES)
-    for store in stores:
-        if store.log.stopped:
-            LIVE.discard(store.owner.store)
-
-
-def _forked() -> None:
-    _registering.release()
-    for store in list(_STORES):
-        store.fork_off()
-
-
-# A child must not find it held by a thread that it has not.
-os.register_at_fork(before=_registering.acquire, after_in_parent=_registering.release, after_in_child=_forked)
-
-
-def _close_at_exit(close: weakref.WeakMethod[Callable[[], None]]) -> None:
-    method = close()
-    if method is not None:
-        method()
 
 
 def _now() -> int:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
+from eventlog.admission import admit_deltas
 from eventlog.arguments import a_kind
-from eventlog.errors import CallError, LimitError, RefusedError
+from eventlog.errors import CallError, EventlogError, LimitError, RefusedError
 from eventlog.values import Json
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ MAX_DELTA = 16 * 1024 * 1024
 class Stream:
     """A text or reasoning part that grows."""
 
+    # `_open` says no more than that nobody asked for its end: what became of that the state knows.
     __slots__ = ("_appender", "_buffer", "_clock", "_flat", "_key", "_open", "_session", "id")
 
     def __init__(self, session: Session, part: str, field: str) -> None:
@@ -46,7 +48,7 @@ class Stream:
                 self._appender.pressure()
             flat.extend((self._key, text, self._clock()))
             if not buffer.awake:
-                self._appender.wake()
+                self._appender.wake((self._key, text))
         else:
             self._append_other(text)
 
@@ -54,6 +56,8 @@ class Stream:
         """The same for a long delta; raises for what is none; an empty one is let pass."""
         if not self._open:
             self._session.store.usable(writing=True)
+            self._open = self._is_taking()
+        if not self._open:
             raise RefusedError(f"part {self.id!r} is ended", expected="an open part", session=self._session.id)
         if text.__class__ is not str:
             raise CallError(f"a delta is a str, not {a_kind(text)}")
@@ -63,25 +67,37 @@ class Stream:
             buffer, appender = self._buffer, self._appender
             if len(buffer) >= buffer.limit:
                 appender.pressure()
+            appender.weigh(len(text))
             self._flat.extend((self._key, text, self._clock()))
             if not buffer.awake:
-                appender.wake()
-            appender.weigh(len(text))
+                appender.wake((self._key, text))
 
     def end(self, metadata: Json | None = None) -> None:
-        """The part is complete; durable when it returns.  `metadata` is the provider's, such as a signature."""
-        was, self._open = self._open, False
+        """The part is complete; durable when it returns.  `metadata` is the provider's, such as a signature.
+
+        If it is refused, the part is open as before, and this can be repeated.
+        """
+        self._open = False
         try:
             self._session.command([ev.PartEnded(self.id, metadata)])
-        except CallError:  # it has not ended
-            self._open = was
+        except EventlogError:
+            self._open = self._is_taking()
             raise
 
     def close(self) -> None:
-        """Take no more deltas."""
+        """Something was asked for that ends it: look whether that came to be before any more deltas are taken."""
         self._open = False
 
     @property
     def is_open(self) -> bool:
         """Whether deltas are still taken."""
-        return self._open
+        return self._open or self._is_taking()
+
+    def _is_taking(self) -> bool:
+        """Whether the session's state lets deltas in: what ended it may have been refused since."""
+        try:
+            with self._session.deciding() as state:
+                admit_deltas(state, *self._key)
+        except EventlogError:
+            return False
+        return True

@@ -2,69 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from eventlog import events as ev
 from eventlog.blobs import INLINE
 from eventlog.errors import AlreadyExistsError, BusyError, ClosedError, ConflictError, LimitError
-from eventlog.log.base import Append, Committed, Ticket
-from eventlog.log.memory import MemoryLog
-from eventlog.log.ticket import QueuedTicket
 from eventlog.session import Session
 from eventlog.store import Store
 from eventlog.values import File
+from tests.faulty import FaultyLog
 from tests.talking import said
-
-
-class FaultyLog(MemoryLog):
-    """A memory log whose next appends fail, or find that somebody else was faster."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.refuse = 0
-        """How many of the next submissions are turned away: the queue is full."""
-        self.fail = 0
-        """How many of the next appends fail after they were handed over: the disk is full."""
-        self.meanwhile: list[Callable[[], object]] = []
-        """What others do between a decision and its commit."""
-        self.held: list[QueuedTicket[Append, Committed]] | None = None
-        """Appends that wait, if they are held."""
-
-    def close(self) -> None:
-        """Other stores go on."""
-
-    def submit(self, append: Append) -> Ticket:
-        """Append, unless something goes wrong."""
-        while self.meanwhile:
-            self.meanwhile.pop(0)()
-        if self.refuse:
-            self.refuse -= 1
-            raise BusyError("full")
-        if self.fail:
-            self.fail -= 1
-            ticket: QueuedTicket[Append, Committed] = QueuedTicket(append)
-            ticket.fail(BusyError("full"))
-            return ticket
-        if self.held is not None:
-            ticket = QueuedTicket(append)
-            self.held.append(ticket)
-            return ticket
-        return super().submit(append)
-
-    def let_go(self) -> None:
-        """Commit what is held, in order."""
-        held, self.held = self.held or [], None
-        for ticket in held:
-            assert ticket.request is not None
-            done = super().submit(ticket.request)
-            try:
-                ticket.succeed(done.wait())
-            except Exception as error:  # noqa: BLE001 - the outcome, whatever it is
-                ticket.fail(error)
-            for waiter in ticket.waiters:
-                waiter.release()
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from eventlog.encryption.log import EncryptedLog
 from eventlog.encryption.ring import Ring
 from eventlog.errors import ErasedError, EventlogError, KeyMissingError, KeysError, KeysUnreachableError, NotFoundError
 from eventlog.flight import content_digest
+from eventlog.log.base import Append
 from eventlog.log.embedded import EmbeddedLog
 from eventlog.log.memory import MemoryLog
 from eventlog.store import Store
@@ -373,3 +374,13 @@ def test_a_log_in_memory_forgets_its_keys_with_itself() -> None:
         )
         assert SECRET.encode() not in stored
         assert SECRET in rendered(session)
+
+
+def test_a_request_without_keys_is_told_that_they_are_missing(tmp_path: Path) -> None:
+    """Promise 5: nobody can tell whether a repeated request has the same content without the key, so it is not said that it has another."""
+    with eventlog.open(tmp_path / "s", keys=True) as store:
+        store.create_session(id="s").user("x", request_id="r")
+    with eventlog.open(tmp_path / "s") as store:
+        ticket = store.log.submit(Append(session="s", payload=b"p", count=1, time=1, request="r", digest=bytes(32)))
+        with pytest.raises(KeyMissingError):
+            ticket.wait()

@@ -18,7 +18,7 @@ from eventlog.reader import stretches
 from eventlog.settling import KEPT
 from eventlog.store import Store
 from projections.model_view import LiveView, ModelView
-from tests.test_appender import FaultyLog
+from tests.faulty import FaultyLog
 
 
 def as_read(session: Session, after: int) -> list[Stretch]:

@@ -39,8 +39,13 @@ class Housekeeper:
         if self._thread is None:
             with self._start:
                 if self._thread is None and not self._stopping:
-                    self._thread = Thread(target=self._run, name="eventlog-fold", daemon=True)
-                    self._thread.start()
+                    thread = Thread(target=self._run, name="eventlog-fold", daemon=True)
+                    try:
+                        thread.start()
+                    except RuntimeError as error:  # the next call tries again, and closing folds as well
+                        self.error = error
+                        return
+                    self._thread = thread
         self._work.set()
 
     def stop(self) -> None:

@@ -7,6 +7,7 @@ tiktoken's own registry is not used, because it downloads.
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -93,6 +94,8 @@ def encoding_for(model: str, overrides: Mapping[str, str] | None = None) -> str:
 
 _encoders: dict[str, Encoding] = {}
 _loading = threading.Lock()
+# A child must not find it held by a thread that it has not.
+os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
 
 
 def encoder(name: str) -> Encoding:

@@ -1,0 +1,195 @@
+"""Forks while another thread is in the middle of something: what a child does then, and that it does not hang.
+
+Started by `test_forks.py` in a process of its own: `python -m tests.forker CASE DIRECTORY`.  The other thread stands at a given place
+until the fork has happened, or for a moment, where the fork has to wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from threading import Event, Thread, Timer
+from typing import Any
+
+from eventlog import events as ev
+from eventlog import packed
+from eventlog.errors import ForkedProcessError
+from eventlog.log.embedded import EmbeddedLog
+from eventlog.log.environment import Environment
+from eventlog.store import open_store
+from projections.tokens import encodings
+
+MOMENT = 0.3
+SECONDS = 20
+"""After which a child that hangs is killed."""
+forked = Event()
+os.register_at_fork(after_in_parent=forked.set)
+
+
+@contextmanager
+def meanwhile(work: Callable[[], object], standing: Event) -> Generator[None]:
+    """Do something in another thread, from where that stands."""
+    thread = Thread(target=work)
+    thread.start()
+    assert standing.wait(SECONDS)
+    try:
+        yield
+    finally:
+        thread.join(SECONDS)
+
+
+def child(work: Callable[[], object]) -> None:
+    """Do something in a child; it is an error unless that comes to its end."""
+    number = os.fork()
+    if number == 0:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001 - told by the status
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    status = ended(number)
+    assert status == 0, status
+
+
+def ended(number: int) -> int:
+    """How a child has ended; one that hangs is killed, and it may hang before it comes to a line of this program."""
+    killer = Timer(SECONDS, os.kill, (number, signal.SIGKILL))
+    killer.start()
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+    finally:
+        killer.cancel()
+
+
+def packing(_: Path) -> None:
+    """The facts of a long session are being packed."""
+    standing = Event()
+    compressor, decompressor = packed._zstandard()
+
+    class Slow:
+        def compress(self, data: bytes) -> bytes:
+            standing.set()
+            forked.wait(MOMENT)
+            return compressor.compress(data)
+
+    packed._zstandard = lambda: (Slow(), decompressor)  # type: ignore[assignment]
+    with meanwhile(lambda: packed._squeeze(b"one"), standing):
+        child(lambda: packed._squeeze(b"two"))
+
+
+def loading(_: Path) -> None:
+    """A vocabulary is being loaded."""
+    import_module("tiktoken")  # which imports what registers at forks, and that is not to happen in the midst of one
+
+    standing = Event()
+    build = encodings._build
+
+    def slow(name: str) -> Any:
+        standing.set()
+        forked.wait(MOMENT)
+        return build(name)
+
+    encodings._build = slow
+    with meanwhile(lambda: encodings.encoder("o200k_base"), standing):
+        child(lambda: encodings.encoder("o200k_base").encode("hello"))
+
+
+def folding(place: Path) -> None:
+    """LMDB is being written: the child must not inherit that half done, and has a store of its own at once."""
+    standing, within = Event(), [False]
+    writing = Environment.writing
+
+    def slow(self: Environment, job: Callable[[Any], Any]) -> Any:
+        def standing_in_it(txn: Any) -> Any:
+            within[0] = True
+            standing.set()
+            forked.wait(MOMENT)
+            result = job(txn)
+            within[0] = False
+            return result
+
+        return writing(self, standing_in_it)
+
+    store = open_store(place)
+    session = store.create_session(id="s")
+    session.user("parent")
+    engine = store.log.engine
+    assert isinstance(engine, EmbeddedLog)
+
+    def in_the_child() -> None:
+        assert not within[0]
+        try:
+            session.user("child")
+        except ForkedProcessError:
+            pass
+        else:
+            raise AssertionError("a child may not write through its parent's handle")
+        store.close()
+        with open_store(place) as own:
+            own.session("s").user("child")
+
+    Environment.writing = slow  # type: ignore[method-assign]
+    with meanwhile(engine._partition.fold, standing):
+        child(in_the_child)
+    Environment.writing = writing  # type: ignore[method-assign]
+    session.user("parent")
+    assert sum(isinstance(recorded.event, ev.UserMessageAdded) for recorded in session.events()) == 3
+    assert store.log.check() == []
+    store.close()
+
+
+def leaving(place: Path) -> None:
+    """Every lock of a store and its session is held: the child leaves its blocks, and ends as any program does."""
+    store = open_store(place)
+    session = store.create_session(id="s")
+    standing = Event()
+    flusher, buffer = store._flusher, session.appender.buffer
+
+    held: list[Any] = [
+        store._closing,
+        store._lock,
+        flusher._lock,
+        session.lease_lock,
+        session.appender.lock,
+        buffer._guard,
+    ]
+    held.append(flusher._signal._cond)  # type: ignore[attr-defined]  # what an `Event` waits with
+
+    def hold() -> None:
+        with ExitStack() as stack:
+            for lock in held:
+                stack.enter_context(lock)
+            standing.set()
+            assert forked.wait(SECONDS)
+
+    def leave() -> None:
+        raise ForkedProcessError
+
+    number = 0
+    try:
+        with session.assistant() as reply:
+            reply.text().append("a")
+            store.flush()
+            with meanwhile(hold, standing):
+                number = os.fork()
+                if number == 0:
+                    leave()
+                status = ended(number)
+            reply.finish()
+    except ForkedProcessError:
+        store.close()
+        del store, flusher, session, held
+        sys.exit(7)
+    assert status == 7, status
+    store.close()
+
+
+if __name__ == "__main__":
+    {"packing": packing, "loading": loading, "folding": folding, "leaving": leaving}[sys.argv[1]](Path(sys.argv[2]))

@@ -14,7 +14,11 @@ import lmdb
 import pytest
 
 import eventlog
+from eventlog import Store
 from eventlog.errors import BusyError, CallError, NotFoundError, UnfinishedError
+from eventlog.foreign import FOREIGN
+from eventlog.log import calls
+from eventlog.log.embedded import open_log
 from eventlog.log.environment import LIB_VERSION
 from eventlog.log.layout import PAIR, TREES
 from eventlog.log.options import Options
@@ -22,6 +26,7 @@ from eventlog.log.segments import Segments
 from eventlog.repairing import Repaired, repair
 from projections.model_view import ModelView
 from projections.verify import verify
+from tests.appending import abandon, put
 from tests.dying import survives
 from tests.talking import exchange
 
@@ -248,6 +253,34 @@ def test_a_repair_that_dies_is_begun_again(tmp_path: Path) -> None:
             assert not store.log.check()
         shutil.rmtree(tmp_path / "new")
         at += 3
+
+
+TOP = 2**63 - 1
+
+
+def test_times_that_are_no_longer_admitted_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Appends whose times lie further apart than a chunk can say, from before they were refused, are folded, copied and saved as they are."""
+    path = tmp_path / "old"
+    times = [TOP, -TOP, -1, TOP, TOP - 1]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(calls, "MAX_TIME", TOP)
+        log = open_log(path)
+        for time in times:
+            put(log, FOREIGN + b"%d" % time, time=time, card=FOREIGN)
+        abandon(log)
+    assert repair(path, tmp_path / "saved").losses == ()
+    folding = open_log(path)
+    assert [commit.time for commit in folding.read("s")] == times
+    folding.close()
+    with Store(open_log(path, read_only=True)) as folded:
+        folded.backup(tmp_path / "copy")
+    assert repair(path, tmp_path / "again").losses == ()
+    for place in ("old", "saved", "copy", "again"):
+        with Store(open_log(tmp_path / place, read_only=True)) as kept:
+            assert [(commit.time, commit.payload[2:]) for commit in kept.log.read("s")] == [
+                (t, b"%d" % t) for t in times
+            ]
+            assert verify(kept).sound
 
 
 def test_what_a_repair_refuses(tmp_path: Path) -> None:

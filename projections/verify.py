@@ -41,6 +41,7 @@ from projections.checkpoints import Checkpoints
 from projections.emptied import unexplained
 from projections.projection import Projection, Source
 from projections.replay import Follower, hide_inherited, replay
+from projections.sealing import seal_fault
 
 __all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session", "verify_store"]
 
@@ -68,7 +69,10 @@ class SessionReport(msgspec.Struct):
     """Distinct large texts read and compared with their hash."""
     problems: list[Problem] = msgspec.field(default_factory=list[Problem])
     locked: bool = False
-    """Whether it is encrypted and its key is not there: its hashes were looked at, and nothing was read."""
+    """Whether it is encrypted and its key is not there: its hashes were looked at, and nothing was read.
+
+    Not where its head was changed, so that nobody can say which key would be needed.
+    """
 
     @property
     def sound(self) -> bool:
@@ -112,7 +116,7 @@ def verify(
         return report  # to read on could end this process
     if session is None:
         report.problems += store.log.check()
-        names = [head.session for head in _heads(store, report.problems)]
+        names = list(_names(store, report.problems))
     else:
         names = _lineage(store, session, against)
     kept = {} if against is None else against.by_session
@@ -144,6 +148,9 @@ def verify_session(
     """
     report = SessionReport(name)
     head = _try(report, partial(store.log.head, name))
+    unsealed = _try(report, partial(seal_fault, store.log.engine, name))
+    if unsealed is not None:
+        report.problems.append(Problem(unsealed.problem, unsealed.version))
     if head is None:
         if not report.problems and kept is None:
             report.problems.append(Problem("there is no such session"))
@@ -158,7 +165,7 @@ def verify_session(
         report.version = head.version
         return report
     if is_sealed(head.card):
-        report.version, report.locked = head.version, True
+        report.version, report.locked = head.version, unsealed is None
         return report
     if head.gone:
         report.problems.append(Problem("the events are gone, and the session was not erased", 1))
@@ -196,18 +203,19 @@ def _try(report: SessionReport, look: Callable[[], S]) -> S | None:
     return None
 
 
-def _heads(store: Store, problems: list[str]) -> Iterator[Head]:
-    """The heads that can be read, those behind one that cannot be read included."""
+def _names(store: Store, problems: list[str]) -> Iterator[str]:
+    """The sessions, those whose heads cannot be read and those behind them included."""
     after = ""
     while True:
         try:
             for head in store.log.heads(after):
-                yield head
+                yield head.session
                 after = head.session
         except DataError as error:
             if error.session is None or error.session <= after:
                 problems.append(str(error))
                 return
+            yield error.session
             after = error.session
         else:
             return

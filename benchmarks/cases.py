@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import encryption, groups, listing, sessions, streaming, turns, window
+from benchmarks import encryption, groups, listing, sessions, slow_disk, streaming, turns, window
 from benchmarks.figures import Case, Sizes
 from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, viewing
 from benchmarks.targets import groups as target_groups
@@ -27,6 +27,7 @@ CASES: tuple[Case, ...] = (
     *streaming.CASES,
     *turns.CASES,
     *groups.CASES,
+    *slow_disk.CASES,
     *sessions.CASES,
     *listing.CASES,
     *window.CASES,

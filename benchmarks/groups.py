@@ -20,7 +20,7 @@ from eventlog.codec import encode
 from eventlog.events import Custom
 from eventlog.log.base import Append, Log, Ticket
 
-__all__ = ["CASES", "SMALL", "run_tasks", "run_threads"]
+__all__ = ["CASES", "SMALL", "of_log", "of_sessions", "run_tasks", "run_threads"]
 
 TEXT = "The tests fail, fix them"
 SMALL = encode([(0, Custom("benchmark", "{}"))], 0)
@@ -88,12 +88,22 @@ def _rates(
     return Measured(rate["threads"], rate["alone"]), Measured(rate["tasks"], rate["alone"])
 
 
-def _of_log(setting: Setting) -> dict[str, Measured]:
-    with opened(setting.directory, "log") as store:
-        sessions = [store.create_session().id for _ in range(setting.sizes.callers)]
-        waits = [_submitting(store.log, session) for session in sessions]
-        one = _submitting(store.log, store.create_session().id)
-        threads, tasks = _rates(setting, lambda: one().wait(), [_waiting(wait) for wait in waits], waits)
+def _in_a_new_store(
+    name: str, of: Callable[[Setting, eventlog.Store], dict[str, Measured]]
+) -> Callable[[Setting], dict[str, Measured]]:
+    def run(setting: Setting) -> dict[str, Measured]:
+        with opened(setting.directory, name) as store:
+            return of(setting, store)
+
+    return run
+
+
+def of_log(setting: Setting, store: eventlog.Store) -> dict[str, Measured]:
+    """Many callers of the log itself."""
+    sessions = [store.create_session().id for _ in range(setting.sizes.callers)]
+    waits = [_submitting(store.log, session) for session in sessions]
+    one = _submitting(store.log, store.create_session().id)
+    threads, tasks = _rates(setting, lambda: one().wait(), [_waiting(wait) for wait in waits], waits)
     return {"log.threads": threads, "log.tasks": tasks}
 
 
@@ -106,16 +116,16 @@ def _waiting(submit: Callable[[], Ticket]) -> Callable[[], object]:
     return lambda: submit().wait()
 
 
-def _of_sessions(setting: Setting) -> dict[str, Measured]:
-    with opened(setting.directory, "group") as store:
-        one = store.create_session()
-        many = [store.create_session() for _ in range(setting.sizes.callers)]
-        threads, tasks = _rates(
-            setting,
-            lambda: one.user(TEXT),
-            [_adding(session) for session in many],
-            [_adding_later(AsyncSession(session)) for session in many],
-        )
+def of_sessions(setting: Setting, store: eventlog.Store) -> dict[str, Measured]:
+    """Many callers of handles."""
+    one = store.create_session()
+    many = [store.create_session() for _ in range(setting.sizes.callers)]
+    threads, tasks = _rates(
+        setting,
+        lambda: one.user(TEXT),
+        [_adding(session) for session in many],
+        [_adding_later(AsyncSession(session)) for session in many],
+    )
     return {"session.threads": threads, "session.tasks": tasks}
 
 
@@ -134,7 +144,7 @@ CASES = (
             Figure("log.threads", "durable appends, a session each, 64 threads", "/s", "one thread", Target(">=", 6)),
             Figure("log.tasks", "the same, 64 asyncio tasks", "/s", "one thread", Target(">=", 12)),
         ),
-        _of_log,
+        _in_a_new_store("log", of_log),
     ),
     Case(
         "session",
@@ -148,6 +158,6 @@ CASES = (
             ),
             Figure("session.tasks", "the same, 64 asyncio tasks", "/s", "one thread", Target(">=", 12)),
         ),
-        _of_sessions,
+        _in_a_new_store("group", of_sessions),
     ),
 )

@@ -73,8 +73,12 @@ class RawFile:
         if self._at + len(data) > self._size:
             self._at = 0
         os.pwrite(self._fd, data, self._at)
-        os.fdatasync(self._fd)
+        self.fdatasync(self._fd)
         self._at += len(data)
+
+    def fdatasync(self, fd: int) -> None:
+        """Return when the file's bytes are on disk."""
+        os.fdatasync(fd)
 
 
 class SqliteTurns:

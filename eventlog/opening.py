@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import CallError, DamagedError, KeyMissingError, KeysError, StorageError, TooNewError
 from eventlog.log.base import Commit, Log
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
     from eventlog.encryption.log import EncryptedLog
     from eventlog.encryption.ring import Ring
+    from eventlog.log.embedded import EmbeddedLog
 
 __all__ = ["LOST_NOTE", "forget_keys", "may_lose_key", "of_what_is_stored", "open_log", "place_of", "require_keys"]
 
@@ -32,8 +34,10 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 """How an address begins, also when `Path` has made one slash of two; a directory that is called so is `./name:/…`."""
 
 
-def open_log(path: str | os.PathLike[str], *, read_only: bool = False, keys: KeySource | None = None) -> Log:
-    """The log at `path`, made if it is not there; or one in memory: `memory:`.
+def open_log(
+    path: str | os.PathLike[str], *, read_only: bool = False, keys: KeySource | None = None, **options: Any
+) -> Log:
+    """The log at `path`, made if it is not there; or one in memory: `memory:`.  Other options, for one in a directory, as in `Options`.
 
     With `keys` it is encrypted; see `encryption/keys.py`.  `KeysError` if there is one that is not, or the keys are not its own.
     An encrypted one that is opened without keys can be looked at from outside: listed, verified, copied.
@@ -45,11 +49,13 @@ def open_log(path: str | os.PathLike[str], *, read_only: bool = False, keys: Key
 
         return MemoryLog() if keys is None else _in_memory(MemoryLog(), keys)
     if keys is not None:
-        return _encrypted(place, keys, read_only=read_only)
+        return _encrypted(place, keys, {**options, "read_only": read_only})
     from eventlog.log import directory, embedded
 
-    log = embedded.open_log(place, read_only=read_only)
-    if not directory.encryption_of(log.path):
+    log = embedded.open_log(place, read_only=read_only, **options)
+    with _closed_if_refused(log):
+        encrypted = bool(directory.encryption_of(log.path))
+    if not encrypted:
         return log
     from eventlog.encryption.log import EncryptedLog
     from eventlog.encryption.ring import Ring
@@ -82,37 +88,51 @@ def _in_memory(log: Log, keys: KeySource) -> Log:
     return EncryptedLog(log, ring, ring.make())
 
 
-def _encrypted(place: Path, keys: KeySource, *, read_only: bool) -> Log:
+def _encrypted(place: Path, keys: KeySource, options: dict[str, Any]) -> Log:
     from eventlog.encryption.keys import keys_from
     from eventlog.encryption.log import EncryptedLog
     from eventlog.encryption.ring import Ring
     from eventlog.log import directory, embedded
 
     ring = Ring(keys_from(keys, place))
-    if not read_only and not (place / "format").exists():
-        _make(place, ring)
-    log = embedded.open_log(place, read_only=read_only)
-    try:
+    if not options["read_only"] and not (place / "format").exists():
+        _make(place, ring, options)
+    log = embedded.open_log(place, **options)
+    with _closed_if_refused(log):
         return EncryptedLog(log, ring, _own(log.path, directory.encryption_of(log.path), ring))
+
+
+@contextmanager
+def _closed_if_refused(log: EmbeddedLog) -> Generator[None]:
+    try:
+        with _typed(log.path):
+            yield
     except BaseException:
         log.close()
         raise
 
 
-def _make(place: Path, ring: Ring) -> None:
+@contextmanager
+def _typed(place: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{place} cannot be opened: {error.strerror or error}") from error
+
+
+def _make(place: Path, ring: Ring, options: dict[str, Any]) -> None:
     """Make an encrypted store, unless somebody else makes one meanwhile."""
     from eventlog.log import directory
     from eventlog.log.options import Options
 
     own = ring.make()
     note = f"1 {own.id.hex()} {own.check()}"
-    try:
-        directory.prepare(place, Options(), note)
-    except OSError as error:
-        raise StorageError(f"{place} cannot be opened: {error.strerror or error}") from error
-    finally:
-        if not (place / "format").exists() or directory.encryption_of(place) != note:
-            ring.destroy(own.id)  # nothing was ever encrypted with it
+    with _typed(place):
+        try:
+            directory.prepare(place, Options(**options), note)
+        finally:
+            if not (place / "format").exists() or directory.encryption_of(place) != note:
+                ring.destroy(own.id)  # nothing was ever encrypted with it
 
 
 def _own(path: Path, note: str, ring: Ring) -> Family | None:

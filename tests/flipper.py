@@ -7,7 +7,8 @@ not be: `dead` (the reader was killed), `wrong` (something else was read), `unty
 
 Usage: `python -m tests.flipper KIND STEP ZERO_STEP SEED`: flips every STEP-th byte, and of the bytes that are zero every
 ZERO_STEP-th, from a place that SEED gives, in the files of a store; prints a line for each bad outcome, and how often each
-outcome came up.  KIND: "closed" is a small store that was closed, "left" one whose process died, "large" has 40 sessions.
+outcome came up.  KIND: "closed" is a small store that was closed, "left" one whose process died, "large" has 40 sessions,
+"encrypted" is like "closed", with keys, and the key file is one of its files: of that every (STEP / 20)-th byte.
 """
 
 from __future__ import annotations
@@ -21,22 +22,30 @@ import traceback
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import eventlog
 from eventlog.errors import EventlogError
-from eventlog.log.embedded import EmbeddedLog, open_log
+from eventlog.log.base import Log
 from eventlog.log.layout import TREES
 from eventlog.log.probe_child import walk
+from eventlog.opening import open_log
 from projections.model_view import ModelView
 
 OUTCOMES = {0: "same", 1: "refused", 2: "wrong", 3: "untyped"}
-SMALL = {"journal_bytes": 16 << 10, "map_bytes": 1 << 20}
+SMALL: dict[str, Any] = {"journal_bytes": 16 << 10, "map_bytes": 1 << 20}
+
+
+def opened(path: Path, *, read_only: bool = False) -> Log:
+    """The log in a place, with the keys that lie beside it, if there are any."""
+    keys = path / "keys" if (path / "keys").exists() else None
+    return open_log(path / "store", keys=keys, read_only=read_only, **SMALL)
 
 
 def fill(path: Path, sessions: int) -> None:
     """Sessions and a fork, with bodies and checkpoints, folded in several goes."""
     for number in range(sessions):
-        with eventlog.Store(open_log(path, **SMALL), checkpoint_events=5) as store:
+        with eventlog.Store(opened(path), checkpoint_events=5) as store:
             session = store.create_session(id=f"session {number}", title="t")
             session.user("question")
             with session.assistant(model="acme/one") as reply:
@@ -55,7 +64,7 @@ def leave(path: Path) -> None:
     """The same, and then some that is not folded: the process dies."""
     child = os.fork()
     if child == 0:
-        store = eventlog.Store(open_log(path, **SMALL))
+        store = eventlog.Store(opened(path))
         store.session("session 0").user("the last words")
         store.create_session(id="unfolded").user("more")
         os._exit(0)
@@ -64,7 +73,7 @@ def leave(path: Path) -> None:
 
 def content(path: Path, *, read_only: bool) -> bytes:
     """A digest of everything that can be read."""
-    log: EmbeddedLog = open_log(path, read_only=read_only, **SMALL)
+    log = opened(path, read_only=read_only)
     seen = sha256()
     with eventlog.Store(log) as store:
         for head in log.heads():
@@ -73,7 +82,7 @@ def content(path: Path, *, read_only: bool) -> bytes:
                 seen.update(repr((commit, commit.request and log.request(head.session, commit.request))).encode())
         seen.update(repr(log.follow(0)).encode())
         for digest in sorted(log.bodies()):
-            seen.update(digest + (log.body(digest) or b"none"))
+            seen.update(digest + (log.engine.body(digest) or b"none"))
         for info in store.sessions():
             seen.update(repr(ModelView.of(store.session(info.id)).messages).encode())
     return seen.digest()
@@ -84,7 +93,7 @@ def look(path: Path, expected: bytes, *, read_only: bool) -> str:
     child = os.fork()
     if child == 0:
         try:
-            os._exit(1 if walk(str(path / "lmdb"), 0, "r", TREES) else 0)
+            os._exit(1 if walk(str(path / "store" / "lmdb"), 0, "r", TREES) else 0)
         except BaseException:  # noqa: BLE001 - the child's only way out is `_exit`
             os._exit(1)
     if os.waitpid(child, 0)[1]:
@@ -112,6 +121,9 @@ def main() -> int:
         original, copy = Path(scratch) / "original", Path(scratch) / "copy"
         child = os.fork()
         if child == 0:
+            original.mkdir()
+            if kind == "encrypted":
+                (original / "keys").touch(mode=0o600)
             fill(original, 40 if kind == "large" else 2)
             os._exit(0)
         os.waitpid(child, 0)
@@ -123,7 +135,10 @@ def main() -> int:
         places = [(file, offset) for file, data in written.items() for offset in range(len(data))]
         full = [(file, offset) for file, offset in places if written[file][offset]]
         empty = [(file, offset) for file, offset in places if not written[file][offset]]
-        for file, offset in full[chance.randrange(step) :: step] + empty[chance.randrange(zero_step) :: zero_step]:
+        keys = [(file, offset) for file, offset in full if file.name == "keys"][:: max(1, step // 20)]
+        for file, offset in (
+            keys + full[chance.randrange(step) :: step] + empty[chance.randrange(zero_step) :: zero_step]
+        ):
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(original, copy)
             flipped = bytearray(written[file])

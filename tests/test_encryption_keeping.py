@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from functools import partial
 from hashlib import sha256
@@ -16,9 +17,10 @@ from eventsourcing.persistence import PersistenceError, StoredEvent
 import eventlog
 from eventlog import opening
 from eventlog.encryption.log import EncryptedLog
-from eventlog.errors import ErasedError, KeyMissingError, KeysError, KeysUnreachableError
+from eventlog.errors import ErasedError, KeyMissingError, KeysError, KeysUnreachableError, StorageError
 from eventlog.foreign import FOREIGN
 from eventlog.importers import import_file
+from eventlog.log import directory
 from eventlog.log.base import Append, Ticket
 from eventlog.log.directory import encryption_of
 from eventlog.recorder import LogFactory
@@ -214,6 +216,42 @@ def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -
     with eventlog.open(tmp_path / "b", read_only=True, keys=tmp_path / "s.keys") as store:
         assert verify(store, against=head).sound
         assert SECRET not in rendered(store.session("p"))
+
+
+def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
+    """What was blanked before is not sealed anew: no byte of it changes, and nothing is recorded again."""
+    with eventlog.open(tmp_path / "s", keys=True) as store:
+        session = store.create_session(id="p")
+        session.user(SECRET, id="m")
+        session.redact(started(session, {"m"})[0], search=False)
+        assert store.scrub().emptied == 1
+        head, stored = store.head(), [commit.payload for commit in store.log.engine.follow(0)]
+        assert store.scrub().emptied == 0
+        assert (store.head(), [commit.payload for commit in store.log.engine.follow(0)]) == (head, stored)
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_store_whose_format_cannot_be_read_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, encrypted: bool
+) -> None:
+    """Where the note of encryption cannot be read for now that is a typed error, no store is left open, and no key is destroyed."""
+    service = Service()
+    keys = service if encrypted else None
+    tries: list[Path] = []
+
+    def refuse(path: Path) -> str:
+        tries.append(path)
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(directory, "encryption_of", refuse)
+        for _ in range(2):  # while it is made, and when it is there
+            with pytest.raises(StorageError, match="too many open files"):
+                eventlog.open(tmp_path / "s", keys=keys)
+    assert len(tries) == 2
+    assert service.asked == ["make"] * encrypted
+    with eventlog.open(tmp_path / "s", keys=keys) as store:
+        assert store.vacuum().erased == 0  # which nobody else has open
 
 
 def test_a_family_that_died_while_nobody_looked_loses_its_key(tmp_path: Path) -> None:

@@ -10,10 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.keyed import said_of
+from tests.faults.tally import SLOW, tally
+
 ROOT = Path(__file__).resolve().parents[1]
-SLOW = bool(os.environ.get("EVERDELTA_SLOW"))
+KINDS: dict[str, tuple[int, int]] = (
+    {"closed": (1, 7), "left": (1, 7), "large": (7, 700), "encrypted": (5, 200)}
+    if SLOW
+    else {"closed": (250, 9000), "left": (250, 9000), "encrypted": (800, 40_000)}
+)
 """The whole form takes an hour; without it, a sample of about fifty bytes of each store, others in every run."""
-KINDS = {"closed": (1, 7), "left": (1, 7), "large": (7, 700)} if SLOW else {"closed": (250, 9000), "left": (250, 9000)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -30,3 +36,6 @@ def test_no_flipped_byte_is_a_wrong_view_or_a_dead_process(kind: str) -> None:
     )
     assert done.returncode == 0, f"seed {seed}:\n{done.stdout}{done.stderr}"
     assert "same=" in done.stdout
+    found = {name: int(count) for name, count in (word.split("=") for word in done.stdout.split())}
+    store = "closed" + said_of(kind) if kind == "encrypted" else kind
+    tally(f"a byte flipped: {store}", sum(found.values()), **found)

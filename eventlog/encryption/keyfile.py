@@ -3,10 +3,10 @@
     eventlog keys 1
     NAME KEY CHECK      one line a key: 32 and 64 hexadecimal digits, and the CRC-32 of `NAME KEY`, 8 digits
 
-A new key is one line at the end, on disk before anything is encrypted with it; so a last line that broke off was never
-used, and is taken away by whoever writes next.  To destroy a key the file is written anew without its line (`.new`), takes the place of
-the old one in one step, and the old one is overwritten, as far as the file system writes in place; until that is done it has a name
-(`.destroyed`), so that whoever comes after a crash goes on with it.  Writers of all processes take turns (flock).
+A new key is one line at the end, on disk before anything is encrypted with it; so a last line that broke off, or whose first sector
+never arrived, was never used, and is taken away by whoever writes next.  To destroy a key the file is written anew without its line
+(`.new`), takes the place of the old one in one step, and, once that is on disk, the old one is overwritten, as far as the file system
+writes in place; until that is done it has a name (`.destroyed`), so that whoever comes after a crash goes on with it.  Writers of all processes take turns (flock).
 A file that others may read, or that has a second name, is refused.  Copies of the file hold the keys that it had: they are the
 owner's to look after.
 """
@@ -35,6 +35,8 @@ _TITLE = b"eventlog keys "
 _HEADER = _TITLE + b"1\n"
 _NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS = 32, 64, 8
 _LINE_BYTES = _NAME_DIGITS + _KEY_DIGITS + _CHECK_DIGITS + 3
+_SIZE = 3
+"""Of what `_checked` tells."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 """What a file system says that gives no file a second name."""
 
@@ -62,6 +64,8 @@ class KeyFile:
         self._lock = RLock()
         self._content = _NOTHING
         self._seen: tuple[int, ...] = ()
+        self._written: tuple[int, ...] = ()
+        """The state after the last line that this program wrote."""
 
     def __repr__(self) -> str:
         return f"<KeyFile {self.path}>"
@@ -117,9 +121,16 @@ class KeyFile:
         """See `Keys`."""
         key = secrets.token_bytes(KEY_BYTES)
         with self._lock, _system(self.path), self._held() as fd:
+            if _checked(self.path, fd) != self._written:
+                os.fsync(fd)  # a line of one who died before it was on disk could be torn, and then it must be the last
             whole = _cut(self.path, fd)
-            os.lseek(fd, 0, os.SEEK_END)
-            _write(self.path, fd, (b"" if whole else _HEADER) + _line(name, key))
+            os.lseek(fd, whole, os.SEEK_SET)
+            try:
+                _write(self.path, fd, (b"" if whole else _HEADER) + _line(name, key))
+            except BaseException:
+                os.ftruncate(fd, whole)
+                raise
+            self._written = _checked(self.path, fd)
         return key
 
     def destroy(self, name: str) -> None:
@@ -163,15 +174,13 @@ class KeyFile:
     def _held(self) -> Generator[int]:
         """The file, made if it is not there, with no other writer in it."""
         while True:
-            new = not self.path.exists()
             if not self.path.parent.exists():
                 make_directory(self.path.parent)
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
-                if new:
+                if not _checked(self.path, fd)[_SIZE]:  # its name is on disk before anything is in it
                     sync_directory(self.path.parent)
-                _checked(self.path, fd)
                 if not _is_at(fd, self.path):
                     continue  # another has put a new one in its place meanwhile
                 self._discard()
@@ -188,17 +197,21 @@ class KeyFile:
     def _discard(self) -> None:
         """Overwrite and remove the files of one who did not come to the end, a new one and an old one: keys that may be destroyed are in both.
 
-        The old one that is still in its place only loses its second name.
+        The old one that is still in its place only loses its second name; else it must not come back to its place, empty.
         """
         for path in (self._following, self._former):
             with suppress(FileNotFoundError), path.open("r+b") as left:
                 if not _is_at(left.fileno(), self.path):
+                    sync_directory(self.path.parent)
                     _overwrite(left.fileno())
                 path.unlink()
 
 
 def _overwrite(fd: int) -> None:
-    os.pwrite(fd, bytes(os.fstat(fd).st_size), 0)
+    left = os.fstat(fd).st_size
+    os.lseek(fd, 0, os.SEEK_SET)
+    while left > 0:  # the system may take less than it is given
+        left -= os.write(fd, bytes(left))
     os.fsync(fd)
 
 
@@ -250,18 +263,37 @@ def _read(fd: int) -> bytes:
 
 
 def _cut(path: Path, fd: int) -> int:
-    """Take away a last line that broke off; returns how many bytes are left.  Looks at the two ends of the file only."""
+    """Take away a last line that broke off, and end one that lost its end; returns how many bytes there are.
+
+    Looks at the two ends of the file only.
+    """
     size = os.fstat(fd).st_size
     whole = 0
+    ends = True
     if _header(path, os.pread(fd, len(_HEADER), 0)):
         begin = max(size - 2 * _LINE_BYTES, 0)
-        end = os.pread(fd, size - begin, begin).rfind(b"\n") + 1
-        if not end:
+        found = os.pread(fd, size - begin, begin)
+        if b"\n" not in found:
             raise DamagedError(f"key file {path}: the last line cannot be read")
-        whole = begin + end
-    if whole < size:
+        found = found[: _unbroken(found)]
+        whole, ends = begin + len(found), found.endswith(b"\n")
+    if whole < size or not ends:  # on disk by itself, or what comes behind it could be torn from it
         os.ftruncate(fd, whole)
+        whole += 0 if ends else os.pwrite(fd, b"\n", whole)
+        os.fsync(fd)
     return whole
+
+
+def _unbroken(data: bytes) -> int:
+    """How many bytes there are without a last line that broke off; one that lost no more than its end did not."""
+    end = data.rfind(b"\n") + 1
+    last = data[end : end + _LINE_BYTES - 1]
+    if _whole(last):
+        return end + len(last)
+    torn = end - _LINE_BYTES  # a file that grew has zeros where nothing arrived
+    if end == len(data) and torn > 0 and data[torn - 1 : torn + 1] == b"\n\0":
+        return torn
+    return end
 
 
 def _line(name: str, key: bytes) -> bytes:
@@ -284,15 +316,16 @@ def _header(path: Path, data: bytes) -> bool:
 def _parse(path: Path, data: bytes) -> _Content:
     if not _header(path, data):
         return _Content({}, (), ends=not data)
-    lines = data[len(_HEADER) :].split(b"\n")
+    unbroken = data[: _unbroken(data)]
+    lines = unbroken[len(_HEADER) :].removesuffix(b"\n").split(b"\n") if len(unbroken) > len(_HEADER) else []
     keys: dict[str, bytes] = {}
     damaged: list[int] = []
-    for number, line in enumerate(lines[:-1], 2):
+    for number, line in enumerate(lines, 2):
         if _whole(line):
             keys[line[:_NAME_DIGITS].decode()] = bytes.fromhex(line[_NAME_DIGITS + 1 :][:_KEY_DIGITS].decode())
         else:
             damaged.append(number)
-    return _Content(keys, tuple(damaged), ends=not lines[-1])
+    return _Content(keys, tuple(damaged), ends=len(unbroken) == len(data))
 
 
 def _whole(line: bytes) -> bool:

@@ -338,7 +338,9 @@ class EncryptedLog:
         if is_sealed(opened.payload):
             return stored  # nobody can read what is in it, and so nobody can take something out
         changed = change(opened)
-        return stored if changed is opened else resealed(stored, changed, self._ring)
+        if changed is opened or (stored.emptied and changed.payload == opened.payload):
+            return stored  # sealed anew it would look like another
+        return resealed(stored, changed, self._ring)
 
     # -- the rest ------------------------------------------------------------------------------
 

@@ -29,8 +29,10 @@ from eventlog import events as ev
 from eventlog.errors import ImportFormatError
 from eventlog.importers.base import PIECE_BYTES, PIECE_EVENTS, Piece, Report, bounded_id
 from eventlog.importers.documents import DamagedDocumentError, Document
-from eventlog.importers.opencode_messages import Told, model_of, oddity, optional, string, tell, time_of
+from eventlog.importers.opencode_messages import oddity, tell
 from eventlog.importers.opencode_records import message_of, restore, session_of
+from eventlog.importers.opencode_told import Told
+from eventlog.importers.opencode_values import model_of, optional, string, time_of
 from eventlog.importers.patches import difference
 from eventlog.importers.records import DamagedLineError, check_depth, dump
 from eventlog.values import MessageError, Origin

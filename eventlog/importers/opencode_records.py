@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from eventlog import events as ev
 from eventlog.errors import DamagedError
-from eventlog.importers.opencode_messages import ERRORS
+from eventlog.importers.opencode_values import ERRORS, Record
 from eventlog.importers.patches import patch
 from eventlog.state import INTERRUPTED
 from eventlog.values import (
@@ -35,7 +35,6 @@ from eventlog.values import (
 
 __all__ = ["message_of", "restore", "session_of"]
 
-Record = dict[str, Any]
 Timed = tuple[int, ev.Event]
 Resolve = Callable[[Content], str]
 

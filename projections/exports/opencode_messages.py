@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.importers.opencode_messages import ERRORS
 from eventlog.importers.opencode_records import message_of
+from eventlog.importers.opencode_values import ERRORS
 from eventlog.importers.records import is_object
 from eventlog.values import Model, Reasoning, Tokens
 from projections.rendering import REDACTED, Resolver

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.errors import BusyError, CallError, DamagedError, EventlogError, PoisonedError, UnknownOutcomeError
-from eventlog.log.base import Append, Committed
-from eventlog.log.embedded import EmbeddedLog, open_log
+from eventlog.log.base import Append, Committed, Log
+from eventlog.opening import open_log
 from tests.faults.planned import OPTIONS, compare, settle
 
 __all__ = ["Caller"]
@@ -32,11 +32,11 @@ class Caller:
         for append in self.plan:
             log = self._append(log, append)
         self._shut(log)
-        log = open_log(self.path, **OPTIONS)
+        log = open_log(self.path, keys=self.options.get("keys"), **OPTIONS)
         self._compare(log, len(self.plan))
         log.close()
 
-    def open(self) -> EmbeddedLog:
+    def open(self) -> Log:
         """Open the store; if that is refused the fault is ended, and it opens."""
         try:
             return open_log(self.path, **self.options)
@@ -50,7 +50,7 @@ class Caller:
         assert not isinstance(error, CallError), repr(error)
         self.errors[type(error).__name__] += 1
 
-    def _append(self, log: EmbeddedLog, append: Append) -> EmbeddedLog:
+    def _append(self, log: Log, append: Append) -> Log:
         """Append until it is in; returns the log to go on with."""
         try:
             self.acknowledged.append(log.submit(append).wait(30))
@@ -67,13 +67,13 @@ class Caller:
             self.acknowledged.append(settle(log, append))
         return log
 
-    def _compare(self, log: EmbeddedLog, exactly: int | None = None) -> None:
+    def _compare(self, log: Log, exactly: int | None = None) -> None:
         """What is there is what was acknowledged, and perhaps what nobody knew the outcome of."""
         found = compare(log, self.plan, self.acknowledged)
         least = len(self.acknowledged)
         assert found == exactly if exactly is not None else least <= found <= least + 1
 
-    def _shut(self, log: EmbeddedLog) -> None:
+    def _shut(self, log: Log) -> None:
         """Close, which may tell why the last fold failed; then the fault is over."""
         try:
             log.close()

@@ -1,7 +1,8 @@
 """A process with several threads that contend for versions and leases of a few sessions, and write down every call and its outcome.
 
 Started by `test_concurrency.py`, which kills it, stops it for a while, and checks what all of them wrote down.
-Usage: `python -m tests.faults.contender STORE RECORD NAME THREADS SECONDS SEED`.  A call is written down before it is made, and again
+Usage: `python -m tests.faults.contender STORE KEYS RECORD NAME THREADS SECONDS SEED`, KEYS is "" for
+a store that is not encrypted.  A call is written down before it is made, and again
 with its outcome when it has come back, so that one that never came back is known, too.
 """
 
@@ -13,25 +14,31 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from eventlog.errors import BusyError, ConflictError, FencedError, UnknownOutcomeError
-from eventlog.log.base import Append, LeaseState
-from eventlog.log.embedded import EmbeddedLog, open_log
+from eventlog.log.base import Append, LeaseState, Log
+from eventlog.opening import open_log
 from tests.faults.history import NEVER, Operation
 
 __all__ = ["OPTIONS", "SESSIONS", "read_record"]
 
 SESSIONS = ("s0", "s1", "s2")
-OPTIONS = {"journal_bytes": 64 << 10, "fold_bytes": 32 << 10, "map_bytes": 64 << 20, "busy_timeout": 20.0}
+OPTIONS: dict[str, Any] = {
+    "journal_bytes": 64 << 10,
+    "fold_bytes": 32 << 10,
+    "map_bytes": 64 << 20,
+    "busy_timeout": 20.0,
+}
 
 
 class Contender:
     """One thread."""
 
-    def __init__(self, log: EmbeddedLog, record: int, name: str, seed: int) -> None:
+    def __init__(self, log: Log, record: int, name: str, seed: int) -> None:
         self._log = log
         self._record = record
         self._name = name
@@ -136,11 +143,11 @@ def read_record(record: Path) -> list[Operation]:
     return list(found.values())
 
 
-def main(store: str, record: str, name: str, *numbers: float) -> None:
+def main(store: str, keys: str, record: str, name: str, *numbers: float) -> None:
     """All threads at once, on one log."""
     threads, seconds, seed = int(numbers[0]), numbers[1], int(numbers[2])
     fd = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    log = open_log(store, **OPTIONS)
+    log = open_log(store, keys=keys or None, **OPTIONS)
     until = time.monotonic() + seconds
     failed: list[threading.ExceptHookArgs] = []
     threading.excepthook = failed.append
@@ -158,4 +165,4 @@ def main(store: str, record: str, name: str, *numbers: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], *map(float, sys.argv[4:]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], *map(float, sys.argv[5:]))

@@ -2,7 +2,8 @@
 
 Started by `test_agent_crash.py` in a process of its own, because it forks.  An agent kills itself at the n-th thing it asks of the disk
 after it has begun some work: the journal's calls (before them or half way through a write), the beginning and the end of LMDB's transactions, the saving
-of a checkpoint, the growth of LMDB's map.  Usage: `python -m tests.faults.crash_agent DIRECTORY SEED KILLS WORK…`; prints what was
+of a checkpoint, the growth of LMDB's map.  Usage: `python -m tests.faults.crash_agent DIRECTORY SEED KILLS KIND WORK…`, KIND
+"plain" or "encrypted"; prints what was
 killed where, as JSON.
 """
 
@@ -25,15 +26,18 @@ import pytest
 
 from eventlog import checkpoints
 from eventlog import events as ev
+from eventlog.encryption.keyfile import KeyFile
 from eventlog.head import StoreHead
-from eventlog.log.embedded import open_log
+from eventlog.log.base import Log
 from eventlog.log.environment import Environment
 from eventlog.log.filesystem import JournalIO
+from eventlog.opening import open_log
 from projections import ModelView
 from projections.tokens import TokenCounter
 from projections.window import CallModel, Compact, RequestCompaction, RunTools, Step
 from tests.crash_writer import KillingIO, Shared, child, must_succeed
 from tests.faults.agent import finished, open_agent, sound, turn
+from tests.faults.keyed import keep_keys, keys_of
 from tests.faults.planned import probe_here
 
 __all__ = ["WORK"]
@@ -85,6 +89,7 @@ class Doom:
         """Have everything that is not the journal's counted, too."""
         patch = pytest.MonkeyPatch()
         writing, resize, save = Environment.writing, Environment._resize, checkpoints.save
+        make_key = KeyFile.make
 
         def write(environment: Environment, job: Callable[[Any], Any]) -> Any:
             def done(txn: Any) -> Any:
@@ -107,9 +112,21 @@ class Doom:
             save(*given, **more)
             self.passes()
 
+        def make(keys: KeyFile, name: str) -> bytes:
+            self.passes()
+            key = make_key(keys, name)
+            self.passes()
+            return key
+
+        patch.setattr(KeyFile, "make", make)
         patch.setattr(Environment, "writing", write)
         patch.setattr(Environment, "_resize", grow)
         patch.setattr(checkpoints, "save", keep)
+
+
+def opened(directory: Path, **options: Any) -> Log:
+    """The log of a place, with the keys if it has any."""
+    return open_log(directory / "store", keys=keys_of(directory), **OPTIONS, **options)
 
 
 def keep(directory: Path, head: StoreHead) -> None:
@@ -129,7 +146,7 @@ def live(directory: Path, doom: Doom | None, upto: int) -> None:
     io: JournalIO = JournalIO() if doom is None else doom.io
     if doom is not None:
         doom.spread()
-    store, session = open_agent(open_log(directory / "store", io=io, **OPTIONS))
+    store, session = open_agent(opened(directory, io=io))
     with store:
         for number in range(answered(directory), upto):
             turn(session, number, partial(keep, directory), None if doom is None else doom.watch)
@@ -141,7 +158,7 @@ def look(directory: Path) -> None:
     """Compare what is left with what was promised, first without writing, then by taking the lease, twice."""
     head = directory / "head"
     kept = StoreHead.parse(head.read_text()) if head.exists() else None
-    store, session = open_agent(open_log(directory / "store", **OPTIONS))
+    store, session = open_agent(opened(directory))
     with store:
         sound(store, kept)
         before, version = ModelView.of(session).digest, session.version
@@ -161,7 +178,7 @@ def look(directory: Path) -> None:
 
 def end(directory: Path, upto: int) -> None:
     """The last agent was not killed: everything was asked once and answered."""
-    store, session = open_agent(open_log(directory / "store", **OPTIONS))
+    store, session = open_agent(opened(directory))
     with store:
         sound(store, None)
         found = finished(session, upto)
@@ -188,7 +205,7 @@ def kill(directory: Path, chance: random.Random, work: str, number: int) -> str:
     return "survived"
 
 
-def main(directory: Path, seed: int, kills: int, *works: str) -> None:
+def main(directory: Path, seed: int, kills: int, kind: str, *works: str) -> None:
     """As many kills as asked for, of every kind of work in turn."""
     probe_here(pytest.MonkeyPatch())
     TokenCounter.for_model("").count("loaded once, for all children")
@@ -198,6 +215,8 @@ def main(directory: Path, seed: int, kills: int, *works: str) -> None:
     while sum(found[work] for work in works) < kills or (not all(found[work] for work in works) and number < TRIES):
         place = directory / f"{lives}"
         place.mkdir()
+        if kind == "encrypted":
+            keep_keys(place)
         lives += 1
         for _ in range(LIFE):
             work = works[number % len(works)]

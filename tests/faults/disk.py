@@ -193,6 +193,13 @@ class _Disk:
                 assert to[0].entries is not None
                 to[0].entries[to[1]] = directory.entries.pop(name)
                 self._changes.append(_Change(to[0], to[1], node, (directory, name)))
+            case "link" if node is not None:
+                to = self._find(call.other)
+                assert to is not None
+                assert to[0].entries is not None
+                if to[2] is None:
+                    to[0].entries[to[1]] = node
+                    self._changes.append(_Change(to[0], to[1], node))
             case "write" if node is not None:
                 node.writes.append((_Write(call.offset, call.data), call.synced))
             case "truncate" if node is not None:
@@ -203,7 +210,7 @@ class _Disk:
                 node.flush()
             case "flush" if node is not None:
                 self._flush_names(node)
-            case "create" | "mkdir" | "unlink" | "rmdir" | "rename":
+            case "create" | "mkdir" | "unlink" | "rmdir" | "rename" | "link":
                 pass
             case _:
                 raise AssertionError(f"what does this leave? {call}")
@@ -229,15 +236,20 @@ class _Disk:
             else:
                 entries[change.name] = change.node
         waiting = [(into, self._node)]
+        made: dict[int, Path] = {}
         while waiting:
             path, node = waiting.pop()
             path.mkdir(mode=0o700)
             for name, entry in names.get(id(node), {}).items():
                 if entry.entries is not None:
                     waiting.append((path / name, entry))
+                elif id(entry) in made:
+                    (path / name).hardlink_to(made[id(entry)])
                 else:
                     lasts = name in told and path == into
                     (path / name).write_bytes(entry.after("kept" if lasts else how, chance))
+                    (path / name).chmod(0o600)
+                    made[id(entry)] = path / name
 
 
 def _names(node: _Node) -> dict[int, dict[str, _Node]]:

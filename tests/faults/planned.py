@@ -12,24 +12,24 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 from eventlog.errors import DamagedError
 from eventlog.log import embedded, partition
-from eventlog.log.base import Append, Committed
-from eventlog.log.embedded import EmbeddedLog
+from eventlog.log.base import Append, Committed, Log
 from eventlog.log.layout import TREES
 from eventlog.log.probe_child import walk
 from tests.log_crasher import SMALL, workload
 
 __all__ = ["OPTIONS", "compare", "complete", "probe_here", "scratch", "settle", "workload"]
 
-OPTIONS = {**SMALL, "busy_timeout": 5.0}
+OPTIONS: dict[str, Any] = {**SMALL, "busy_timeout": 5.0}
 """A journal of a few files that are folded and used again; no wait is long."""
 
 
-def compare(log: EmbeddedLog, plan: Sequence[Append], acknowledged: Sequence[Committed]) -> int:
+def compare(log: Log, plan: Sequence[Append], acknowledged: Sequence[Committed]) -> int:
     """Fail unless the log is a beginning of the plan that holds what was acknowledged; returns how many appends it has."""
     found = log.follow(0, 1_000_000)
     assert len(found) <= len(plan), "more was found than was submitted"
@@ -63,7 +63,7 @@ def compare(log: EmbeddedLog, plan: Sequence[Append], acknowledged: Sequence[Com
     return len(found)
 
 
-def complete(log: EmbeddedLog, plan: Sequence[Append]) -> None:
+def complete(log: Log, plan: Sequence[Append]) -> None:
     """Submit the whole plan again, with its request ids: what is there is not written twice, and the rest goes in."""
     known = len(log.follow(0, 1_000_000))
     for number, append in enumerate(plan):
@@ -72,7 +72,7 @@ def complete(log: EmbeddedLog, plan: Sequence[Append]) -> None:
     assert log.body(hashlib.sha256(b"no such body").digest()) is None
 
 
-def settle(log: EmbeddedLog, append: Append) -> Committed:
+def settle(log: Log, append: Append) -> Committed:
     """Submit an append of unknown outcome again: if it had been committed, that is its result."""
     known = log.request(append.session, append.request or "")
     again = log.submit(append).wait(30)

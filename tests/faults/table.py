@@ -1,6 +1,6 @@
 """The table of faults for the README, from what the tests counted (`tally.py`).
 
-    EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults
+    EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/test_flips.py
     python -m tests.faults.table faults.jsonl
 
 A row is here only if all that is promised for it held each time: a test that fails counts nothing.  With `--all` every kind of fault has a row,
@@ -15,8 +15,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from tests.faults.keyed import said_of
+
 __all__ = ["every_fault", "readme"]
 
+ENCRYPTED = said_of("encrypted")
 ROWS = (
     (
         "kill -9: all of these",
@@ -62,8 +65,48 @@ ROWS = (
         "8 processes with 4 threads each for a minute, killed, stopped, stale owners: calls",
         "linearizable; no fenced writer got in",
     ),
+    (
+        "a byte flipped: .*",
+        "one byte of a store flipped, each in turn",
+        "right, or a typed error; never a wrong view, never a dead process",
+    ),
+    (
+        rf"kill -9(: all of these| at a system call: (?!all).*| at any moment: (?!all).*| of the command: .*){ENCRYPTED}",
+        "an encrypted store, its key file too: the kills above",
+        "the same; no committed data without its key; once vacuumed no kept key opens what was erased; each living family has its key",
+    ),
+    (
+        rf"power failure, (appends|an agent .*|LMDB's writes included: (?!all).*){ENCRYPTED}",
+        "the same: the power failures above",
+        "the same",
+    ),
+    (
+        rf"(an I/O call .*|a system call fails: (?!all).*){ENCRYPTED}",
+        "the same: a call fails, as above",
+        "the same; typed errors that blame no call",
+    ),
+    (
+        f"8 processes x 4 threads{ENCRYPTED}",
+        "the same: 8 processes with 4 threads each, as above: calls",
+        "linearizable; no fenced writer got in",
+    ),
+    (
+        f"a byte flipped: .*{ENCRYPTED}",
+        "the same: one byte flipped",
+        "right, or a typed error; never a wrong view",
+    ),
+    (
+        "kill -9 under a key file|a system call fails under a key file: .*",
+        "a key file: each of its calls killed, half made or refused",
+        "a key that was given out is there, one that was destroyed is not, and nothing is left over",
+    ),
+    (
+        "power failure under a key file",
+        "power failure under a key file, also after a program that was killed or refused",
+        "the same",
+    ),
 )
-"""The faults that a row counts, what it is called, and what held."""
+"""The faults that a row counts, what it is called, and what held.  Those of an encrypted store are in no row that does not name it."""
 
 
 def _counted(lines: list[str]) -> tuple[Counter[str], dict[str, Counter[str]]]:
@@ -83,7 +126,11 @@ def readme(lines: list[str]) -> str:
     tried, _ = _counted(lines)
     rows = ["| fault | tried | what held |", "|---|---:|---|"]
     for pattern, name, held in ROWS:
-        count = sum(times for fault, times in tried.items() if re.fullmatch(pattern, fault))
+        count = sum(
+            times
+            for fault, times in tried.items()
+            if re.fullmatch(pattern, fault) and fault.endswith(ENCRYPTED) == pattern.endswith(ENCRYPTED)
+        )
         if count:
             rows.append(f"| {name} | {count:,} | {held} |")
     return "\n".join(rows)

@@ -13,31 +13,34 @@ from eventlog.restoring import STATE
 from eventlog.store import Store
 from projections.verify import verify
 from tests.faults.crash_agent import WORK
+from tests.faults.keyed import KINDS, said_of
 from tests.faults.tally import SLOW, tally
 from tests.faults.test_full_disk import program
 
-KILLS = 1200 if SLOW else 10
-RUNS = 12 if SLOW else 1
+KILLS = {"plain": 1200 if SLOW else 10, "encrypted": 400 if SLOW else 6}
+RUNS = {"plain": 12 if SLOW else 1, "encrypted": 4 if SLOW else 1}
 """The kills are shared out among so many programs."""
+WORKS = {"plain": tuple(WORK), "encrypted": tuple(WORK) if SLOW else ("stream", "settling", "moment")}
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
-def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in KINDS for seed in range(RUNS[kind])])
+def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int, kind: str) -> None:
     """Promises 1-3, 7, 11, spec §9: streams, tools, compactions, settling, checkpoints, folds and growth of the map, killed inside.
 
     What was durable is there, unchanged; replay equals live; settling happens once and changes no view; a compaction is completed or
     failed; in the end every question was asked once and is answered.
     """
-    done = program("crash_agent", tmp_path, seed, KILLS // RUNS, *WORK, seconds=3600 if SLOW else 280)
+    kills = KILLS[kind] // RUNS[kind]
+    done = program("crash_agent", tmp_path, seed, kills, kind, *WORKS[kind], seconds=3600 if SLOW else 280)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, int] = json.loads(done.stdout)
-    killed = {work: found.pop(work, 0) for work in WORK}
-    assert sum(killed.values()) >= KILLS // RUNS
+    killed = {work: found.pop(work, 0) for work in WORKS[kind]}
+    assert sum(killed.values()) >= kills
     missed = [work for work, count in killed.items() if not count]
     assert len(missed) <= (0 if SLOW else 2), killed  # a point that the work does not reach kills nothing
     for work, times in killed.items():
-        tally(f"kill -9: {work}", times)
-    tally("kill -9: all of these", sum(killed.values()), **found)
+        tally(f"kill -9: {work}{said_of(kind)}", times)
+    tally("kill -9: all of these" + said_of(kind), sum(killed.values()), **found)
 
 
 def test_a_long_session_is_sound_however_its_state_is_packed() -> None:

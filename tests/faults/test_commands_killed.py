@@ -8,15 +8,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from projections.cli.exits import Exit
 from tests.crash_writer import must_succeed
+from tests.faults.keyed import KINDS, keys_of, said_of
+from tests.faults.places import make_templates, patched
 from tests.faults.planned import scratch
 from tests.faults.tally import SLOW, tally
-from tests.faults.upkeep import WORKS, make_templates, patched
+from tests.faults.upkeep import WORKS
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS: dict[str, tuple[tuple[str, ...], str, tuple[Exit, ...]]] = {
@@ -34,8 +37,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str, tuple[Exit, ...]]] = {
     "retain": (("--store", "s", "retain", "--count", "0"), "", (Exit.OK,)),
 }
 """The command, what is there when it has begun ("": nothing tells that), and how it may end when it is given again."""
-SHORT = ("backup", "repair", "scrub")
-TIMES = 12 if SLOW else 1
+SHORT = [("plain", "backup"), ("plain", "repair"), ("plain", "scrub"), ("encrypted", "erase"), ("encrypted", "vacuum")]
+TIMES = {"plain": 12 if SLOW else 1, "encrypted": 6 if SLOW else 1}
 
 
 def start(command: tuple[str, ...], place: Path) -> subprocess.Popen[bytes]:
@@ -43,7 +46,7 @@ def start(command: tuple[str, ...], place: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-c", "from projections.cli import main; main()", *command],
         cwd=place,
-        env={"PYTHONPATH": str(ROOT)},
+        env={"PYTHONPATH": str(ROOT), **({} if keys_of(place) is None else {"EVENTLOG_KEY_FILE": str(keys_of(place))})},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
@@ -59,16 +62,16 @@ def prepared(job: Callable[[Path], object], place: Path) -> None:
     must_succeed(work)
 
 
-@pytest.mark.parametrize("work", COMMANDS if SLOW else SHORT)
-def test_a_command_is_killed_and_given_again(work: str) -> None:
+@pytest.mark.parametrize(("kind", "work"), [(kind, work) for kind in KINDS for work in COMMANDS] if SLOW else SHORT)
+def test_a_command_is_killed_and_given_again(work: str, kind: str) -> None:
     """Promises 1, 11, 12: `kill -9` of a command loses no event; the command, given again, comes to its end and leaves nothing over."""
     command, sign, ends = COMMANDS[work]
     chance = random.Random(work)
     killed = 0
     with scratch() as directory:
         (directory / "templates").mkdir()
-        prepared(make_templates, directory / "templates")
-        for number in range(TIMES):
+        prepared(partial(make_templates, encrypted=kind == "encrypted"), directory / "templates")
+        for number in range(TIMES[kind]):
             place = directory / f"{number}"
             shutil.copytree(directory / "templates" / WORKS[work].template, place)
             process = start(command, place)
@@ -84,4 +87,4 @@ def test_a_command_is_killed_and_given_again(work: str) -> None:
             assert again.returncode in ends, said
             prepared(WORKS[work].done, place)
             shutil.rmtree(place)
-    tally("kill -9 of the command: " + work, killed)
+    tally("kill -9 of the command: " + work + said_of(kind), killed)

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from eventlog import opening
 from eventlog.log.base import Append
 from eventlog.log.embedded import open_log
 from tests.faults.contender import OPTIONS, SESSIONS, read_record
 from tests.faults.history import Entry, Operation, faults
+from tests.faults.keyed import KINDS, keys_for, said_of
 from tests.faults.tally import SLOW, tally
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,8 +31,9 @@ WANTED = {"append done", "append conflict", "append fenced", "lease done", "read
 class Crowd:
     """The processes: one that dies is followed by another."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, kind: str) -> None:
         self.store = directory / "store"
+        self.keys = keys_for(self.store, kind)
         self.records = directory / "records"
         self.records.mkdir()
         self.started = 0
@@ -39,7 +42,7 @@ class Crowd:
         """Another process, for so long."""
         self.started += 1
         name = f"p{self.started}"
-        arguments = [self.store, self.records / name, name, THREADS, seconds, self.started]
+        arguments = [self.store, self.keys or "", self.records / name, name, THREADS, seconds, self.started]
         return subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "tests.faults.contender", *map(str, arguments)],
             cwd=ROOT,
@@ -71,10 +74,11 @@ class Crowd:
         return killed, stopped
 
 
-def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str) -> None:
     """Promises 2, 4, 5: versions are given once and in real time's order, each refusal was true then, no fenced writer gets in."""
-    crowd = Crowd(tmp_path)
-    log = open_log(crowd.store, **OPTIONS)
+    crowd = Crowd(tmp_path, kind)
+    log = opening.open_log(crowd.store, keys=crowd.keys, **OPTIONS)
     begun: list[Operation] = []
     for session in SESSIONS:
         begun.append(Operation(f"begin {session}", "", session, "append", 0, 1, outcome="done", first=1))
@@ -96,7 +100,7 @@ def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path) -> None:
     outcomes = Counter(f"{one.kind} {one.outcome}" for one in operations)
     assert set(outcomes) >= WANTED, outcomes
     tally(
-        f"{PROCESSES} processes x {THREADS} threads",
+        f"{PROCESSES} processes x {THREADS} threads" + said_of(kind),
         len(operations),
         killed=killed,
         stopped=stopped,

@@ -11,16 +11,17 @@ import pytest
 
 from eventlog.errors import CallError, EventlogError
 from eventlog.head import StoreHead
-from eventlog.log.embedded import open_log
+from eventlog.opening import open_log
 from eventlog.store import Store
 from tests.faults.agent import SESSION, finished, open_agent, sound, turn
 from tests.faults.caller import Caller
 from tests.faults.failing_io import FAULTS, FailingIO
+from tests.faults.keyed import KINDS, keys_for, said_of
 from tests.faults.left import copied_as_left
 from tests.faults.planned import OPTIONS, compare, probe_here, workload
 from tests.faults.tally import SLOW, tally
 
-STEP = 1 if SLOW else 19
+STEP = {"plain": 1 if SLOW else 19, "encrypted": 3 if SLOW else 57}
 """Every so many calls one is made to fail."""
 
 
@@ -38,7 +39,8 @@ PLAN = workload()[: 60 if SLOW else 40]
 
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "until healed"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_call_in_turn_fails(tmp_path: Path, fault: str, *, lasting: bool) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_call_in_turn_fails(tmp_path: Path, fault: str, kind: str, *, lasting: bool) -> None:
     """Promises 1, 3, 5, 12: whichever call fails, acknowledged ⊆ recovered, in order, and only typed errors come up.
 
     A batch that there was no room for is not there, and goes in when there is room; one of unknown outcome is settled by its id.
@@ -49,23 +51,24 @@ def test_every_call_in_turn_fails(tmp_path: Path, fault: str, *, lasting: bool) 
     while True:
         io = FailingIO(fault, at, lasting=lasting)
         path = tmp_path / f"{at}"
-        caller = Caller(path, PLAN, io.heal, io=io)
+        keys = keys_for(path, kind)
+        caller = Caller(path, PLAN, io.heal, io=io, keys=keys)
         caller.run()
         shutil.rmtree(path)
         if not io.met:
             break
         tried += 1
         errors += caller.errors
-        at += STEP
+        at += STEP[kind]
     assert tried
-    tally("an I/O call fails: " + fault, tried, **errors)
+    tally("an I/O call fails: " + fault + said_of(kind), tried, **errors)
 
 
-def opens(path: Path, io: FailingIO, *, read_only: bool) -> bool:
+def opens(path: Path, keys: Path | None, io: FailingIO, *, read_only: bool) -> bool:
     """Whether the store can be opened and closed; what refuses it is an error that does not blame the caller."""
     refused: EventlogError | None = None
     try:
-        open_log(path, io=io, read_only=read_only, **OPTIONS).close()
+        open_log(path, keys=keys, io=io, read_only=read_only, **OPTIONS).close()
     except EventlogError as error:
         refused = error
     assert not isinstance(refused, CallError), repr(refused)
@@ -73,10 +76,12 @@ def opens(path: Path, io: FailingIO, *, read_only: bool) -> bool:
 
 
 @pytest.mark.parametrize("fault", ["EIO", "EMFILE", "short"])
-def test_every_call_of_opening_fails(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_call_of_opening_fails(tmp_path: Path, fault: str, kind: str) -> None:
     """Promise 12: while a store that was left in the middle is opened, any failing call is a typed error, and harms nothing."""
     original = tmp_path / "original"
-    log = open_log(original, **OPTIONS)
+    keys = keys_for(original, kind)
+    log = open_log(original, keys=keys, **OPTIONS)
     acknowledged = [log.submit(append).wait(30) for append in PLAN]
     copied_as_left(original, tmp_path / "left")
     log.close()
@@ -86,9 +91,9 @@ def test_every_call_of_opening_fails(tmp_path: Path, fault: str) -> None:
         io = FailingIO(fault, at, lasting=True)
         path = tmp_path / "copy"
         shutil.copytree(tmp_path / "left", path)
-        if opens(path, io, read_only=bool(at % 2)):
+        if opens(path, keys, io, read_only=bool(at % 2)):
             assert not io.met or fault == "short" or set(io.met) <= QUIET
-        log = open_log(path, **OPTIONS)
+        log = open_log(path, keys=keys, **OPTIONS)
         compare(log, PLAN, acknowledged)
         log.close()
         shutil.rmtree(path)
@@ -96,35 +101,36 @@ def test_every_call_of_opening_fails(tmp_path: Path, fault: str) -> None:
             break
         tried += 1
         at += 1 if SLOW else 3
-    tally("an I/O call fails while a store is opened: " + fault, tried)
+    tally("an I/O call fails while a store is opened: " + fault + said_of(kind), tried)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_call_under_an_agent_fails(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_call_under_an_agent_fails(tmp_path: Path, fault: str, kind: str) -> None:
     """Promises 1, 7, 11, 12: an agent whose disk fails learns it as a typed error; opened again all that was durable is there, and it goes on."""
     at, tried = (1, 0) if SLOW else (3, 0)
     errors: Counter[str] = Counter()
     while True:
         io = FailingIO(fault, at, lasting=bool(at % 2))
         path = tmp_path / f"{at}"
-        errors += outlive(path, io)
+        errors += outlive(path, keys_for(path, kind), io)
         shutil.rmtree(path)
         if not io.met:
             break
         tried += 1
-        at += 5 if SLOW else 300
+        at += {"plain": 5, "encrypted": 15}[kind] if SLOW else 300
     assert tried
-    tally("an I/O call under an agent fails: " + fault, tried, **errors)
+    tally("an I/O call under an agent fails: " + fault + said_of(kind), tried, **errors)
 
 
-def outlive(path: Path, io: FailingIO) -> Counter[str]:
+def outlive(path: Path, keys: Path | None, io: FailingIO) -> Counter[str]:
     """An agent that works through a fault, opening its store again when it is told to; counts what it was told."""
     told: list[StoreHead] = []
     errors: Counter[str] = Counter()
     for _ in range(5):
         store: Store | None = None
         try:
-            store, session = open_agent(open_log(path, io=io, **OPTIONS))
+            store, session = open_agent(open_log(path, keys=keys, io=io, **OPTIONS))
             for number in range(TURNS):
                 turn(session, number, told.append)
             store.close()
@@ -135,7 +141,7 @@ def outlive(path: Path, io: FailingIO) -> Counter[str]:
                 with suppress(EventlogError):
                     store.close()
             io.heal()
-    with Store(open_log(path, **OPTIONS)) as store:
+    with Store(open_log(path, keys=keys, **OPTIONS)) as store:
         sound(store, told[-1])
         finished(store.session(SESSION), TURNS, failed=errors.total())
     return errors

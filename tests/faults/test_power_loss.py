@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,19 @@ import pytest
 from eventlog.errors import DamagedError
 from eventlog.head import StoreHead
 from eventlog.log.base import Committed
-from eventlog.log.embedded import open_log
+from eventlog.opening import open_log
 from eventlog.store import Store
 from tests.faults.agent import finished, open_agent, sound, turn
 from tests.faults.images import HOW, Image, image_of
+from tests.faults.keyed import KINDS, keys_for, said_of
 from tests.faults.left import copied_as_left
 from tests.faults.planned import OPTIONS, compare, complete, probe_here, scratch, workload
 from tests.faults.recording import Call, Recording, recorded
 from tests.faults.tally import SLOW, tally
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGES = 6000 if SLOW else 120
-AGENT_IMAGES = 3000 if SLOW else 40
+IMAGES = {"plain": 6000 if SLOW else 120, "encrypted": 2000 if SLOW else 40}
+AGENT_IMAGES = {"plain": 3000 if SLOW else 40, "encrypted": 1000 if SLOW else 15}
 TURNS = 12 if SLOW else 8
 PLAN = workload()
 
@@ -37,12 +39,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     probe_here(monkeypatch)
 
 
-def record(store: Path, patch: pytest.MonkeyPatch) -> Recording:
+def record(store: Path, patch: pytest.MonkeyPatch, keys: Path | None = None) -> Recording:
     """The plan, in groups of one to four, with derived values in between, to an orderly close."""
-    open_log(store, **OPTIONS).close()
+    open_log(store, keys=keys, **OPTIONS).close()
     chance = random.Random(3)
     with recorded(store, patch) as (io, begin, acknowledge):
-        log = open_log(store, io=io, **OPTIONS)
+        log = open_log(store, keys=keys, io=io, **OPTIONS)
         recording = begin()
         waiting = list(PLAN)
         while waiting:
@@ -55,11 +57,11 @@ def record(store: Path, patch: pytest.MonkeyPatch) -> Recording:
     return recording
 
 
-def record_agent(path: Path, patch: pytest.MonkeyPatch) -> Recording:
+def record_agent(path: Path, patch: pytest.MonkeyPatch, keys: Path | None) -> Recording:
     """An agent's turns, with tools, compactions and checkpoints."""
-    open_log(path, **OPTIONS).close()
+    open_log(path, keys=keys, **OPTIONS).close()
     with recorded(path, patch) as (io, begin, acknowledge):
-        store, session = open_agent(open_log(path, io=io, **OPTIONS))
+        store, session = open_agent(open_log(path, keys=keys, io=io, **OPTIONS))
         recording = begin()
         with store:
             for number in range(TURNS):
@@ -99,11 +101,11 @@ def fail(
     return found
 
 
-def look_at_log(path: Path, image: Image, number: int) -> int:
+def look_at_log(path: Path, image: Image, number: int, keys: Path | None = None) -> int:
     """Open for reading or for writing, and compare; every eighth time go on with the rest of the plan."""
     acknowledged = [one for one in image.acknowledged if isinstance(one, Committed)]
     go_on = number % 8 == 0
-    log = open_log(path, read_only=not go_on, **OPTIONS)
+    log = open_log(path, keys=keys, read_only=not go_on, **OPTIONS)
     try:
         count = compare(log, PLAN, acknowledged)
         if go_on:
@@ -111,21 +113,21 @@ def look_at_log(path: Path, image: Image, number: int) -> int:
     finally:
         log.close()
     if go_on:
-        log = open_log(path, **OPTIONS)
+        log = open_log(path, keys=keys, **OPTIONS)
         assert compare(log, PLAN, acknowledged) == len(PLAN)
         log.close()
     return count
 
 
-def look_at_agent(path: Path, image: Image, number: int) -> int:
+def look_at_agent(path: Path, image: Image, number: int, keys: Path | None) -> int:
     """Verify against the newest head that was told, deep; every tenth time the agent goes on to its end."""
     kept = next((head for head in reversed(image.acknowledged) if isinstance(head, StoreHead)), None)
     go_on = number % 10 == 0
-    store = Store(open_log(path, read_only=not go_on, **OPTIONS))
+    store = Store(open_log(path, keys=keys, read_only=not go_on, **OPTIONS))
     with store:
         count = sound(store, kept)
     if go_on:
-        store, session = open_agent(open_log(path, **OPTIONS))
+        store, session = open_agent(open_log(path, keys=keys, **OPTIONS))
         with store:
             for question in range(TURNS):
                 turn(session, question, lambda _head: None)
@@ -134,20 +136,25 @@ def look_at_agent(path: Path, image: Image, number: int) -> int:
     return count
 
 
-def test_a_power_failure_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_power_failure_at_any_moment(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promises 1-3, 5, 12: acknowledged ⊆ recovered, the order kept, nothing half; no error at all, and the rest goes in."""
-    recording = record(tmp_path / "store", monkeypatch)
-    found = fail(recording, IMAGES, look_at_log, random.Random(5))
+    keys = keys_for(tmp_path / "store", kind)
+    recording = record(tmp_path / "store", monkeypatch, keys)
+    found = fail(recording, IMAGES[kind], partial(look_at_log, keys=keys), random.Random(5))
     assert found["acknowledged"]
-    tally("power failure, appends", IMAGES, calls=len(recording.calls), **found)
+    tally("power failure, appends" + said_of(kind), IMAGES[kind], calls=len(recording.calls), **found)
 
 
-def test_a_power_failure_under_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_power_failure_under_an_agent(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promises 1-3, 7, 11: everything told durable is there unchanged, replay equals live, and the agent goes on where it was."""
-    recording = record_agent(tmp_path / "store", monkeypatch)
-    found = fail(recording, AGENT_IMAGES, look_at_agent, random.Random(6))
+    keys = keys_for(tmp_path / "store", kind)
+    recording = record_agent(tmp_path / "store", monkeypatch, keys)
+    found = fail(recording, AGENT_IMAGES[kind], partial(look_at_agent, keys=keys), random.Random(6))
     assert found["acknowledged"]
-    tally("power failure, an agent with tools and compactions", AGENT_IMAGES, calls=len(recording.calls), **found)
+    fault = "power failure, an agent with tools and compactions" + said_of(kind)
+    tally(fault, AGENT_IMAGES[kind], calls=len(recording.calls), **found)
 
 
 def test_the_images_lose_what_was_not_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import json
 
 import pytest
 
+from tests.faults.keyed import KINDS, said_of
 from tests.faults.planned import scratch
 from tests.faults.tally import SLOW, tally
 from tests.faults.test_full_disk import program
@@ -20,6 +21,8 @@ pytestmark = pytest.mark.usefixtures("tracing")
 
 TRIES = {"kill": (2, 40), "moment": (1, 20), "power": (1, 60), "errors": (1, 60)}
 """Of each kind of work, in the short and in the long form."""
+KEYED = ("making", "vacuum", "scrub", "erase", "retain", "an agent's turns")
+"""Works that make or destroy keys."""
 TOLD = {
     "kill": "kill -9 at a system call: ",
     "moment": "kill -9 at any moment: ",
@@ -28,38 +31,44 @@ TOLD = {
 }
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", TRIES)
-def test_work_on_a_store_is_broken_off(way: str) -> None:
+def test_work_on_a_store_is_broken_off(way: str, kind: str) -> None:
     """Promises 1-3, 7, 11, 12: killed, refused or without power at any call, no event is lost and no history changed.
 
     What is copied from is untouched; what is half made is refused as that, or is whole; errors are typed and blame no call; the same command comes to
     its end, leaves nothing over, and what was to be gone from the files is gone.
+    Of an encrypted store that is so also for who has kept copies of all keys; keys of what was erased are gone, and no others.
     """
+    works = KEYED if kind == "encrypted" and not SLOW else tuple(WORKS)
     with scratch() as directory:
-        done = program("upkeep_crash", directory, 1, TRIES[way][SLOW], way, *WORKS, seconds=3600 if SLOW else 280)
+        done = program("upkeep_crash", directory, 1, TRIES[way][SLOW], kind, way, *works, seconds=3600 if SLOW else 280)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     tried: dict[str, int] = found["tried"]
-    assert sum(tried.values()) >= len(WORKS) * (1 if way == "moment" else TRIES[way][SLOW]) // 2, tried
+    assert sum(tried.values()) >= len(works) * (1 if way == "moment" else TRIES[way][SLOW]) // 2, tried
     for work, times in tried.items():
-        tally(TOLD[way] + work, times)
-    tally(TOLD[way] + "all of these", sum(tried.values()), **found["errors"])
+        tally(TOLD[way] + work + said_of(kind), times)
+    tally(TOLD[way] + "all of these" + said_of(kind), sum(tried.values()), **found["errors"])
 
 
 def test_a_repair_without_room_tells_no_loss() -> None:
     """Promise 12: where what is saved cannot be kept for now, nothing is listed as lost: the repair is refused, and done when there is room."""
     with scratch() as directory:
         done = program(
-            "upkeep_crash", directory, 2, 40 if SLOW else 4, "ENOSPC", "repair", seconds=1800 if SLOW else 280
+            "upkeep_crash", directory, 2, 40 if SLOW else 4, "plain", "ENOSPC", "repair", seconds=1800 if SLOW else 280
         )
     assert done.returncode == 0, done.stdout + done.stderr
     assert set(json.loads(done.stdout)["errors"]) == {"BusyError"}
 
 
-@pytest.mark.parametrize("work", ["making", "backup", "repair", "vacuum", "scrub"])
-def test_the_images_lose_what_was_not_flushed(work: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "work"),
+    [("plain", work) for work in ("making", "backup", "repair", "vacuum", "scrub")] + [("encrypted", "making")],
+)
+def test_the_images_lose_what_was_not_flushed(work: str, kind: str) -> None:
     """The made-up failures are real ones: of work whose flushes do nothing not all is left, and that is seen."""
     with scratch() as directory:
-        done = program("upkeep_crash", directory, 1, 1, "unflushed", work)
+        done = program("upkeep_crash", directory, 1, 1, kind, "unflushed", work)
     assert done.returncode
     assert f"{work}, power, lost, after call" in done.stderr

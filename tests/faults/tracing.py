@@ -35,7 +35,7 @@ class Call(NamedTuple):
     path: str
     """The file, by the path it has now; "" if it is none."""
     other: str = ""
-    """Where a rename goes."""
+    """Where a rename or a link goes."""
     offset: int = 0
     data: bytes = b""
     """What is written."""
@@ -254,6 +254,10 @@ def _read(process: int, registers: _Registers) -> Call:
             return Call(process, "rename", _path(process, _HERE, given[0]), _path(process, _HERE, given[1]))
         case "renameat" | "renameat2":
             return Call(process, "rename", _path(process, given[0], given[1]), _path(process, given[2], given[3]))
+        case "link":
+            return Call(process, "link", _path(process, _HERE, given[0]), _path(process, _HERE, given[1]))
+        case "linkat":
+            return Call(process, "link", _path(process, given[0], given[1]), _path(process, given[2], given[3]))
         case "unlink" | "rmdir" | "mkdir":
             return Call(process, name, _path(process, _HERE, given[0]))
         case "unlinkat":

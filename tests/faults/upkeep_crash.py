@@ -2,7 +2,8 @@
 
 Started by `test_upkeep.py` in a process of its own, because it traces and forks.  Ways: "kill" (at a system call that changes a file, or
 half way through a write), "moment" (`kill -9` at a random moment), "power" (the power fails after any call), "errors" (a call fails, or every one from
-then on; or one of `ERRORS` only), "unflushed" (the power fails at the end, and no flush did anything, which has to be seen).  Usage: `python -m tests.faults.upkeep_crash DIRECTORY SEED TRIES WAY WORK…`; prints what was tried, as JSON.
+then on; or one of `ERRORS` only), "unflushed" (the power fails at the end, and no flush did anything, which has to be seen).  Usage: `python -m tests.faults.upkeep_crash DIRECTORY SEED TRIES KIND WAY WORK…`, KIND
+"plain" or "encrypted"; prints what was tried, as JSON.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from projections.tokens import TokenCounter
 from tests.crash_writer import child, must_succeed
 from tests.faults.disk import Recorder
 from tests.faults.images import HOW
+from tests.faults.places import TOLD, make_templates, patched
 from tests.faults.tracing import CHANGES, SHORT, Call, traced
-from tests.faults.upkeep import TOLD, WORKS, Work, make_templates, patched
+from tests.faults.upkeep import WORKS, Work
 
 __all__ = ["ERRORS"]
 
@@ -50,7 +52,7 @@ class Breaker:
         self._left = at
         self._code: int | None
         self._code, self._counts = ERRORS.get(way, (None, CHANGES))
-        self._half = half
+        self.half = half
         self._lasting = lasting
         self.met = ""
 
@@ -64,7 +66,7 @@ class Breaker:
         if self._left > 0 or (self._left < 0 and not self._lasting):
             return 0
         self.met = self.met or f"{call.name} {call.path}"
-        if self._code is None and self._half and call.name == "write":
+        if self._code is None and self.half and call.name == "write":
             with Path(call.path).open("r+b") as stream:
                 stream.seek(call.offset)
                 stream.write(call.data[: len(call.data) // 2])
@@ -186,14 +188,14 @@ def spread(calls: int, tries: int, chance: random.Random) -> list[int]:
     return [1 + int((number + chance.random()) * calls / tries) for number in range(tries)]
 
 
-def main(directory: Path, seed: int, tries: int, way: str, *works: str) -> None:
+def main(directory: Path, seed: int, tries: int, kind: str, way: str, *works: str) -> None:
     """Break each kind of work off so often."""
     logging.disable()
     patched()
     TokenCounter.for_model("").count("loaded once, for all children")
     directory = directory.resolve()
     (directory / "templates").mkdir()
-    make_templates(directory / "templates")
+    make_templates(directory / "templates", encrypted=kind == "encrypted")
     found: dict[str, int] = {}
     errors: Counter[str] = Counter()
     for work in works:

@@ -1,0 +1,100 @@
+"""The figures that rest on what a flush costs, on a disk whose flush takes 1 ms.
+
+What a commit costs beside its flush weighs the more, the quicker the disk is.  Here every `fdatasync`, the engine's and the raw file's,
+really happens, and then lasts until it has taken 1 ms: about what a network disk of a cloud needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import eventlog
+from benchmarks.engine import take_turn
+from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.groups import of_log, of_sessions
+from benchmarks.limits import RawFile
+from benchmarks.measure import in_turn, timed
+from benchmarks.workloads import turns
+from eventlog.log.embedded import open_log
+from eventlog.log.filesystem import JournalIO
+from eventlog.store import Store
+
+__all__ = ["CASES"]
+
+FLUSH = 1e-3
+"""Seconds that a flush takes."""
+WARM_UP = 20
+
+
+def _slowly(flush: Callable[[int], None], fd: int) -> None:
+    start = time.perf_counter()
+    flush(fd)
+    time.sleep(max(FLUSH - (time.perf_counter() - start), 0))
+
+
+class SlowIO(JournalIO):
+    """The journal's way to a slow disk."""
+
+    def fdatasync(self, fd: int) -> None:
+        """Flush, slowly."""
+        _slowly(super().fdatasync, fd)
+
+
+class SlowFile(RawFile):
+    """A raw file on a slow disk."""
+
+    def fdatasync(self, fd: int) -> None:
+        """Flush, slowly."""
+        _slowly(super().fdatasync, fd)
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[eventlog.Store]:
+    with Store(open_log(path, io=SlowIO())) as store:
+        yield store
+
+
+def _turn(setting: Setting) -> dict[str, Measured]:
+    count = setting.sizes.turns
+    work = [iter(turns(count + WARM_UP)) for _ in range(2)]
+    with _opened(setting.directory / "turns") as store, SlowFile(setting.directory / "raw") as raw:
+        session = store.create_session(title="turns")
+        with session.lease():
+            sides: dict[str, Callable[[], list[float]]] = {
+                "engine": lambda: [timed(lambda: take_turn(session, next(work[0])))],
+                "raw": lambda: [timed(lambda: raw.write(next(work[1]).plain()))],
+            }
+            samples = in_turn(sides, count, warm_up=WARM_UP)
+    return {"slow.turn": Measured(samples["engine"].median * 1000, samples["raw"].median * 1000)}
+
+
+def _many(setting: Setting) -> dict[str, Measured]:
+    with _opened(setting.directory / "many") as store:
+        found = of_log(setting, store) | of_sessions(setting, store)
+    return {f"slow.{name}": measured for name, measured in found.items()}
+
+
+RAW = "pwrite + fdatasync of the turn's bytes, a flush of 1 ms, too"
+
+CASES = (
+    Case(
+        "slow.turn",
+        (Figure("slow.turn", "durable turn, flushes of 1 ms, median", "ms", RAW, Target("<=", 1.5)),),
+        _turn,
+    ),
+    Case(
+        "slow.many",
+        (
+            Figure(
+                "slow.log.threads", "durable appends, flushes of 1 ms, 64 threads", "/s", "one thread", Target(">=", 6)
+            ),
+            Figure("slow.log.tasks", "the same, 64 asyncio tasks", "/s", "one thread", Target(">=", 12)),
+            Figure("slow.session.threads", "durable user messages, 64 threads", "/s", "one thread", Target(">=", 6)),
+            Figure("slow.session.tasks", "the same, 64 asyncio tasks", "/s", "one thread", Target(">=", 12)),
+        ),
+        _many,
+    ),
+)

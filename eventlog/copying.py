@@ -96,11 +96,11 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
     The lease is nobody's, with the greatest epoch that was written with.  Of an encrypted commit no key is needed.
     """
     messages, card = 0, b"" if head is None else head.card
-    if is_foreign(commit) or (commit.emptied and not commit.payload):  # what an erased session said is gone
-        card = now.card
-    elif is_sealed(commit.payload):
+    if is_sealed(commit.payload):
         sealed = sealed_payload(commit.payload)
         messages, card = sealed.messages, card if sealed.card is None else sealed.card
+    elif is_foreign(commit) or (commit.emptied and not commit.payload):  # what an erased session said is gone
+        card = now.card
     elif is_sealed(card):  # the tombstone of an encrypted session, behind which nothing comes
         card = now.card or _buried(head, commit)
     else:

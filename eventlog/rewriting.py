@@ -26,6 +26,7 @@ from eventlog.log.tree import SALT_BYTES, leaf_of
 from eventlog.opening import forget_keys, of_what_is_stored
 from eventlog.reader import ancestry
 from eventlog.remains import Tally, settle
+from eventlog.sealed import DESTROYED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,7 +121,9 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
                 copy.add_derived(
                     (key, value)
                     for key, value in segments.scan_derived(b"").items()
-                    if not dropped or (key.startswith(PREFIX) and not any(name in key for name in dropped))
+                    if not dropped
+                    or key.startswith(DESTROYED)
+                    or (key.startswith(PREFIX) and not any(name in key for name in dropped))
                 )
                 swap.write_file(following / "edition", options.io.random(16).hex())
                 copy.finish(None)

@@ -2,9 +2,10 @@
 
 The store is written anew (`rewriting.py`).  An append that held something of a redacted part is written with that blanked,
 with another salt, and with the hash its leaf had: the hash tree, every head that was kept, versions, positions and times stay what
-they were, and nobody can try secrets against the hash.  Large texts go with the last append that names them.  Checkpoints of
-the sessions concerned and all counts of tokens are dropped.  The files of the old store are overwritten before they are
-removed; a file system that does not write in place, or a disk that moves blocks, may keep copies that no program can name.
+they were, and nobody can try secrets against the hash.  Without its hash an append proves nothing: a redaction that only such an append
+records is recorded anew.  Large texts go with the last append that names them.  Checkpoints of the sessions concerned and all counts of
+tokens are dropped.  The files of the old store are overwritten before they are removed; a file system that does not write in place, or a
+disk that moves blocks, may keep copies that no program can name.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from eventlog import events as ev
 from eventlog.blanking import blank, part_of
 from eventlog.card import card_of
 from eventlog.codec import encode, spans_of
@@ -57,7 +59,28 @@ def scrub(store: Store) -> Rewritten:
             except KeyMissingError:
                 continue  # nobody can read what is in it, and so nobody can take something out
             changes[head.session] = partial(_blanked, parts=frozenset(parts), first=first)
+    for session, change in changes.items():
+        _record_anew(store, session, change)
     return rewrite(store.log, changes, shred=True, time=store.clock())
+
+
+def _record_anew(store: Store, session: str, change: Change) -> None:
+    """Record the redactions of a session anew that only appends without their hash tell of: of those nobody can say whether they were made."""
+    head = store.log.head(session)
+    if head is None or card_of(head).erased or not card_of(head).redacted:
+        return
+    unsure: dict[str, ev.PartRedacted] = {}
+    sure: set[str] = set()
+    for commit in store.log.read(session):
+        items = (span.item for span in spans_of(commit)) if commit.payload else ()
+        told = {item.part: item for item in items if isinstance(item, ev.PartRedacted)}
+        if commit.emptied or (told and change(commit) is not commit):
+            unsure = {**told, **unsure}
+        else:
+            sure.update(told)
+    again = [event for part, event in unsure.items() if part not in sure]
+    if again:
+        store.session(session).command(again)
 
 
 def _of_heirs(store: Store, erased: str) -> set[str]:

@@ -28,11 +28,13 @@ import msgspec
 from eventlog.errors import DamagedError, TooNewError
 from eventlog.foreign import FOREIGN
 
-__all__ = ["FORMAT", "SealedPayload", "SealedValue", "is_sealed", "mark", "sealed_payload", "sealed_value"]
+__all__ = ["DESTROYED", "FORMAT", "SealedPayload", "SealedValue", "is_sealed", "mark", "sealed_payload", "sealed_value"]
 
 SEALED = b"\xc1\xc2"
 FORMAT = 1
 KEY_ID_BYTES = 16
+DESTROYED = b"destroyed key\0"
+"""How the derived value is called, before the 16 bytes of the name, that notes of a key that it was destroyed: only in the clear log."""
 _FOREIGN_SEALED = FOREIGN + SEALED
 _MARKS = (SEALED, _FOREIGN_SEALED)
 

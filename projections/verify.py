@@ -27,7 +27,7 @@ from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.foreign import is_foreign
 from eventlog.head import SessionHead, StoreHead, session_head
 from eventlog.log.base import Commit, Head
-from eventlog.log.rebuild import first_fault
+from eventlog.log.rebuild import Fault, first_fault
 from eventlog.prefix import inherited_fault
 from eventlog.reader import ancestry
 from eventlog.remains import recorded, remains_fault
@@ -41,6 +41,8 @@ from projections.checkpoints import Checkpoints
 from projections.emptied import unexplained
 from projections.projection import Projection, Source
 from projections.replay import Follower, hide_inherited, replay
+from projections.sealing import seal_fault
+from projections.tombstones import tombstone_fault
 
 __all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session", "verify_store"]
 
@@ -68,7 +70,10 @@ class SessionReport(msgspec.Struct):
     """Distinct large texts read and compared with their hash."""
     problems: list[Problem] = msgspec.field(default_factory=list[Problem])
     locked: bool = False
-    """Whether it is encrypted and its key is not there: its hashes were looked at, and nothing was read."""
+    """Whether it is encrypted and its key is not there: its hashes were looked at, and nothing was read.
+
+    Not where its head was changed, so that nobody can say which key would be needed.
+    """
 
     @property
     def sound(self) -> bool:
@@ -112,7 +117,7 @@ def verify(
         return report  # to read on could end this process
     if session is None:
         report.problems += store.log.check()
-        names = [head.session for head in _heads(store, report.problems)]
+        names = list(_names(store, report.problems))
     else:
         names = _lineage(store, session, against)
     kept = {} if against is None else against.by_session
@@ -144,6 +149,8 @@ def verify_session(
     """
     report = SessionReport(name)
     head = _try(report, partial(store.log.head, name))
+    unsealed = _try(report, partial(seal_fault, store.log.engine, name))
+    _add(report, unsealed)
     if head is None:
         if not report.problems and kept is None:
             report.problems.append(Problem("there is no such session"))
@@ -156,9 +163,10 @@ def verify_session(
         return report
     if session_head(head).erased:  # a tombstone; of its events only those are there that a fork inherited
         report.version = head.version
+        _add(report, _try(report, partial(tombstone_fault, store, head)))
         return report
     if is_sealed(head.card):
-        report.version, report.locked = head.version, True
+        report.version, report.locked = head.version, unsealed is None
         return report
     if head.gone:
         report.problems.append(Problem("the events are gone, and the session was not erased", 1))
@@ -196,18 +204,24 @@ def _try(report: SessionReport, look: Callable[[], S]) -> S | None:
     return None
 
 
-def _heads(store: Store, problems: list[str]) -> Iterator[Head]:
-    """The heads that can be read, those behind one that cannot be read included."""
+def _add(report: SessionReport, fault: Fault | None) -> None:
+    if fault is not None:
+        report.problems.append(Problem(fault.problem, fault.version))
+
+
+def _names(store: Store, problems: list[str]) -> Iterator[str]:
+    """The sessions, those whose heads cannot be read and those behind them included."""
     after = ""
     while True:
         try:
             for head in store.log.heads(after):
-                yield head
+                yield head.session
                 after = head.session
         except DataError as error:
             if error.session is None or error.session <= after:
                 problems.append(str(error))
                 return
+            yield error.session
             after = error.session
         else:
             return
@@ -230,12 +244,15 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
     erased = session_head(head).erased
     emptied: list[Commit] = []
     ends: list[Commit] = []
+    epoch = 0
 
     def read() -> Iterator[Commit]:
+        nonlocal epoch
         for commit in store.log.read(head.session, 0, head.version):
             if commit.emptied:
                 emptied.append(commit)
             ends[1:] = [commit]
+            epoch = max(epoch, commit.epoch)
             yield commit
 
     fault = first_fault(head, read(), None if kept is None else kept.grown)
@@ -247,12 +264,14 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
         head.position,
     ):
         report.problems.append(Problem("its head says another time or place of its first or last event"))
+    if epoch > head.lease.epoch:
+        report.problems.append(Problem(f"its lease has epoch {head.lease.epoch}, its events were written in {epoch}"))
     if kept is not None and kept.erased and not erased:
         report.problems.append(Problem("the session was erased, and is there again"))
     if kept is not None and erased and not kept.erased and kept.appends >= head.appends:
         report.problems.append(Problem("the session is erased, and no event says so", head.version))
-    if emptied and (left := remains_fault(recorded(store.log.engine).get(head.session), emptied)) is not None:
-        report.problems.append(Problem(left.problem, left.version))
+    if emptied:
+        _add(report, remains_fault(recorded(store.log.engine).get(head.session), emptied))
     if not erased and (found := unexplained(store, head.session, emptied)) is not None:
         report.problems.append(Problem("the append lost its content, and no redaction says so", found.first))
 
@@ -261,7 +280,7 @@ def _inherited(store: Store, head: Head, report: SessionReport) -> None:
     """Compare what a fork inherited with the head that it keeps of it."""
     fault = inherited_fault(store.log, head, ancestry(store.log, head.session))
     if fault is not None:
-        report.problems.append(Problem(f"inherited: {fault.problem}", fault.version))
+        _add(report, fault._replace(problem=f"inherited: {fault.problem}"))
 
 
 def _read(store: Store, session: Session, report: SessionReport, told: Callable[[int, int], None] | None) -> None:

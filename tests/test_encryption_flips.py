@@ -11,10 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 import eventlog
-from eventlog import opening
+from eventlog import Store, opening
 from eventlog.card import Card, card_of
 from eventlog.codec import encode, pack, spans_of
+from eventlog.encryption.keys import keys_from
 from eventlog.encryption.log import EncryptedLog
+from eventlog.encryption.ring import Ring
 from eventlog.errors import DamagedError, DataError, KeyMissingError, TooNewError
 from eventlog.foreign import FOREIGN
 from eventlog.log.base import Append, Commit, Head
@@ -23,6 +25,7 @@ from eventlog.log.memory import MemoryLog
 from eventlog.sealed import is_sealed, mark, sealed_payload, sealed_value
 from projections.verify import verify
 from tests.encrypting import SECRET, Service
+from tests.engines import LastingLog
 from tests.talking import exchange
 
 BODY = bytes(range(32))
@@ -183,6 +186,47 @@ def test_a_forged_card_is_found(place: Place) -> None:
     heads["a"] = replace(heads["a"], card=heads["b"].card)
     (line,) = place.log.check()
     assert "session a" in line
+
+
+@pytest.mark.parametrize("read_with", ["keys", "no keys"])
+def test_another_key_in_a_head_is_no_key_that_is_gone(read_with: str) -> None:
+    """Whoever changes a key's name, a card or a count in a head of an encrypted store is found, with keys and without, and not taken for a lost key."""
+    service, engine = Service(), LastingLog()
+    log = opening.open_log("memory:", keys=service)
+    assert isinstance(log, EncryptedLog)
+    writing = EncryptedLog(engine, log._ring, log._own)
+    with Store(writing) as store:
+        for name in ("p", "q"):
+            exchange(store.create_session(id=name, title="t"))
+            store.session(name).rename("another title")
+            store.session(name).user("the last words")
+    renamed = next(commit for commit in reversed(list(engine.read("p"))) if sealed_payload(commit.payload).card)
+    before = next(card for commit in engine.read("p") if (card := sealed_payload(commit.payload).card))
+    head, other = engine._heads["p"], sealed_value(engine._heads["q"].card).key
+    sealed = sealed_value(head.card)
+    without = EncryptedLog(engine, Ring(None), None)
+    read = Store(writing if read_with == "keys" else without)
+    assert verify(read).sound
+    for changed in (
+        replace(head, card=mark(replace(sealed, key=bytes(16)))),
+        replace(head, card=mark(replace(sealed, key=other))),
+        replace(head, card=mark(replace(sealed, data=sealed.data[:-1] + bytes([sealed.data[-1] ^ 1])))),
+        replace(head, card=before),
+        replace(head, messages=head.messages + 1),
+    ):
+        engine._heads["p"] = changed
+        writing._cards = {}
+        report = next(one for one in verify(read).sessions if one.session == "p")
+        assert report.first_bad == renamed.first, report
+        assert any("head was changed" in problem.problem for problem in report.problems)
+        assert not report.locked
+    engine._heads["p"] = head
+    writing._cards = {}
+    assert verify(read).sound
+    service.keys.clear()
+    gone = verify(Store(EncryptedLog(engine, Ring(keys_from(service, None)), None)))
+    assert gone.sound
+    assert all(report.locked for report in gone.sessions)
 
 
 def test_what_was_forged_below_the_hashes_is_found(tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ from eventsourcing.persistence import PersistenceError, StoredEvent
 import eventlog
 from eventlog import opening
 from eventlog.encryption.log import EncryptedLog
-from eventlog.errors import ErasedError, KeyMissingError, KeysError, StorageError
+from eventlog.errors import ErasedError, KeyMissingError, KeysError, KeysUnreachableError, StorageError
+from eventlog.foreign import FOREIGN
 from eventlog.importers import import_file
 from eventlog.log import directory
 from eventlog.log.base import Append, Ticket
 from eventlog.log.directory import encryption_of
 from eventlog.recorder import LogFactory
+from eventlog.sealed import sealed_value
 from eventlog.store import Store
 from projections.audit import audit
 from projections.exports.jsonl import jsonl_lines
@@ -139,6 +141,26 @@ def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
         assert infos(store)[0].title == shown[0].title
 
 
+def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path: Path) -> None:
+    """The stream of another library whose head is lost has the card that was sealed with its first append."""
+    service = Service()
+    log = opening.open_log(tmp_path / "s", keys=service)
+    payloads = [FOREIGN + SECRET.encode(), FOREIGN + b"two"]
+    card = FOREIGN + b"card"
+    log.submit(Append(session="x", payload=payloads[0], count=1, time=1, creates_at=0, card=card)).wait()
+    log.submit(Append(session="x", payload=payloads[1], count=1, time=1)).wait()
+    shutil.copytree(tmp_path / "s", tmp_path / "crashed")
+    log.close()
+    shutil.rmtree(tmp_path / "crashed" / "lmdb")
+    eventlog.repair(tmp_path / "crashed", tmp_path / "new")
+    with eventlog.open(tmp_path / "new", keys=service) as store:
+        head = store.log.head("x")
+        assert head is not None
+        assert head.card == card
+        assert [commit.payload for commit in store.log.read("x")] == payloads
+        assert verify(store).sound
+
+
 def test_a_large_text_that_is_lost_is_named_without_its_key(tmp_path: Path) -> None:
     """Repair lists the append that refers to a body which is not there, and no other."""
     path = tmp_path / "s"
@@ -234,17 +256,99 @@ def test_a_store_whose_format_cannot_be_read_is_refused_by_name(
 
 def test_a_family_that_died_while_nobody_looked_loses_its_key(tmp_path: Path) -> None:
     """A program that died between the erasure and the end of the key is made good by the next vacuum."""
-    service = Service()
-    with eventlog.open(tmp_path / "s", keys=service) as store:
+    service, dying = Service(), True
+
+    def keys(verb: str, name: str) -> bytes | None:
+        if verb == "destroy" and dying:
+            raise KeyboardInterrupt
+        return service(verb, name)
+
+    with eventlog.open(tmp_path / "s", keys=keys) as store:
         exchange(store.create_session(id="p"))
         exchange(store.create_session(id="q"))
-        kept = dict(service.keys)
-        store.erase("p")
-        assert len(service.keys) == 2
-        service.keys = kept  # as if that had not been reached
+        with pytest.raises(KeyboardInterrupt):
+            store.erase("p")
+        assert len(service.keys) == 3
+        dying = False
         store.vacuum()
         assert len(service.keys) == 2
         assert rendered(store.session("q"))
+
+
+def test_a_key_file_that_came_back_loses_its_dead_keys_again(tmp_path: Path) -> None:
+    """An older copy of a key file put in its place has keys of erased sessions: the next vacuum destroys them."""
+    file = tmp_path / "keys"
+    with eventlog.open(tmp_path / "s", keys=file) as store:
+        exchange(store.create_session(id="p"))
+        older = file.read_bytes()
+        store.erase("p")
+        assert len(file.read_bytes()) < len(older)
+        file.write_bytes(older)
+        store.vacuum()
+        assert len(file.read_bytes()) < len(older)
+
+
+@pytest.mark.parametrize("place", ["memory:", "directory"])
+def test_a_key_is_destroyed_until_that_is_confirmed_and_then_no_more(place: str, tmp_path: Path) -> None:
+    """A provider is asked once for each family that died, however often the store is vacuumed; again only where it did not confirm."""
+    service = Service()
+    refused: set[str] = set()
+    destroyed: list[str] = []
+
+    def keys(verb: str, name: str) -> bytes | None:
+        if verb == "destroy":
+            destroyed.append(name)
+            if name in refused:
+                raise TimeoutError
+        return service(verb, name)
+
+    path = place if place == "memory:" else tmp_path / "s"
+    with eventlog.open(path, keys=keys) as store:
+        own = set(service.keys)
+        for name in "abc":
+            exchange(store.create_session(id=name))
+        (refusing,) = set(service.keys) - own - {sealed_value(_stored_card(store, name)).key.hex() for name in "bc"}
+        refused.add(refusing)
+        with pytest.raises(KeysUnreachableError):
+            store.erase("a")
+        with pytest.raises(KeysUnreachableError):
+            store.erase("b")
+        assert destroyed.count(refusing) == 2
+        assert len(destroyed) == 3, "that of b once, that of a again"
+        refused.clear()
+        store.erase("c")
+        assert len(destroyed) == 5
+        assert set(service.keys) == own
+        if place == "memory:":
+            return
+    for _ in range(2):
+        with eventlog.open(path, keys=keys) as store:
+            store.vacuum()
+            exchange(store.create_session())
+            store.vacuum()
+    assert len(destroyed) == 5
+    with eventlog.open(path) as store:  # without keys nothing can be destroyed, and nothing is taken for it
+        store.vacuum()
+    with eventlog.open(path, keys=keys) as store, pytest.MonkeyPatch.context() as dying:
+        exchange(store.create_session(id="d"))
+
+        def die(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        dying.setattr(type(store.log.engine), "put_derived", die)
+        with pytest.raises(KeyboardInterrupt):
+            store.erase("d")
+    with eventlog.open(path, keys=keys) as store:
+        assert len(destroyed) == 6
+        store.vacuum()
+        assert len(destroyed) == 7, "nobody knows whether it was confirmed"
+        assert destroyed[5] == destroyed[6]
+
+
+def _stored_card(store: Store, session: str) -> bytes:
+    head = store.log.engine.head(session)
+    assert head is not None
+    return head.card
 
 
 def test_a_store_killed_at_any_moment_opens_with_its_keys(tmp_path: Path) -> None:

@@ -536,6 +536,8 @@ def test_ids_of_every_length(log: Log) -> None:
         {"creates_at": -1},
         {"bodies": [(b"short", b"")]},
         *({name: value} for name in INTEGERS for value in (1.5, True, "1", 2**70, -(2**70))),
+        {"time": 2**62 + 1},
+        {"time": -(2**62) - 1},
         {"count": None},
         {"time": None},
         {"session": None},
@@ -588,12 +590,15 @@ def test_wrong_leases_are_refused_at_once(log: Log, session: str, wrong: dict[st
 def test_the_largest_numbers_are_kept(log: Log) -> None:
     """Whatever is admitted comes back, at the ends of its range too."""
     top, base = 2**63 - 1, 2**62
-    begin(log, creates_at=base, count=2**32 - 1, messages=2**32 - 1, time=-top)
-    put(log, time=top, expected=base + 2**32 - 1)
+    begin(log, creates_at=base, count=2**32 - 1, messages=2**32 - 1, time=-base)
+    put(log, time=base, expected=base + 2**32 - 1)
+    put(log, time=-base)
     assert log.set_lease("s", LeaseState(top, b"o", top), replaces=LeaseState())
     head = without_tree(log.head("s"))
-    assert head == Head("s", base + 2**32, 2**32, base, -top, top, 2**32 - 1, b"", LeaseState(top, b"o", top))
-    assert [(c.first, c.time) for c in log.read("s")] == [(base + 1, -top), (base + 2**32, top)]
+    expected = Head("s", base + 2**32 + 1, 2**32 + 1, base, -base, -base, 2**32 - 1, b"", LeaseState(top, b"o", top))
+    assert head == expected
+    assert [c.time for c in log.read("s")] == [-base, base, -base]
+    log.close()  # which folds
 
 
 @pytest.mark.parametrize("name", ["", "\ud800", "x" * 257, "x" * 600, "é" * 200])

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from eventlog import Session, Store
 from eventlog import events as ev
+from eventlog.card import card_of
 from eventlog.codec import Entry, decode, spans_of
 from eventlog.deltas import DeltaRun
 from eventlog.errors import DamagedError
@@ -150,6 +151,44 @@ def test_a_redaction_covers_no_other_content(tmp_path: Path, target: str, *, scr
         assert wanted in {one.problem for one in verify_session(store, target).problems}
         missing = "no record says what was left of the append"
         assert any(one.problem in {missing, DIFFERS} for one in verify_session(store, target).problems) != row
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_a_redaction_in_an_append_that_is_emptied_itself_still_counts(tmp_path: Path, *, fork: bool) -> None:
+    """Promise 11: a scrub that takes the hash of the only event which records a redaction records it anew, once, with its reason."""
+    with Store(open_log(tmp_path / "s", **SMALL)) as store:
+        session = store.create_session(id="a")
+        for message, secret in ("m1", SECRET), ("m2", SECRET + " the second"):
+            session.user(secret, id=message)
+        first, second = started(session)
+        if fork:
+            session.fork(id="c").user("in a fork")
+        third = "third"
+        session.append(
+            [
+                (5, ev.PartRedacted(first, "why")),
+                (6, ev.UserMessageAdded("m3")),
+                (6, ev.PartStarted("m3", third, Text(SECRET + " the third"))),
+            ]
+        )
+        before = store.head()
+        assert store.scrub().emptied == 1
+        version = session.version
+        assert verify(store, against=before, deep=True).sound
+        store.session("a").redact(third, search=False)
+        assert store.scrub().emptied == 1
+        assert verify(store, against=before, deep=True).sound, verify(store)
+        session = store.session("a")
+        assert session.version == version + 2, "that of the third, and that of the first anew"
+        assert next(iter(session.spans(version + 1))).item == ev.PartRedacted(first, "why")
+        again = store.session("a").version
+        store.session("a").redact(second, search=False)
+        assert store.scrub().emptied == 1
+        assert store.session("a").version == again + 1
+        assert verify(store, against=before, deep=True).sound
+        head = store.log.head("a")
+        assert head is not None
+        assert card_of(head).redacted == (first, third, second)
 
 
 def test_a_tombstone_still_explains_what_its_forks_lost(tmp_path: Path) -> None:

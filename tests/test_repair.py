@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -14,14 +15,20 @@ import lmdb
 import pytest
 
 import eventlog
-from eventlog.errors import BusyError, CallError, NotFoundError, UnfinishedError
+from eventlog import Store
+from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError, UnfinishedError
+from eventlog.foreign import FOREIGN
+from eventlog.log import calls
+from eventlog.log.embedded import open_log
 from eventlog.log.environment import LIB_VERSION
 from eventlog.log.layout import PAIR, TREES
+from eventlog.log.metas import are_in_turn, copy_as_of, sound_metas
 from eventlog.log.options import Options
 from eventlog.log.segments import Segments
 from eventlog.repairing import Repaired, repair
 from projections.model_view import ModelView
 from projections.verify import verify
+from tests.appending import abandon, put
 from tests.dying import survives
 from tests.talking import exchange
 
@@ -139,6 +146,111 @@ def test_only_the_journal_can_be_read(tmp_path: Path) -> None:
     assert [loss.problem for loss in done.losses] == ["the folded part is missing"]
 
 
+def garbled(page: bytes) -> bytes:
+    """A page of other bytes."""
+    return random.Random(len(page)).randbytes(len(page))
+
+
+META_DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "zeros": lambda page: bytes(len(page)),
+    "noise": garbled,
+    "no meta page": lambda page: page[:10] + bytes(2) + page[12:],
+    "magic": lambda page: page[:16] + bytes([page[16] ^ 1]) + page[17:],
+    "format": lambda page: page[:20] + bytes([page[20] ^ 4]) + page[21:],
+    "page size": lambda page: page[:41] + bytes([page[41] ^ 1]) + page[42:],
+    "transaction": lambda page: page[:145] + bytes([page[145] ^ 1]) + page[146:],
+    "earlier transaction": lambda page: page[:144] + bytes([page[144] & 1]) + page[145:],
+    "root beyond the end": lambda page: page[:128] + b"\xff\xff\xff" + page[131:],
+}
+
+
+def damage_meta(path: Path, number: int, how: str) -> None:
+    """Damage one of the two meta pages."""
+    data = path / "lmdb" / "data.mdb"
+    content = data.read_bytes()
+    at = number * 4096
+    changed = META_DAMAGE[how](content[at : at + 4096])
+    assert changed != content[at : at + 4096]
+    data.write_bytes(content[:at] + changed + content[at + 4096 :])
+
+
+def newest_meta(path: Path) -> int:
+    """The number of the meta page of the last transaction."""
+    content = (path / "lmdb" / "data.mdb").read_bytes()
+    return max(range(2), key=lambda number: int.from_bytes(content[number * 4096 :][144:152], "little"))
+
+
+@pytest.mark.parametrize("how", META_DAMAGE)
+@pytest.mark.parametrize("newest", [True, False])
+def test_one_meta_page_is_enough(tmp_path: Path, how: str, *, newest: bool) -> None:
+    """With one of LMDB's two meta pages damaged, whichever, nothing is lost that the journal still has; the damaged store stays as it is."""
+    payloads = fill(tmp_path / "s")
+    older, newer = sorted(
+        range(2),
+        key=lambda at: int.from_bytes((tmp_path / "s/lmdb/data.mdb").read_bytes()[at * 4096 :][144:152], "little"),
+    )
+    damage_meta(tmp_path / "s", newer if newest else older, how)
+    done = repaired(tmp_path / "s", payloads)
+    assert done.sessions == 5
+    with eventlog.open(tmp_path / "new", read_only=True) as store:
+        assert {name: len(list(store.log.read(name))) >= len(payloads[name]) for name in payloads} == dict.fromkeys(
+            payloads, True
+        )
+    assert {loss.session for loss in done.losses} <= {None}
+    assert len(done.losses) <= 1, done
+
+
+@pytest.mark.parametrize("how", ["zeros", "magic"])
+def test_what_only_the_newest_meta_page_led_to_is_listed(tmp_path: Path, how: str) -> None:
+    """With the newest meta page and the journal lost, all is there that was folded before, and the rest is a loss that is listed."""
+    payloads = fill(tmp_path / "s")
+    for _ in range(2):
+        with eventlog.open(tmp_path / "s") as store:
+            store.session("s1").user("the last words")
+            payloads["s1"] = [commit.payload for commit in store.log.read("s1")]
+    damage_meta(tmp_path / "s", newest_meta(tmp_path / "s"), how)
+    shutil.rmtree(tmp_path / "s" / "journal")
+    done = repaired(tmp_path / "s", payloads)
+    assert done.sessions == 5
+    assert any("what was folded last may be lost" in loss.problem for loss in done.losses)
+
+
+def test_sectors_that_cannot_be_read_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file on a bad disk all is copied but the sectors that cannot be read; of a meta page there the other one is told."""
+    pages = tmp_path / "data.mdb"
+    fill(tmp_path / "s")
+    content = (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes()
+    pages.write_bytes(content)
+    bad = {0, 9 * 4096 + 512}
+
+    def pread(file: int, size: int, at: int, read: Callable[[int, int, int], bytes] = os.pread) -> bytes:
+        if any(at <= sector + 511 and sector < at + size for sector in bad):
+            raise OSError(errno.EIO, "bad disk")
+        return read(file, size, at)
+
+    assert are_in_turn(sound_metas(pages))
+    monkeypatch.setattr(os, "pread", pread)
+    (meta,) = sound_metas(pages)
+    copy_as_of(pages, tmp_path / "copied.mdb", meta)
+    monkeypatch.undo()
+    copied = (tmp_path / "copied.mdb").read_bytes()
+    place = 9 * 4096 + 512
+    assert copied[8192:] == content[8192:place] + bytes(512) + content[place + 512 :]
+    assert [one.transaction for one in sound_metas(tmp_path / "copied.mdb")] == [meta.transaction]
+
+
+def test_both_meta_pages_lost_leave_the_journal(tmp_path: Path) -> None:
+    """With both meta pages damaged that is said, and everything that the journal has is saved."""
+    payloads = fill(tmp_path / "s", closed=False)
+    for number, how in enumerate(("magic", "root beyond the end")):
+        damage_meta(tmp_path / "s", number, how)
+    with pytest.raises(DamagedError):
+        eventlog.open(tmp_path / "s")
+    done = repaired(tmp_path / "s", payloads)
+    assert done.losses[0].problem == "both meta pages of the folded part are damaged"
+    assert done.sessions == 5
+
+
 def test_what_the_journal_lost_is_listed(tmp_path: Path) -> None:
     """A frame that is damaged, in the middle or at the end, is listed by its positions, though nobody knows whose it was."""
     payloads = fill(tmp_path / "s", closed=False)
@@ -248,6 +360,34 @@ def test_a_repair_that_dies_is_begun_again(tmp_path: Path) -> None:
             assert not store.log.check()
         shutil.rmtree(tmp_path / "new")
         at += 3
+
+
+TOP = 2**63 - 1
+
+
+def test_times_that_are_no_longer_admitted_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Appends whose times lie further apart than a chunk can say, from before they were refused, are folded, copied and saved as they are."""
+    path = tmp_path / "old"
+    times = [TOP, -TOP, -1, TOP, TOP - 1]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(calls, "MAX_TIME", TOP)
+        log = open_log(path)
+        for time in times:
+            put(log, FOREIGN + b"%d" % time, time=time, card=FOREIGN)
+        abandon(log)
+    assert repair(path, tmp_path / "saved").losses == ()
+    folding = open_log(path)
+    assert [commit.time for commit in folding.read("s")] == times
+    folding.close()
+    with Store(open_log(path, read_only=True)) as folded:
+        folded.backup(tmp_path / "copy")
+    assert repair(path, tmp_path / "again").losses == ()
+    for place in ("old", "saved", "copy", "again"):
+        with Store(open_log(tmp_path / place, read_only=True)) as kept:
+            assert [(commit.time, commit.payload[2:]) for commit in kept.log.read("s")] == [
+                (t, b"%d" % t) for t in times
+            ]
+            assert verify(kept).sound
 
 
 def test_what_a_repair_refuses(tmp_path: Path) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from eventlog import Store
 from eventlog import events as ev
-from eventlog.codec import encode
+from eventlog.card import card_of
+from eventlog.codec import encode, pack
 from eventlog.errors import EventlogError
 from eventlog.log import frames
 from eventlog.log.base import Commit, Head
 from eventlog.log.embedded import open_log
 from eventlog.log.memory import MemoryLog
+from projections.tombstones import tombstone_fault
 from projections.verify import SessionReport, verify, verify_session
 from tests.appending import abandon
 from tests.forger import begun, forgeries
@@ -171,6 +176,75 @@ def test_every_field_of_a_head_is_compared(name: str) -> None:
         log._heads["a"] = HEADS[name](log._heads["a"])
         found: SessionReport = verify_session(store, "a")
         assert not found.sound, name
+
+
+def recarded(head: Head, **changes: Any) -> Head:
+    """The head with other facts on its card."""
+    card = card_of(head)
+    changed = structs.replace(card, **changes)
+    assert changed != card
+    return replace(head, card=pack(changed))
+
+
+TOMBSTONES: dict[str, Callable[[Head], Head]] = {
+    "messages": lambda head: replace(head, messages=head.messages + 1),
+    "title": lambda head: recarded(head, title="t"),
+    "parent": lambda head: recarded(head, parent="b"),
+    "fork": lambda head: recarded(head, fork_of="b", forked_at=1),
+    "archived": lambda head: recarded(head, archived=True),
+    "tokens": lambda head: recarded(head, tokens=1, calls=1),
+    "cost": lambda head: recarded(head, cost=Decimal(1)),
+    "reason": lambda head: recarded(head, reason="because"),
+    "redacted": lambda head: recarded(head, redacted=("p",)),
+    "not erased": lambda head: recarded(head, erased=False),
+}
+
+
+@pytest.mark.parametrize("name", TOMBSTONES)
+def test_every_fact_on_a_tombstone_is_compared(name: str) -> None:
+    """Spec §2.11: what the head of an erased session says is what its events say, as long as they are there."""
+    log, store = memory()
+    with store:
+        store.erase("a", reason="why")
+        assert verify(store).sound
+        log._heads["a"] = TOMBSTONES[name](log._heads["a"])
+        assert not verify_session(store, "a").sound, name
+
+
+def test_a_tombstone_after_a_vacuum_says_what_a_tombstone_says(tmp_path: Path) -> None:
+    """Spec §2.11: with the events gone, kept for a fork or not, a tombstone is sound, and one that shows a title is not."""
+    path = tmp_path / "s"
+    for keep in (False, True):
+        with Store(open_log(path / str(keep), **SMALL)) as store:
+            fill(store)
+            if keep:
+                store.session("a").fork(3, id="f").user("in the fork")
+            store.erase("a", reason="why", forks="keep")
+            store.vacuum()
+            assert verify(store, deep=True).sound
+            head = store.log.head("a")
+            assert head is not None
+            assert head.gone != keep
+            assert tombstone_fault(store, head) is None
+            assert tombstone_fault(store, recarded(head, title="t")) is not None
+
+
+def test_a_session_that_only_its_head_calls_erased_is_named() -> None:
+    """Spec §2.11: a head cannot hide a session by saying that it is erased: no event does."""
+    log, store = memory()
+    with store:
+        log._heads["a"] = recarded(log._heads["a"], erased=True)
+        assert "no event does" in verify_session(store, "a").problems[0].problem
+
+
+def test_a_lease_older_than_the_events_is_named() -> None:
+    """Spec §2.11: a lease with an epoch before that of an event would let a writer in who was shut out."""
+    log, store = memory()
+    with store:
+        head = log._heads["a"]
+        assert head.lease.epoch > 0
+        log._heads["a"] = replace(head, lease=replace(head.lease, epoch=0))
+        assert "epoch 0" in verify_session(store, "a").problems[0].problem
 
 
 def test_a_fork_moved_to_another_place_is_named() -> None:

@@ -40,7 +40,7 @@ from eventlog.log.base import Append, Belongings, Commit, Committed, Head, Lease
 from eventlog.log.calls import size_of, validate_derived_keys
 from eventlog.log.tree import HASH_BYTES
 from eventlog.remains import is_record
-from eventlog.sealed import FORMAT, SealedValue, is_sealed, mark, sealed_value
+from eventlog.sealed import DESTROYED, FORMAT, SealedValue, is_sealed, mark, sealed_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -298,17 +298,29 @@ class EncryptedLog:
     def forget(self) -> None:
         """Destroy the keys of all families of which every session is erased.
 
-        Tombstones are committed before anybody looks here for who is left; see `erased`.
+        Tombstones are committed before anybody looks here for who is left; see `erased`.  What a service confirmed is noted
+        among the derived values, so that it is not asked again; it is where the note was lost, which does no harm.
         """
+        if self._ring.empty:
+            return
         cards = [card_of(head) for head in self._sealed_heads()]
         alive = {sealed.key for sealed in cards if not _is_buried(sealed)}
+        noted = {key.removeprefix(DESTROYED) for key in self._engine.derived_keys(DESTROYED)}
+        notes: list[tuple[bytes, bytes]] = []
         failure: EventlogError | None = None
         for id in {sealed.key for sealed in cards} - alive:
+            if id in noted and self._ring.lasting:
+                self._ring.forget(id)  # another handle had it destroyed
+                continue
             try:
                 self._ring.destroy(id)
+                notes.append((DESTROYED + id, b"\1"))
             except EventlogError as error:  # the others can still go
                 failure = failure or error
         self._cards = {}
+        if notes:
+            with suppress(EventlogError):
+                self._engine.put_derived(notes)
         if failure is not None:
             raise failure
 

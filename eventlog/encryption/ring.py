@@ -39,6 +39,13 @@ class Ring:
         """Whether no key will ever be found."""
         return self._keys is None
 
+    @property
+    def lasting(self) -> bool:
+        """Whether a key that was destroyed stays so: a key file may come back from somewhere with the keys that it had."""
+        from eventlog.encryption.keyfile import KeyFile
+
+        return not isinstance(self._keys, KeyFile)
+
     def find(self, id: bytes) -> Family | None:
         """The family with this key; None if the key is gone, or there are none."""
         try:
@@ -69,8 +76,12 @@ class Ring:
         """Destroy a family's key, wherever it is."""
         if self._keys is not None:
             self._keys.destroy(id.hex())
-            with self._lock:
-                self._known[id] = None
+            self.forget(id)
+
+    def forget(self, id: bytes) -> None:
+        """Let go of a family whose key was destroyed."""
+        with self._lock:
+            self._known[id] = None
 
 
 def _family(id: bytes, secret: bytes) -> Family:

@@ -27,7 +27,9 @@ MAX_DERIVED_KEY_BYTES = 200
 MAX_ADDEND = (1 << 32) - 1
 """Most events, and most messages, of one append."""
 MAX_NUMBER = (1 << 63) - 1
-"""Largest version, epoch and time."""
+"""Largest version and epoch, and end of a lease."""
+MAX_TIME = 1 << 62
+"""Furthest time from 1970, before or after: what lies between two of them has 64 bits (`chunk.py`)."""
 MAX_BASE = 1 << 62
 """Largest version that a session begins after: half of the versions are left for it."""
 HASH_BYTES = 32
@@ -48,8 +50,8 @@ def size_of(append: Append) -> int:
         _check_integer("messages", messages, 0, MAX_ADDEND)
     if type(epoch) is not int or not 0 <= epoch <= MAX_NUMBER:
         _check_integer("epoch", epoch, 0, MAX_NUMBER)
-    if type(time) is not int or not -MAX_NUMBER <= time <= MAX_NUMBER:
-        _check_integer("time", time, -MAX_NUMBER, MAX_NUMBER)
+    if type(time) is not int or not -MAX_TIME <= time <= MAX_TIME:
+        _check_integer("time", time, -MAX_TIME, MAX_TIME)
     if append.creates_at is not None:
         _check_integer("creates_at", append.creates_at, 0, MAX_BASE)
     if append.expected is not None:

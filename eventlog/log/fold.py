@@ -41,6 +41,8 @@ _RUN = 1024
 _PAGES_A_SLOT = 16
 _PAGE_HEADER = 16
 _COMMIT_OVERHEAD = 32
+_FURTHEST = (1 << 63) - 1
+"""How far apart the times of two commits in one chunk may lie."""
 
 
 class _Chunk(NamedTuple):
@@ -190,12 +192,17 @@ def _fill(segments: Segments, generations: Sequence[Generation], folded: Folded)
 
 
 def _cut(commits: list[Commit]) -> Iterator[list[Commit]]:
-    """The commits of a session in pieces, each for a chunk: of versions without a gap."""
+    """The commits of a session in pieces, each for a chunk: of versions without a gap.
+
+    Times that `calls.py` admits are never too far apart; those of an older journal may be.
+    """
     piece: list[Commit] = []
     size = 0
     for commit in commits:
         grown = size + len(commit.payload) + _COMMIT_OVERHEAD
-        if piece and (grown > CHUNK_BYTES or commit.first != piece[-1].last + 1):
+        if piece and (
+            grown > CHUNK_BYTES or commit.first != piece[-1].last + 1 or abs(commit.time - piece[-1].time) > _FURTHEST
+        ):
             yield piece
             piece, grown = [], len(commit.payload) + _COMMIT_OVERHEAD
         piece.append(commit)

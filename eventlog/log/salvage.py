@@ -1,8 +1,9 @@
 """What can be read of a damaged store, whatever is damaged: LMDB entry by entry in child processes, the journal frame by frame.
 
 LMDB's pages are not trusted: what a child reads of them goes into a scratch environment, whose pages are sound, and which is
-then read like any other, with a checksum for every row.  A frame of the journal is taken where its checksum is right, wherever it
-lies; files that wait to be used again still hold what was folded, and count too.  Nothing is written to the store.
+then read like any other, with a checksum for every row.  What cannot be reached by the newest meta page is looked for by the
+other one, in a copy of the file (`metas.py`).  A frame of the journal is taken where its checksum is right, wherever it lies; files
+that wait to be used again still hold what was folded, and count too.  Nothing is written to the store.
 
 Imported by `eventlog/repairing.py` only.
 """
@@ -16,6 +17,7 @@ import subprocess
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 import lmdb
@@ -28,6 +30,7 @@ from eventlog.log.filesystem import EXHAUSTED, NO_ROOM, is_full
 from eventlog.log.fold import begin_store
 from eventlog.log.layout import NUMBER, PAIR, TREES
 from eventlog.log.mark import Mark
+from eventlog.log.metas import Meta, are_in_turn, copy_as_of, sound_metas
 from eventlog.log.salvage_child import UNABLE
 from eventlog.log.segments import Segments
 
@@ -56,21 +59,41 @@ class Chunks(NamedTuple):
 
 
 def copy_readable(old: Path, new: Path) -> list[str]:
-    """Copy every entry of the LMDB directory `old` that can be read into `new`; a line for each tree that is not whole."""
+    """Copy every entry of the LMDB directory `old` that can be read into `new`; a line for each thing that may be lost."""
     if getattr(sys, "frozen", False) or not sys.executable:
         raise CallError("a damaged store is read in child processes, which this program cannot start")
     new.mkdir(mode=0o700, parents=True)
     Segments(new, read_only=False, map_bytes=1 << 40).close()
-    if not (old / "data.mdb").exists():
+    data = old / "data.mdb"
+    if not data.exists():
         return ["the folded part is missing"]
     wanted = [tree for tree in TREES if tree != "derived"]
-    broken = [f"tree {tree} of the folded part is damaged" for tree in wanted if not _copy_tree(old, new, tree)]
+    broken = [tree for tree in wanted if not _copy_tree(old, new, tree)]
+    metas = sound_metas(data)
+    lines: list[str] = []
+    if not metas:
+        lines = ["both meta pages of the folded part are damaged"]
+    elif not are_in_turn(metas):
+        lines = [
+            "a meta page of the folded part is damaged: what was folded last may be lost, unless the journal has it"
+        ]
+        broken = _copy_as_of(metas[-1], data, new, wanted, broken)
+    elif broken:  # the newer one led there, and only that leads to all
+        _copy_as_of(metas[-1], data, new, broken, broken)
     segments = Segments(new, read_only=False, map_bytes=1 << 40)
     try:
         begin_store(segments, 0)  # a store says how far it is folded, even if that is lost
     finally:
         segments.close()
-    return broken
+    return [*lines, *(f"tree {tree} of the folded part is damaged" for tree in broken)]
+
+
+def _copy_as_of(meta: Meta, data: Path, new: Path, trees: list[str], broken: list[str]) -> list[str]:
+    """Copy what a meta page leads to; returns those trees that are not whole either way."""
+    with TemporaryDirectory(prefix="older-", dir=new.parent) as name:
+        copy_as_of(data, Path(name) / data.name, meta)
+        whole = [tree for tree in trees if _copy_tree(Path(name), new, tree)]
+    return [tree for tree in broken if tree not in whole]
 
 
 def _copy_tree(old: Path, new: Path, tree: str) -> bool:

@@ -56,8 +56,8 @@ class Settling(CommittedState, ABC):
         return bool(self.buffer.flat or self._accepted or self._flights)
 
     @abstractmethod
-    def flush(self) -> list[Flight]:
-        """Hand over what was accepted; returns everything whose outcome is not known yet."""
+    def flush(self, *, waited: bool = False) -> list[Flight]:
+        """Hand over what was accepted; returns everything whose outcome is not known yet.  `waited`: the caller blocks for it."""
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class Settling(CommittedState, ABC):
         """
         for attempt in range(ATTEMPTS):
             failure: Exception | None = None
-            for flight in self.flush():
+            for flight in self.flush(waited=True):
                 try:
                     flight.ticket.wait()
                 except Exception as error:  # noqa: BLE001 - raised below, if it is this caller's

@@ -4,7 +4,7 @@ At any moment the log is: what is folded (LMDB), then what the journal holds bey
 (`tail.py`).  What others append is seen by comparing the mark (`mark.py`); `lookup.py` finds things in both parts.
 
 Two locks inside the process: `_guard` around tail and cursor, held briefly; `_folding` around a fold.  The writers'
-lock between processes is held by the writer thread only.  Used through the handles in `embedded.py`.
+lock between processes is held by whoever commits (`writer.py`).  Used through the handles in `embedded.py`.
 """
 
 from __future__ import annotations
@@ -310,6 +310,13 @@ class Partition:
             if self.journal.address != before:
                 self._mark.set(self.journal.address)
 
+    def doubt(self) -> None:
+        """What is in memory may be half of what is on disk: the next look reads it again."""
+        assert self._mark is not None
+        with self._guard:
+            self._interrupted = True
+            self._mark.forget()
+
     def publish(self, generation: Generation) -> None:
         """Make a frame that was just flushed visible to everyone."""
         assert self._mark is not None
@@ -328,7 +335,7 @@ class Partition:
                 self._housekeeper.call()
 
     def salt(self) -> bytes:
-        """The salt of the next commit; for the writer thread only."""
+        """The salt of the next commit; only for whoever commits."""
         if not self._salts:
             random = self.options.io.random(SALT_BYTES * _SALTS)
             self._salts = [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import _thread
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -24,6 +26,7 @@ from eventlog.log.journal import Journal
 from eventlog.log.locks import WriterLock
 from eventlog.log.partition import Partition
 from eventlog.log.tail import Generation
+from eventlog.log.ticket import QueuedTicket
 
 
 class WatchedIO(JournalIO):
@@ -185,13 +188,14 @@ PLACES: dict[str, tuple[Any, str]] = {
     "lock": (WriterLock, "acquire"),
     "catch up": (Partition, "catch_up_to_write"),
     "salt": (Partition, "salt"),
-    "append": (Journal, "append"),
+    "append": (Partition, "append"),
+    "journal": (Journal, "append"),
     "put": (Journal, "_put"),
     "write": (journal, "write_all"),
     "flush": (JournalIO, "fdatasync"),
     "switch": (Journal, "_switch"),
     "end": (frames, "encode_end"),
-    "publish": (Partition, "publish"),
+    "publish": (Partition, "_publish"),
     "merge": (Generation, "merge"),
     "unlock": (WriterLock, "release"),
     "settle": (Inbox, "settle"),
@@ -264,12 +268,53 @@ def test_interrupted_while_it_claims(tmp_path: Path) -> None:
     log.close()
 
 
+def test_another_process_comes_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another process appends behind the back of who was interrupted is not taken for what that one wanted to append."""
+    log = begun(tmp_path, JournalIO())
+    Once.in_place_of(monkeypatch, journal, "write_all", after=False)
+    leave = Inbox.leave
+    program = (
+        "import sys; from eventlog.log.base import Append; from eventlog.log.embedded import open_log\n"
+        "log = open_log(sys.argv[1])\n"
+        "log.submit(Append(session='s', payload=b'7', count=2, time=1)).wait(30)\n"
+    )
+
+    def leave_late(left_in: Inbox, ticket: QueuedTicket[Any, Any]) -> None:
+        subprocess.run([sys.executable, "-c", program, str(tmp_path / "log")], check=True)
+        leave(left_in, ticket)
+
+    monkeypatch.setattr(Inbox, "leave", leave_late)
+    ticket = log.submit(waited(1))
+    with pytest.raises(KeyboardInterrupt):
+        ticket.wait()
+    assert ticket.wait(30).first == 4
+    assert payloads(log) == [0, 7, 1]
+    log.close()
+
+
+def test_a_thread_without_room_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the waiting thread has no stack left to commit, the writer's thread does it."""
+    log = begun(tmp_path, JournalIO())
+    full = [RecursionError("the stack is full")]
+    append = Journal.append
+
+    def deep(*given: Any) -> int:
+        if full:
+            raise full.pop()
+        return append(*given)
+
+    monkeypatch.setattr(Journal, "append", deep)
+    assert log.submit(waited(1)).wait().first == 2
+    assert payloads(log) == [0, 1]
+    log.close()
+
+
 def test_interrupted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the interrupted thread is interrupted again, before it can say so, the writer finds out by itself."""
     monkeypatch.setattr(inbox, "RECHECK", 0.05)
     log = begun(tmp_path, JournalIO())
     time.sleep(1.1)  # so that the new pause is the writer's
-    once = Once.in_place_of(monkeypatch, Partition, "publish", after=False)
+    once = Once.in_place_of(monkeypatch, Partition, "_publish", after=False)
     again = Once.in_place_of(monkeypatch, Inbox, "leave", after=False)
     ticket = log.submit(waited(1))
     with pytest.raises(KeyboardInterrupt):

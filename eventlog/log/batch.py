@@ -50,6 +50,14 @@ class Batch:
         self.outcomes: list[Outcome] = []
         """One for each request."""
 
+    def is_in(self) -> bool:
+        """Whether a batch of one append is in the log: nothing else has the salt of that."""
+        (record,) = self.records
+        if not isinstance(record, CommitRecord):
+            return False
+        found = self._lookup.read(record.session, record.first - 1, record.first, reverse=False)
+        return any(commit.salt == record.salt for commit in found)
+
     def decide(self, ticket: QueuedTicket[Any, Any]) -> None:
         """Take a request in, or refuse it."""
         request = ticket.request

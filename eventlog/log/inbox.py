@@ -112,7 +112,8 @@ class Inbox:
         """Take a request out to commit it in this thread, if nothing else is queued or being committed; else the writer is woken."""
         with self._mutex:
             queue = self._queue
-            if self._asleep and self._claimed is None and len(queue) == 1 and queue[0] is ticket and not self._closed:
+            free = self._asleep and self._claimed is None and not self._closed and not self._blocked
+            if free and len(queue) == 1 and queue[0] is ticket:
                 self._claimant = get_ident()
                 self._claimed = ticket
                 self._bytes = 0

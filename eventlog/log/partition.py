@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from eventlog.log.frames import Frame
+    from eventlog.log.frames import Frame, Record
     from eventlog.log.layout import Folded
     from eventlog.log.options import Options
 
@@ -317,8 +317,17 @@ class Partition:
             self._interrupted = True
             self._mark.forget()
 
-    def publish(self, generation: Generation) -> None:
-        """Make a frame that was just flushed visible to everyone."""
+    def append(self, records: list[Record], generation: Generation) -> None:
+        """Write and flush a frame, and make it visible to everyone: for the holder of the writers' lock, who has caught up."""
+        self._interrupted = (
+            True  # until all of it is done: whoever is stopped in the middle leaves the rest to be read again
+        )
+        generation.size = self.journal.append(records, generation.position)
+        generation.end = self.journal.address
+        self._publish(generation)
+        self._interrupted = False
+
+    def _publish(self, generation: Generation) -> None:
         assert self._mark is not None
         with self._guard:
             self._tail.extend(generation)

@@ -82,8 +82,11 @@ class Writer:
                 self._commit([ticket], alone=True)
                 self._attempt = None
                 inbox.settle()
-        except Exception:  # noqa: BLE001 - the writer's thread meets it, too, and says what it means
+        except Exception as error:
             inbox.leave(ticket)
+            ticket.wait()  # if it is no fault of this thread alone, the writer's meets it, too, and says what it means
+            if not isinstance(error, (RecursionError, MemoryError)):
+                raise
         except BaseException:
             inbox.leave(ticket)
             raise
@@ -161,7 +164,7 @@ class Writer:
             if attempt is not None and partition.journal.address != attempt.start:
                 partition.doubt()
             partition.catch_up_to_write()
-            if attempt is not None and partition.position >= attempt.pending.position:
+            if attempt is not None and attempt.is_in():
                 outcomes = attempt.outcomes
             else:
                 if not alone:
@@ -184,10 +187,7 @@ class Writer:
         if batch.records:
             if alone:
                 self._attempt = batch
-            pending = batch.pending
-            pending.size = partition.journal.append(batch.records, pending.position)
-            pending.end = partition.journal.address
-            partition.publish(pending)
+            partition.append(batch.records, batch.pending)
         return batch.outcomes
 
 

@@ -19,6 +19,7 @@ import pytest
 from eventlog.errors import BusyError, NotFoundError, PoisonedError, UnknownOutcomeError
 from eventlog.log import frames, inbox, journal
 from eventlog.log.base import Append, Log
+from eventlog.log.batch import Salts
 from eventlog.log.embedded import EmbeddedLog, open_log
 from eventlog.log.filesystem import JournalIO
 from eventlog.log.inbox import Inbox
@@ -187,7 +188,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "claim": (Inbox, "claim"),
     "lock": (WriterLock, "acquire"),
     "catch up": (Partition, "catch_up_to_write"),
-    "salt": (Partition, "salt"),
+    "salt": (Salts, "take"),
     "append": (Partition, "append"),
     "journal": (Journal, "append"),
     "put": (Journal, "_put"),

@@ -13,14 +13,19 @@ from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.frames import CommitRecord, LeaseRecord, Record
 from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
 from eventlog.log.tail import Generation
+from eventlog.log.tree import SALT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eventlog.log.filesystem import JournalIO
     from eventlog.log.partition import Partition
     from eventlog.log.ticket import QueuedTicket
 
-__all__ = ["Batch", "LeaseChange", "Outcome"]
+__all__ = ["Batch", "LeaseChange", "Outcome", "Salts"]
+
+_SALTS = 64
+"""How many are asked for at a time: asking takes longer than hashing, and hands the interpreter to another thread."""
 
 Outcome = Committed | bool | BaseException | None
 """What becomes of a request if the commit succeeds; None of one that only waits for what was queued before it."""
@@ -34,14 +39,29 @@ class LeaseChange(msgspec.Struct, frozen=True):
     replaces: LeaseState
 
 
+class Salts:
+    """A salt for each append; not thread-safe."""
+
+    def __init__(self, io: JournalIO) -> None:
+        self._io = io
+        self._left: list[bytes] = []
+
+    def take(self) -> bytes:
+        """One that nobody has."""
+        if not self._left:
+            random = self._io.random(SALT_BYTES * _SALTS)
+            self._left = [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
+        return self._left.pop()
+
+
 class Batch:
     """The requests of one commit that were accepted so far (`rules.Past`)."""
 
-    __slots__ = ("_lookup", "_salt", "outcomes", "pending", "records", "start")
+    __slots__ = ("_lookup", "_salts", "outcomes", "pending", "records", "start")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, salts: Salts) -> None:
         self._lookup = partition.lookup
-        self._salt = partition.salt
+        self._salts = salts
         self.start = partition.journal.address
         """Where the journal ends without it."""
         self.pending = Generation()
@@ -79,7 +99,7 @@ class Batch:
         pending = self.pending
         position = pending.position + 1
         bodies = self._new_bodies(append.bodies) if append.bodies else []
-        commit, after = commit_of(head, append, position, self._salt())
+        commit, after = commit_of(head, append, position, self._salts.take())
         session, first, count, digest = commit.session, commit.first, commit.count, append.digest
         pending.add_commit(commit, after, digest, bodies)
         pending.position += count

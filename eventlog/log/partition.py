@@ -25,7 +25,7 @@ from eventlog.errors import (
     StorageError,
 )
 from eventlog.log import frames, swap
-from eventlog.log.check import check_segments, check_trees
+from eventlog.log.check import check_journal, check_segments, check_trees
 from eventlog.log.derived import DerivedBuffer
 from eventlog.log.extent import is_whole
 from eventlog.log.fold import fold, write_address, write_derived
@@ -37,7 +37,6 @@ from eventlog.log.mark import Mark
 from eventlog.log.probe import require_structure
 from eventlog.log.segments import Segments
 from eventlog.log.tail import Generation, Tail
-from eventlog.log.tree import SALT_BYTES
 from eventlog.log.writer import Writer
 
 if TYPE_CHECKING:
@@ -56,8 +55,6 @@ _GENERATIONS = 4
 _SHORTEST_POLL = 1e-3
 _LONGEST_POLL = 50e-3
 _ROOM_POLL = 5e-3
-_SALTS = 64
-"""How many are asked for at a time: asking takes longer than hashing, and hands the interpreter to another thread."""
 
 
 class Partition:
@@ -75,7 +72,6 @@ class Partition:
         self._txnid = -1
         self._interrupted = False
         self._spare_for = 0
-        self._salts: list[bytes] = []
         self._housekeeper = Housekeeper(self._fold_if_due, self._prepare)
         self._tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
         self.position = 0
@@ -343,13 +339,6 @@ class Partition:
                 self._spare_for = sequence
                 self._housekeeper.call()
 
-    def salt(self) -> bytes:
-        """The salt of the next commit; only for whoever commits."""
-        if not self._salts:
-            random = self.options.io.random(SALT_BYTES * _SALTS)
-            self._salts = [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
-        return self._salts.pop()
-
     @contextmanager
     def _or_again(self) -> Generator[None, None, None]:
         """What fails while catching up is done again, from where LMDB ends, by whoever comes next.
@@ -502,23 +491,8 @@ class Partition:
     def check(self) -> list[str]:
         """Read everything, folded or not; a line for each thing that is wrong."""
         wrong = check_segments(self._segments)
-        cursor = Journal(self.path / "journal", self.options.io, writable=False, file_bytes=0)
         until = self.journal.address if self._mark is None else self._mark.get()
-        try:
-            while True:
-                folded = self._segments.folded()
-                cursor.seek(folded.address, folded.position)
-                for _ in cursor.read(until):
-                    pass
-                if cursor.address >= until:
-                    break
-                if self._segments.folded().address <= cursor.address:  # else the files were recycled meanwhile
-                    wrong.append(f"the journal is damaged behind position {cursor.position}")
-                    break
-        except DamagedError as error:
-            wrong.append(str(error))
-        finally:
-            cursor.close()
+        wrong += check_journal(self.path / "journal", self.options.io, self._segments.folded, until)
         with self._guard:
             heads = list(self._tail.heads().values())
         return wrong + check_trees(self.lookup, heads)

@@ -29,7 +29,7 @@ from eventlog.errors import (
     StopError,
     UnknownOutcomeError,
 )
-from eventlog.log.batch import Batch
+from eventlog.log.batch import Batch, Salts
 from eventlog.log.inbox import Inbox
 from eventlog.log.ticket import QueuedTicket, wake
 
@@ -57,6 +57,7 @@ class Writer:
         self._inbox = Inbox(queue_bytes, timeout)
         self.poison: EventlogError | None = None
         """Why nothing more is written."""
+        self._salts = Salts(partition.options.io)
         self._attempt: Batch | None = None
         """What is being written for an append that stands alone."""
         # A daemon, because the interpreter waits for other threads before the exit handler that closes the log.
@@ -181,7 +182,7 @@ class Writer:
     def _written(self, tickets: Sequence[AnyTicket], *, alone: bool) -> list[Outcome]:
         """Decide, write and flush; the writers' lock is held, and all that was committed is known."""
         partition = self._partition
-        batch = Batch(partition)
+        batch = Batch(partition, self._salts)
         for ticket in tickets:
             batch.decide(ticket)
         if batch.records:

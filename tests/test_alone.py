@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import asyncio
 import signal
 import subprocess
 import sys
@@ -112,6 +113,24 @@ def test_others_come_after_who_commits_alone(tmp_path: Path) -> None:
     assert time.monotonic() - start < inbox.RECHECK, "the writer was not woken"
     assert sorted(outcomes) == sorted(set(range(3, 8)) - {payloads(log).index(6) + 1})
     assert payloads(log)[:2] == [0, 1]
+    log.close()
+
+
+def test_who_cannot_commit_has_it_done_at_once(tmp_path: Path) -> None:
+    """A task, and a thread with a time limit, leave the commit to the writer's thread, which is woken for it."""
+    io = WatchedIO()
+    log = begun(tmp_path, io)
+    here = threading.get_ident()
+
+    async def write(number: int) -> int:
+        return (await log.submit(waited(number))).first
+
+    io.flushed_in.clear()
+    start = time.monotonic()
+    assert asyncio.run(write(1)) == 2
+    assert log.submit(waited(2)).wait(30).first == 3
+    assert time.monotonic() - start < inbox.RECHECK
+    assert here not in io.flushed_in
     log.close()
 
 

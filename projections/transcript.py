@@ -113,7 +113,7 @@ class Transcript:
         texts: dict[bytes, str] = {}
 
         def resolve(content: Content) -> str:
-            return content if type(content) is not Body else texts[content.digest]
+            return texts[content.digest] if isinstance(content, Body) else content
 
         found: list[Said] = []
         messages = iter(state.messages.values())

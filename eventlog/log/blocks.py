@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 
     import lmdb
 
-__all__ = ["BLOCK_BYTES", "Block", "Blocks", "Filler", "Spot", "lay"]
+__all__ = ["BLOCK_BYTES", "BODY_APART", "Block", "Blocks", "Filler", "Spot", "lay"]
 
 BLOCK_BYTES = 128 << 10
 """Plain bytes after which a block is closed: large enough to compress well, small enough to be read for one commit."""
 SHARED_BYTES = 64 << 10
 """The same for a block of several sessions, which is read for one of them that is short."""
 _LEVEL = 9
-_APART = 4096
-"""Bytes of a column from which on it gets statistics of its own."""
+_APART = 4 << 10
+"""Bytes of a column from which on it gets statistics of its own …"""
+BODY_APART = 32 << 10
+"""… and of a body: bodies are more like each other than columns are, and each set of statistics takes room, and time to be read."""
 _KEPT = 8
 """Blocks that are kept plain: 1 MiB."""
 _NONE = (0, 0), b""
@@ -72,6 +74,8 @@ class Filler:
     def __init__(self) -> None:
         self.limit = SHARED_BYTES
         """Plain bytes after which a block is closed, unless it is one piece."""
+        self.apart = _APART
+        """Bytes of a column from which on it gets statistics of its own."""
         self.blocks: list[Block] = []
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False)
         self._columns: list[bytes] = []
@@ -106,7 +110,7 @@ class Filler:
         for number, column in enumerate(columns):
             pieces.append(run.compress(column))
             following = columns[number + 1 : number + 2]
-            if following and max(len(column), len(following[0])) >= _APART:
+            if following and max(len(column), len(following[0])) >= self.apart:
                 pieces.append(run.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
         pieces.append(run.flush())
         stored = b"".join(pieces)

@@ -89,7 +89,7 @@ def test_a_large_text_that_grows_stays_one_text() -> None:
     with eventlog.open("memory:") as store:
         session = store.create_session()
         with session.lease():
-            begin = [ev.AssistantMessageStarted("m"), ev.PartStarted("m", "p", Text(large))]
+            begin: list[ev.Event] = [ev.AssistantMessageStarted("m"), ev.PartStarted("m", "p", Text(large))]
             session.append([(1, event) for event in (*begin, *deltas)], bodies=bodies)
             session.append([(2, ev.PartEnded("p")), (2, ev.MessageFinished("m", "stop"))])
         state, _ = replay(PROJECTION, session)

@@ -31,7 +31,7 @@ SMALL = 32 * 1024
 less room, and nobody has to wait for it."""
 
 _PLAIN, _ZSTANDARD = 0, 1
-_PLAIN_MARK = bytes((_PLAIN,))
+_PLAIN_MARK, _ZSTANDARD_MARK = bytes((_PLAIN,)), bytes((_ZSTANDARD,))
 _LEVEL = 3
 _compressors = threading.local()
 
@@ -69,7 +69,7 @@ def from_file(file: BinaryIO, bodies: dict[bytes, bytes]) -> Body:
     """
     compressor = _zstandard()[0].compressobj()
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    digest, pieces, size, characters = sha256(), [bytes((_ZSTANDARD,))], 0, 0
+    digest, pieces, size, characters = sha256(), [_ZSTANDARD_MARK], 0, 0
     while piece := file.read(CHUNK):
         require(bytes, piece, "a file of an output is binary, its pieces bytes")
         size += len(piece)
@@ -89,7 +89,7 @@ def to_file(body: Body, packed: bytes, file: BinaryIO) -> None:
 
     What was written before the damage was seen is wrong, so the caller discards it.
     """
-    if packed[:1] == bytes((_PLAIN,)):
+    if packed[:1] == _PLAIN_MARK:
         file.write(unpack(body, packed).encode("utf-8", "surrogatepass"))
         return
     digest, size = sha256(), 0
@@ -112,7 +112,7 @@ def to_file(body: Body, packed: bytes, file: BinaryIO) -> None:
 def pack(data: bytes) -> bytes:
     """The packed form of a body's bytes."""
     packed: bytes = _zstandard()[0].compress(data)
-    return bytes((_ZSTANDARD,)) + packed if len(packed) < len(data) else bytes((_PLAIN,)) + data
+    return _ZSTANDARD_MARK + packed if len(packed) < len(data) else _PLAIN_MARK + data
 
 
 def tightened(packed: bytes) -> bytes:
@@ -125,7 +125,7 @@ def loosened(digest: bytes, packed: bytes, most: int) -> bytes:
 
     For whoever compresses many bodies together.
     """
-    if packed[:1] != bytes((_ZSTANDARD,)):
+    if packed[:1] != _ZSTANDARD_MARK:
         return packed
     import zstandard
 
@@ -137,26 +137,26 @@ def loosened(digest: bytes, packed: bytes, most: int) -> bytes:
         plain: bytes = _zstandard()[1].decompress(data, max_output_size=size)
     except zstandard.ZstdError:
         return packed
-    return bytes((_PLAIN,)) + plain if sha256(plain).digest() == digest else packed
+    return _PLAIN_MARK + plain if sha256(plain).digest() == digest else packed
 
 
 def unpack(body: Body, packed: bytes) -> str:
     """The text of a body; `DamagedError` if the bytes are not the ones it names."""
-    method, data = packed[:1], packed[1:]
-    if method == bytes((_ZSTANDARD,)):
+    data = memoryview(packed)[1:]
+    if packed[:1] == _ZSTANDARD_MARK:
         try:
             _refuse_bomb(body, data)
             data = _zstandard()[1].decompress(data, max_output_size=body.size)
         except Exception as error:
             raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
-    elif method != bytes((_PLAIN,)):
+    elif packed[:1] != _PLAIN_MARK:
         raise DamagedError(f"body {body.digest.hex()} is packed by an unknown method")
     if len(data) != body.size or sha256(data).digest() != body.digest:
         raise DamagedError(f"body {body.digest.hex()} is not what was stored")
-    return data.decode("utf-8", "surrogatepass")
+    return str(data, "utf-8", "surrogatepass")
 
 
-def _refuse_bomb(body: Body, data: bytes) -> None:
+def _refuse_bomb(body: Body, data: memoryview) -> None:
     """Raise if a frame says that it unpacks to another size: zstandard makes room for what a frame says, whatever the limit."""
     import zstandard
 

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, chain, repeat
 from operator import sub
 from sys import byteorder
+from zlib import adler32
 
 import msgspec
 
@@ -33,6 +34,8 @@ _DENSE = 8
 _NARROW = 256
 """Values that a column of one byte can hold."""
 _SIGNED = 8
+_FEW = 256
+"""Bytes whose sum is below the modulus of Adler-32, 65,521, whatever they are."""
 _WIDTHS = {1: "B", 2: "H", 4: "I", _SIGNED: "q"}
 
 
@@ -62,6 +65,15 @@ def unpack_column(column: bytes, count: int) -> Sequence[int]:
     if byteorder == "big":  # pragma: no cover
         unpacked.byteswap()
     return unpacked
+
+
+def sum_column(column: Sequence[int]) -> int:
+    """The sum of a column's integers.  Of bytes the lower half of an Adler-32 is that and 1, if they are few: four times as quick."""
+    if type(column) is not bytes:
+        return sum(column)
+    if len(column) <= _FEW:
+        return (adler32(column) & 0xFFFF) - 1
+    return sum([(adler32(column[at : at + _FEW]) & 0xFFFF) - 1 for at in range(0, len(column), _FEW)])
 
 
 def _gaps_of(times: list[int], unit: int) -> bytes:
@@ -139,9 +151,7 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
 
     def last_time(self, base: int = 0) -> int:
         """The time of the last delta."""
-        gaps = unpack_column(self.gaps, self.count)
-        # A narrow column may be nearly all zeros, and leaving them out is quicker than adding them up.
-        return base + self.start + sum(gaps.translate(None, b"\0") if isinstance(gaps, bytes) else gaps)
+        return base + self.start + sum_column(unpack_column(self.gaps, self.count))
 
     def texts(self) -> list[str]:
         """The deltas' texts."""
@@ -205,7 +215,7 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
         if self.count < 1 or not self.keys:
             raise ValueError("an empty run of deltas")
         lengths = unpack_column(self.lengths, self.count)
-        if sum(lengths) != len(self.text):
+        if sum_column(lengths) != len(self.text):
             raise ValueError("the lengths of a run of deltas do not add up to its text")
         if len(self.lengths) == _SIGNED * self.count and min(lengths) < 0:
             raise ValueError("a delta of a run has a negative length")

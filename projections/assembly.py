@@ -74,19 +74,20 @@ class Assembly:
             self._unsettle(self._index[excluding])
         tail: list[NeutralMessage] = []
         length = len(self._shared)
-        last = self._last
-        plain = not self._joins and last is None
-        for message in self._waiting:
-            if message.id == excluding:
-                continue
-            rendered: Iterable[NeutralMessage] = self._known.get(message.id) or self._rendered(message)
-            if plain:
-                tail += rendered
-                continue
-            if last is not None and message.user and message.version > last.version and not message.synthetic:
-                rendered = [_reminded(found, message) for found in rendered]
-            for found in rendered:
-                length = self._append(tail, length, found)
+        last, known = self._last, self._known
+        if not self._joins and last is None:
+            for message in self._waiting:
+                if message.id != excluding:
+                    tail += known.get(message.id) or self._rendered(message)
+        else:
+            for message in self._waiting:
+                if message.id == excluding:
+                    continue
+                rendered: Iterable[NeutralMessage] = known.get(message.id) or self._rendered(message)
+                if last is not None and message.user and message.version > last.version and not message.synthetic:
+                    rendered = [_reminded(found, message) for found in rendered]
+                for found in rendered:
+                    length = self._append(tail, length, found)
         if self._options.max_steps is not None:
             length = self._append(tail, length, NeutralMessage("assistant", (Text(self._options.max_steps),)))
         return Messages(self._shared, length, tuple(tail))

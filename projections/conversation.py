@@ -8,11 +8,13 @@ come back by applying an event; `ReachesBack` tells the replay loop to fold agai
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 
 from eventlog.deltas import DeltaRun
 from eventlog.events import PartDelta
-from eventlog.values import Content, Json, Limits, Model, Todo
+from eventlog.values import Body, Content, Json, Limits, Model, Todo
 from projections.carried import TOUCHES, Carried, Pin, Touch
 from projections.parts import Compaction, Message, Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
 from projections.plain import pack, unpack
@@ -168,10 +170,10 @@ class Conversation:
     def grow(self, delta: PartDelta, version: int = 0, time: int = 0) -> None:
         """Add streamed text to a field of a part.  A rule of the fold as it is: there is none that is asked more often."""
         del version, time
-        found = self.where.get(delta.part)
-        if found is None:
+        try:
+            message, grown = self.where[delta.part]
+        except KeyError:  # it was let go
             return
-        message, grown = found
         if type(grown) is TextPart or type(grown) is ReasoningPart:
             pieces = grown.pieces
         elif type(grown) is ToolPart and (delta.field == "input" or self.whole):
@@ -349,6 +351,9 @@ def said_by(part: Part) -> tuple[Content, ...]:
 
 def joined(pieces: list[Content]) -> list[Content]:
     """The pieces with neighbouring strings made one, and empty ones left out."""
+    if Body not in map(type, pieces):
+        text = "".join(cast("list[str]", pieces))
+        return [text] if text else []
     result: list[Content] = []
     strings: list[str] = []
     for piece in pieces:

@@ -34,10 +34,7 @@ __all__ = ["apply", "apply_batch"]
 
 def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
     """Take in one event, and give the state back; `UnknownEventError` for a kind this fold has never heard of."""
-    rule = _RULES.get(type(event))
-    if rule is None:
-        raise _unknown(event, version)
-    rule(state, event, version, time)
+    _RULES.get(type(event), _unknown)(state, event, version, time)
     return state
 
 
@@ -47,11 +44,9 @@ def apply_batch(state: Conversation, batch: Batch, version: int) -> int:
     for entry in batch.entries:
         if type(entry) is Entry:
             event = entry.event
-            rule = rules.get(type(event))
+            rule = rules.get(type(event), _unknown)
             if rule is _rolled_back:
                 break
-            if rule is None:
-                raise _unknown(event, version)
             rule(state, event, version, start + entry.after)
             version += 1
         elif type(entry) is DeltaRun:
@@ -60,15 +55,17 @@ def apply_batch(state: Conversation, batch: Batch, version: int) -> int:
     return version
 
 
-def _unknown(event: ev.Event, version: int) -> UnknownEventError:
-    return UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
-
-
 Rule = Callable[[Conversation, Any, int, int], None]
 
 
 def _nothing(state: Conversation, event: ev.Event, version: int, time: int) -> None:
     """An event that is none of the conversation's business."""
+
+
+def _unknown(state: Conversation, event: ev.Event, version: int, time: int) -> None:
+    """An event of a kind that this fold has never heard of."""
+    del state, time
+    raise UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
 
 
 def _rolled_back(state: Conversation, event: ev.RolledBack, version: int, time: int) -> None:

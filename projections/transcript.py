@@ -6,7 +6,7 @@ speak of them, so its cost does not grow with the history before it.  `Transcrip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import islice
 from typing import Any, Literal
 
@@ -42,6 +42,8 @@ class TranscriptProjection(ConversationProjection):
 
 
 PROJECTION = TranscriptProjection()
+_TOGETHER = 64
+"""Messages whose large texts are read together."""
 
 
 class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -108,41 +110,58 @@ class Transcript:
     def oldest_first(self) -> list[Said]:
         """All messages in order: reads the whole history, forward, and the large texts in bulk."""
         state, _ = state_at(self._session, PROJECTION, self.version)
-        messages = state.messages.values()
-        large = {body.digest: body for message in messages for part in message.parts for body in _large(part)}
-        texts = dict(zip(large, self._session.texts(large.values()), strict=True))
+        texts: dict[bytes, str] = {}
 
         def resolve(content: Content) -> str:
-            return content if isinstance(content, str) else texts[content.digest]
+            return texts[content.digest] if isinstance(content, Body) else content
 
-        return [said(message, resolve) for message in messages]
+        found: list[Said] = []
+        messages = iter(state.messages.values())
+        while some := list(
+            islice(messages, _TOGETHER)
+        ):  # a message is told while what its bodies were found by is still near
+            large = _large(some, texts)
+            texts.update(zip(large, self._session.texts(large.values()), strict=True))
+            found += [said(message, resolve) for message in some]
+        return found
 
 
-def _large(part: Part) -> list[Body]:
-    """The texts that `said` asks for and that are kept by reference."""
+def _large(messages: Iterable[Message], known: Container[bytes]) -> dict[bytes, Body]:
+    """The texts that `said` asks for, that are kept by reference, and that are not known."""
+    return {
+        content.digest: content
+        for message in messages
+        for part in message.parts
+        for content in _contents(part)
+        if type(content) is Body and content.digest not in known
+    }
+
+
+def _contents(part: Part) -> Iterable[Content | None]:
+    """The texts that `said` asks for."""
     if part.redacted:
-        return []
-    contents: Iterable[Content | None] = ()
+        return ()
+    if type(part) is TextPart or type(part) is ReasoningPart:
+        return part.pieces
     if type(part) is ToolPart:
         output = part.full if part.full is not None else part.output
-        contents = (output, part.input, part.error, *part.pieces, *part.live)
-    elif type(part) is TextPart or type(part) is ReasoningPart:
-        contents = part.pieces
-    elif type(part) is FilePart:
-        contents = (part.file.url,)
-    elif type(part) is SubtaskPart:
-        contents = (part.subtask.prompt,)
-    return [content for content in contents if type(content) is Body]
+        return (output, part.input, part.error, *part.pieces, *part.live)
+    if type(part) is FilePart:
+        return (part.file.url,)
+    return (part.subtask.prompt,) if type(part) is SubtaskPart else ()
 
 
 def said(message: Message, resolve: Resolver) -> Said:
     """A message as a frozen value."""
+    parts: list[TranscriptPart] = []
+    for part in message.parts:
+        parts.append(_redacted(part) if part.redacted else _TOLD[type(part)](part, resolve))  # noqa: PERF401 - a call for each message
     return Said(
         message.id,
         "user" if message.user else "assistant",
         message.version,
         message.created,
-        tuple([_redacted(part) if part.redacted else _TOLD[type(part)](part, resolve) for part in message.parts]),
+        tuple(parts),
         message.finished,
         message.agent,
         message.model,

@@ -109,6 +109,19 @@ def test_what_pieces_have_in_common_is_kept_once(segments: Segments) -> None:
     assert stored(segments) * 5 < sum(map(len, packed.values()))
 
 
+def test_bodies_of_a_few_kilobytes_share_statistics(segments: Segments) -> None:
+    """Promise 14: outputs of a tool, each of some KB, take less room in a block than with statistics for each of them."""
+    chance = random.Random(2)
+    texts = [" ".join(chance.choices(TEXT.split(), k=1_000)) for _ in range(20)]
+    apart = Filler()
+    apart.limit = BLOCK_BYTES
+    for text in texts:
+        apart.add([text.encode()])
+    apart.close()
+    put_bodies(segments, bodies_of(texts))
+    assert stored(segments) * 1.02 < sum(len(block.stored) for block in apart.blocks)
+
+
 def test_a_body_is_given_back_as_what_its_hash_names(segments: Segments) -> None:
     """How a body is packed may change on its way; what it is does not, and is compared with its hash when it is unpacked."""
     data = (TEXT * 30).encode()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import accumulate
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eventlog.deltas import DeltaRun, pack_column, unpack_column
+from eventlog.deltas import DeltaRun, pack_column, sum_column, unpack_column
 from eventlog.events import PartDelta
 from tests.event_strategies import deltas, times
 
@@ -128,6 +128,15 @@ def test_columns_are_little_endian() -> None:
     """The format does not depend on the machine."""
     assert pack_column([0x0102, 0x0304]) == b"\x02\x01\x04\x03"
     assert list(unpack_column(b"\x02\x01\x04\x03", 2)) == [0x0102, 0x0304]
+
+
+@given(st.binary(max_size=2_000))
+@example(b"\xff" * 256)
+@example(b"\xff" * 257)
+@example(b"")
+def test_a_column_of_bytes_is_summed_up(column: bytes) -> None:
+    """The quick sum of bytes is their sum, however many and however large: what a run's check and its last time rest on."""
+    assert sum_column(column) == sum(column)
 
 
 def test_a_clock_set_back_by_a_year_is_kept() -> None:

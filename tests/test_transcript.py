@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 import eventlog
 from eventlog import events as ev
+from eventlog.blobs import to_content
 from eventlog.codec import Span
 from eventlog.errors import CallError
 from eventlog.values import Agent, Patch, Retry, Subtask, Text
 from projections import backward
+from projections.parts import TextPart
 from projections.replay import replay
 from projections.transcript import Said, Transcript, TranscriptProjection, said
 from tests.strategies import Command, Grower, commands
@@ -57,6 +59,44 @@ def _messages(store: eventlog.Store, count: int) -> eventlog.Session:
         items.append((number, ev.PartStarted(f"m{number}", f"p{number}", Text(f"text {number}"))))
     session.append(items)
     return session
+
+
+def test_a_whole_transcript_reads_each_large_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large texts come in bulk, some at a time, and one that many messages have in common comes once."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        for number in range(70):
+            session.user(f"{number} " * 1_000)
+            session.user("the same " * 1_000)
+        read: list[bytes] = []
+        several = store.log.several_bodies
+
+        def watched(digests: Sequence[bytes]) -> list[bytes | None]:
+            read.extend(digests)
+            return several(digests)
+
+        monkeypatch.setattr(store.log, "several_bodies", watched)
+        texts = [message.parts[0].text for message in Transcript(session).oldest_first()]
+        assert texts == [text for number in range(70) for text in (f"{number} " * 1_000, "the same " * 1_000)]
+        assert len(read) == len(set(read)) == 71
+
+
+def test_a_large_text_that_grows_stays_one_text() -> None:
+    """What is kept by reference and what is streamed behind it are told together, and in the state deltas are one piece beside it."""
+    bodies: dict[bytes, bytes] = {}
+    large = to_content("large " * 1_000, bodies)
+    deltas = [ev.PartDelta("p", "text", text) for text in ("and ", "", "more")]
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        with session.lease():
+            begin: list[ev.Event] = [ev.AssistantMessageStarted("m"), ev.PartStarted("m", "p", Text(large))]
+            session.append([(1, event) for event in (*begin, *deltas)], bodies=bodies)
+            session.append([(2, ev.PartEnded("p")), (2, ev.MessageFinished("m", "stop"))])
+        state, _ = replay(PROJECTION, session)
+        part = state.messages["m"].parts[0]
+        assert isinstance(part, TextPart)
+        assert part.pieces == [large, "and more"]
+        assert Transcript(session).oldest_first()[0].parts[0].text == "large " * 1_000 + "and more"
 
 
 def test_pages_follow_each_other() -> None:

@@ -19,7 +19,6 @@ from zlib import crc32
 
 import zstandard
 
-from eventlog.errors import DamagedError
 from eventlog.log.layout import NUMBER, PAIR, Place
 from eventlog.log.squeezing import PLAIN, ZSTANDARD, decompress
 
@@ -29,17 +28,21 @@ if TYPE_CHECKING:
 
     import lmdb
 
-__all__ = ["BLOCK_BYTES", "Block", "Blocks", "Filler", "Spot", "lay"]
+__all__ = ["BLOCK_BYTES", "BODY_APART", "Block", "Blocks", "Filler", "Spot", "lay"]
 
 BLOCK_BYTES = 128 << 10
 """Plain bytes after which a block is closed: large enough to compress well, small enough to be read for one commit."""
 SHARED_BYTES = 64 << 10
 """The same for a block of several sessions, which is read for one of them that is short."""
 _LEVEL = 9
-_APART = 4096
-"""Bytes of a column from which on it gets statistics of its own."""
+_APART = 4 << 10
+"""Bytes of a column from which on it gets statistics of its own …"""
+BODY_APART = 32 << 10
+"""… and of a body: bodies are more like each other than columns are, and each set of statistics takes room, and time to be read."""
 _KEPT = 8
 """Blocks that are kept plain: 1 MiB."""
+_NONE = (0, 0), b""
+"""No block: slots are numbered from 1."""
 _CRC = struct.Struct("<I")
 _FIELDS = struct.Struct("<IIIB")
 _HEADER_BYTES = _CRC.size + _FIELDS.size
@@ -71,6 +74,8 @@ class Filler:
     def __init__(self) -> None:
         self.limit = SHARED_BYTES
         """Plain bytes after which a block is closed, unless it is one piece."""
+        self.apart = _APART
+        """Bytes of a column from which on it gets statistics of its own."""
         self.blocks: list[Block] = []
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False)
         self._columns: list[bytes] = []
@@ -105,7 +110,7 @@ class Filler:
         for number, column in enumerate(columns):
             pieces.append(run.compress(column))
             following = columns[number + 1 : number + 2]
-            if following and max(len(column), len(following[0])) >= _APART:
+            if following and max(len(column), len(following[0])) >= self.apart:
                 pieces.append(run.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
         pieces.append(run.flush())
         stored = b"".join(pieces)
@@ -125,42 +130,46 @@ class Blocks:
         self._tree = tree
         self._guard = Lock()
         self._kept: dict[tuple[int, int], bytes] = {}
+        self._newest: tuple[tuple[int, int], bytes] = _NONE
+        """The newest of them: what is asked for next is most often beside it, and to look here needs no lock."""
 
-    def piece(
-        self,
-        txn: lmdb.Transaction[memoryview],
-        where: Place,
-        what: str,
-        *,
-        session: str | None = None,
-        version: int | None = None,
-        position: int | None = None,
-    ) -> bytes:
-        """The bytes at a place; `DamagedError` says that `what` is damaged, and of which session."""
+    def piece(self, txn: lmdb.Transaction[memoryview], where: Place) -> bytes:
+        """The bytes at a place; ValueError if they are damaged."""
         key = where.slot, where.offset
-        with self._guard:
-            plain = self._kept.pop(key, None)
-            if plain is not None:
-                self._kept[key] = plain
-        if plain is None:
-            try:
-                plain = self._read(txn, *key)
-            except (ValueError, struct.error) as error:
-                raise DamagedError(f"{what} is damaged", session=session, version=version, position=position) from error
-            if len(plain) <= BLOCK_BYTES:
-                with self._guard:
-                    self._kept[key] = plain
-                    while len(self._kept) > _KEPT:
-                        del self._kept[next(iter(self._kept))]
-        end = where.begin + where.size
-        if not 0 <= where.begin <= end <= len(plain):
-            raise DamagedError(f"{what} is damaged", session=session, version=version, position=position)
-        return plain[where.begin : end]
+        newest, plain = self._newest
+        if newest != key:
+            plain = self._block(txn, key)
+        begin = where.begin
+        end = begin + where.size
+        if not 0 <= begin <= end <= len(plain):
+            raise ValueError("a piece that is not in its block")
+        return plain[begin:end]
 
     def forget(self) -> None:
         """From here on every block is read from the disk again."""
         with self._guard:
             self._kept.clear()
+            self._newest = _NONE
+
+    def _block(self, txn: lmdb.Transaction[memoryview], key: tuple[int, int]) -> bytes:
+        """The plain bytes of a block."""
+        with self._guard:
+            plain = self._kept.pop(key, None)
+            if plain is not None:
+                self._kept[key] = plain
+                self._newest = key, plain
+                return plain
+        try:
+            plain = self._read(txn, *key)
+        except struct.error as error:
+            raise ValueError("a block of another shape") from error
+        if len(plain) <= BLOCK_BYTES:
+            with self._guard:
+                self._kept[key] = plain
+                self._newest = key, plain
+                while len(self._kept) > _KEPT:
+                    del self._kept[next(iter(self._kept))]
+        return plain
 
     def _read(self, txn: lmdb.Transaction[memoryview], slot: int, offset: int) -> bytes:
         head = self._fetch(txn, slot, offset, 0, _HEADER_BYTES)

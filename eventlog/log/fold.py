@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from eventlog.blobs import loosened
 from eventlog.errors import DamagedError
 from eventlog.log import layout
-from eventlog.log.blocks import BLOCK_BYTES, Filler, lay
+from eventlog.log.blocks import BLOCK_BYTES, BODY_APART, Filler, lay
 from eventlog.log.chunk import encode_chunk
 from eventlog.log.environment import put_last
 from eventlog.log.layout import ChunkRow, Folded
@@ -182,7 +182,7 @@ def _fill(segments: Segments, generations: Sequence[Generation], folded: Folded)
         for commits in _cut(every)
     ]
     filler.close()
-    filler.limit = BLOCK_BYTES
+    filler.limit, filler.apart = BLOCK_BYTES, BODY_APART
     spots: dict[bytes, Spot] = {}
     for digest in segments.missing_bodies(bodies):
         packed = loosened(digest, bodies[digest], BLOCK_BYTES)

@@ -145,10 +145,10 @@ def protect(key: bytes, value: bytes) -> bytes:
 
 def unprotect(key: bytes, value: memoryview | bytes) -> memoryview | None:
     """The value behind the CRC, None if that does not fit."""
-    view = memoryview(value)
-    if len(view) < _CRC.size or _CRC.unpack_from(view)[0] != crc32(view[_CRC.size :], crc32(key)):
+    if len(value) < _CRC.size:
         return None
-    return view[_CRC.size :]
+    rest = memoryview(value)[_CRC.size :]
+    return rest if _CRC.unpack_from(value)[0] == crc32(rest, crc32(key)) else None
 
 
 def session_key(session: str) -> bytes:
@@ -191,9 +191,12 @@ def decode_head(value: memoryview, session: str) -> HeadRow:
     return _decoded(_head, value, "a head", session)
 
 
-def decode_place(value: memoryview, what: str) -> Place:
+def decode_place(value: memoryview, digest: bytes) -> Place:
     """A value of `bodies`."""
-    return _decoded(_place, value, f"the place of {what}")
+    try:
+        return _place(value)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise DamagedError(f"the place of body {digest.hex()} cannot be decoded") from error
 
 
 def decode_chunk_row(value: memoryview, session: str | None, first: int) -> ChunkRow:

@@ -145,8 +145,11 @@ class Segments:
         value = self._get(txn, "bodies", digest)
         if value is None:
             return None
-        what = f"body {digest.hex()}"
-        return self._blocks.piece(txn, layout.decode_place(value, what), what)
+        where = layout.decode_place(value, digest)
+        try:
+            return self._blocks.piece(txn, where)
+        except ValueError as error:
+            raise DamagedError(f"body {digest.hex()} is damaged") from error
 
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all folded bodies, in batches of one transaction each."""
@@ -286,8 +289,11 @@ class Segments:
     def _commits(
         self, txn: lmdb.Transaction[memoryview], chunk: ChunkRow, first: int, session: str | None, since: int = 0
     ) -> list[Commit]:
-        position = chunk.first_position
-        plain = self._blocks.piece(txn, chunk.where, "a chunk", session=session, version=first, position=position)
+        try:
+            plain = self._blocks.piece(txn, chunk.where)
+        except ValueError as error:
+            position = chunk.first_position
+            raise DamagedError("a chunk is damaged", session=session, version=first, position=position) from error
         commits = decode_chunk(plain, session, first, since)
         if session is not None and commits[0].session != session:
             raise DamagedError(f"a chunk belongs to session {commits[0].session}", session=session, version=first)

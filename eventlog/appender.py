@@ -20,6 +20,7 @@ from eventlog.deltas import DeltaRun, Key
 from eventlog.errors import (
     BusyError,
     ConflictError,
+    DataError,
     EventlogError,
     FencedError,
     LimitError,
@@ -125,9 +126,11 @@ class Appender(Settling):
         for _ in range(ATTEMPTS):
             try:
                 self.settle()
-            except EventlogError:
+            except EventlogError as error:
                 with self.lock:
                     self.buffer.seal()
+                    if isinstance(error, DataError) and not self.is_ahead:
+                        return  # all of it is in; what others appended can be told to those who read it
                 raise
             with self.lock:
                 if not self.is_ahead:

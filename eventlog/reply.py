@@ -342,7 +342,12 @@ class Reply:
         Ends open texts and the open step.  Tool calls without a result are refused: complete or fail them first.
         """
         self._require_open()
-        with self._session.deciding() as state:
+        closing: list[ev.Event] = []
+        in_step = False
+        with (
+            self._session.deciding() as state,
+            suppress(NotFoundError),
+        ):  # its beginning was refused: the command says why
             closing = self._ended_streams(state)
             in_step = state.now(state.message(self.id).steps) == "started"
         if in_step:

@@ -820,6 +820,36 @@ def test_a_tiny_map_with_readers_at_work(tmp_path: Path) -> None:
     log.close()
 
 
+def test_readers_do_not_keep_out_who_wants_the_map_for_itself(tmp_path: Path) -> None:
+    """Whoever begins to read while the map is wanted without readers waits for that: locks are not fair."""
+    log = open_log(tmp_path / "s")
+    environment = log._partition._segments.environment
+    for _ in range(20):
+        came: list[str] = []
+
+        def seize() -> None:
+            environment.hold_still()
+            came.append("alone")  # noqa: B023 - the thread ends in this round
+            environment.move_on()
+
+        def read() -> None:
+            with environment.reading():
+                came.append("reader")  # noqa: B023 - the same
+
+        alone = threading.Thread(target=seize)
+        readers = [threading.Thread(target=read) for _ in range(3)]
+        with environment._gate:
+            alone.start()
+            while not environment._wanted:
+                time.sleep(1e-4)
+            for thread in readers:
+                thread.start()
+        for thread in (alone, *readers):
+            thread.join(30)
+        assert came == ["alone", "reader", "reader", "reader"]
+    log.close()
+
+
 def test_no_transaction_outlives_a_call(tmp_path: Path) -> None:
     """Iterators that are held open hold no transaction, which would keep LMDB from using free pages again."""
     log = open_log(tmp_path / "s")

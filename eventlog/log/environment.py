@@ -4,7 +4,8 @@
 * Default sync mode, no writemap: a committed transaction is on disk, and a stray pointer cannot write to it.
 * The map is reserved once, large.  A full map grows between transactions and the same job runs again; a map that
   another process has grown is adopted.  Both need the map without any transaction in this process: readers take
-  `_gate` to begin, and whoever resizes holds it until the last one has ended.
+  `_gate` to begin, and whoever resizes holds it until the last one has ended.  Locks are not fair, so readers that come while
+  somebody wants the gate for himself wait in front of it, at `_turn`: they might keep him out for good.
 * Readers that died are cleared when the environment opens, and before each write.
 * An environment must not be used by a child, nor closed there while it has a transaction: `hold_still` before a
   fork, `disown` in the child.
@@ -77,6 +78,8 @@ class Environment:
     def __init__(self, path: Path, trees: Sequence[str], *, read_only: bool, map_bytes: int) -> None:
         self._path = path
         self._gate = Lock()
+        self._turn = Lock()
+        self._wanted = False
         self._writing = Lock()
         self._readers: set[object] = set()
         self._closed = False
@@ -148,6 +151,9 @@ class Environment:
         """A snapshot.  What it hands out ends with it: copy."""
         token = object()
         try:
+            if self._wanted:
+                with self._turn:
+                    pass
             with self._gate:
                 txn = self._begin()
                 self._readers.add(token)
@@ -185,10 +191,10 @@ class Environment:
                         with self._env.begin(write=True) as txn:
                             return job(txn)
                     except lmdb.MapFullError:
-                        with self._gate:
+                        with self._undisturbed():
                             self._resize(2 * self._env.info()["map_size"])
                     except lmdb.MapResizedError:
-                        with self._gate:
+                        with self._undisturbed():
                             self._resize(0)
         except lmdb.Error as error:
             raise self._translate(error) from error
@@ -203,20 +209,23 @@ class Environment:
 
     def close(self) -> None:
         """Release everything, after the last reader."""
-        with self._gate:
-            self._drain()
+        with self._undisturbed():
             self._closed = True
             self._env.close()
 
     def hold_still(self) -> None:
         """Let no transaction be open, until `move_on` or `disown`; for the moment of a fork."""
         self._writing.acquire()
+        self._turn.acquire()
+        self._wanted = True
         self._gate.acquire()
         self._drain()
 
     def move_on(self) -> None:
         """Undo `hold_still`, in the parent."""
         self._gate.release()
+        self._wanted = False
+        self._turn.release()
         self._writing.release()
 
     def disown(self) -> None:
@@ -224,7 +233,20 @@ class Environment:
         self._closed = True
         self._env.close()
 
+    @contextmanager
+    def _undisturbed(self) -> Generator[None, None, None]:
+        """Nobody reads, and nobody begins to."""
+        with self._turn:
+            self._wanted = True
+            try:
+                with self._gate:
+                    self._drain()
+                    yield
+            finally:
+                self._wanted = False
+
     def _resize(self, size: int) -> None:
+        """Give the map a size, 0 for what it has by now; `_gate` is held."""
         self._drain()
         self._env.set_mapsize(size)
 

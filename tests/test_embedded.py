@@ -828,10 +828,12 @@ class WatchedLock:
         self.asked: list[str] = []
 
     def acquire(self) -> bool:
+        """Note, and wait for it."""
         self.asked.append(threading.current_thread().name)
         return self._lock.acquire()
 
     def release(self) -> None:
+        """Give it back."""
         self._lock.release()
 
     def __enter__(self) -> None:

@@ -192,8 +192,8 @@ class Appender(Settling):
         if any(group.epoch for group in self._accepted):
             self._resync()
 
-    def flush(self, *, waited: bool = False) -> list[Flight]:
-        """Hand over what was accepted; returns everything whose outcome is not known yet.  `waited`: the caller blocks for it."""
+    def flush(self) -> list[Flight]:
+        """Hand over what was accepted; returns everything whose outcome is not known yet."""
         with self.lock:
             self.buffer.awake = False
             if self.is_ahead:
@@ -201,7 +201,7 @@ class Appender(Settling):
                 self._fence()
                 self._collect()
                 if self._accepted:
-                    self._submit([], waited=waited)
+                    self._submit([])
             return list(self._flights)
 
     def _collect(self) -> None:
@@ -280,7 +280,7 @@ class Appender(Settling):
                 self.state.retract(before)
                 raise
             return self._submit(
-                decided, bodies, expected=expected, request=request, digest=digest, creates_at=creates_at, waited=True
+                decided, bodies, expected=expected, request=request, digest=digest, creates_at=creates_at
             )
 
     # -- handing over ----------------------------------------------------------------------------
@@ -306,7 +306,6 @@ class Appender(Settling):
         request: str | None = None,
         digest: bytes = b"",
         creates_at: int | None = None,
-        waited: bool = False,
     ) -> Flight:
         """Encode and submit what was accepted and then `decided`, all of which the state has taken in."""
         accepted, self._accepted = self._accepted, []
@@ -343,7 +342,6 @@ class Appender(Settling):
                 epoch=self.epoch,
                 request=request,
                 digest=digest,
-                waited=waited,
                 follows=self._flights[-1].ticket if self._flights else None,
             )
             ticket = self.log.submit(append)

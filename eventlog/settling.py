@@ -67,8 +67,8 @@ class Settling(CommittedState, ABC):
         return bool(self.buffer.flat or self._accepted or self._flights or self._again)
 
     @abstractmethod
-    def flush(self, *, waited: bool = False) -> list[Flight]:
-        """Hand over what was accepted; returns everything whose outcome is not known yet.  `waited`: the caller blocks for it."""
+    def flush(self) -> list[Flight]:
+        """Hand over what was accepted; returns everything whose outcome is not known yet."""
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Settling(CommittedState, ABC):
         What of `mine` is not committed when this raises will not be; `PartlyCommittedError` if some of it is.
         """
         for attempt in range(ATTEMPTS):
-            flights, failure = self._handed_over(mine, waited=True)
+            flights, failure = self._handed_over(mine)
             for flight in flights:
                 try:
                     flight.ticket.wait()
@@ -104,12 +104,10 @@ class Settling(CommittedState, ABC):
 
             await asyncio.sleep(_pause(attempt))
 
-    def _handed_over(
-        self, mine: Sequence[Accepted] | None, *, waited: bool = False
-    ) -> tuple[list[Flight], Exception | None]:
+    def _handed_over(self, mine: Sequence[Accepted] | None) -> tuple[list[Flight], Exception | None]:
         """What to wait for, and what kept the rest from being handed over, which need not be this caller's."""
         try:
-            return self.flush(waited=waited), None
+            return self.flush(), None
         except Exception as error:
             if mine is None:
                 raise

@@ -66,8 +66,6 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     request: str | None = None
     digest: bytes = b""
     """Digest of the request's content, compared when the request id is seen again."""
-    waited: bool = False
-    """Whether the caller waits for the ticket as soon as it has it: then the append need not go through another thread."""
     follows: Ticket | None = None
     """The writer's append before this one, which this one was decided after: if it failed, this one is rejected
     with `ConflictError`, so that a later append never goes in without an earlier one it depends on."""

@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.errors import DamagedError
-from eventlog.log.journal import Journal
 from eventlog.log.layout import PAIR
 from eventlog.log.rebuild import first_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
     from eventlog.log.base import Commit, Head
-    from eventlog.log.filesystem import JournalIO
-    from eventlog.log.layout import Folded, HeadRow
+    from eventlog.log.layout import HeadRow
     from eventlog.log.lookup import Lookup
     from eventlog.log.segments import Segments
 
-__all__ = ["check_journal", "check_segments", "check_trees"]
+__all__ = ["check_segments", "check_trees"]
 
 
 def check_segments(segments: Segments) -> list[str]:
@@ -51,25 +48,6 @@ def check_segments(segments: Segments) -> list[str]:
         except DamagedError as error:
             wrong.append(str(error))
     return wrong
-
-
-def check_journal(directory: Path, io: JournalIO, folded: Callable[[], Folded], until: int) -> list[str]:
-    """Read every frame from where it is folded up to an address; a line for what is wrong."""
-    cursor = Journal(directory, io, writable=False, file_bytes=0)
-    try:
-        while True:
-            begin = folded()
-            cursor.seek(begin.address, begin.position)
-            for _ in cursor.read(until):
-                pass
-            if cursor.address >= until:
-                return []
-            if folded().address <= cursor.address:  # else the files were recycled meanwhile
-                return [f"the journal is damaged behind position {cursor.position}"]
-    except DamagedError as error:
-        return [str(error)]
-    finally:
-        cursor.close()
 
 
 def _check_session(segments: Segments, session: str, row: HeadRow) -> None:

@@ -35,7 +35,6 @@ from eventlog.errors import (
     StorageError,
 )
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState, Ticket
-from eventlog.log.batch import LeaseChange
 from eventlog.log.calls import size_of, size_of_lease, validate_derived_keys
 from eventlog.log.directory import prepare
 from eventlog.log.locks import Presence
@@ -44,6 +43,7 @@ from eventlog.log.partition import Partition
 from eventlog.log.probe import probe
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.undivided import Undivided
+from eventlog.log.writer import LeaseChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -240,12 +240,12 @@ class EmbeddedLog(Undivided):
         partition.refresh()
         return partition
 
-    def _put(self, request: object, size: int, *, waited: bool = False) -> QueuedTicket[Any, Any]:
+    def _put(self, request: object, size: int) -> QueuedTicket[Any, Any]:
         writer = self._use().writer
         if writer is None or self._read_only:
             raise ReadOnlyError("the store was opened for reading only")
-        ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size, writer if waited else None)
-        writer.put(ticket, ring=not waited)
+        ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size)
+        writer.put(ticket)
         return ticket
 
     @property
@@ -260,7 +260,7 @@ class EmbeddedLog(Undivided):
 
     def submit(self, append: Append) -> Ticket:
         """Queue an append; see `base.Log`."""
-        return self._put(append, size_of(append), waited=append.waited)
+        return self._put(append, size_of(append))
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
         """The commits that hold versions `after + 1 .. upto`, as of now; see `base.Log`."""

@@ -76,8 +76,8 @@ class Journal:
     def close(self) -> None:
         """Close the current file."""
         if self._fd >= 0:
-            fd, self._fd = self._fd, -1  # in this order: closed twice, it might be another file by then
-            io_close(fd)
+            io_close(self._fd)
+            self._fd = -1
 
     # --- reading
 

@@ -27,7 +27,7 @@ _LONGEST = 1e-3
 
 
 class WriterLock:
-    """The pair of locks, for one thread at a time."""
+    """The pair of locks, for one writer thread."""
 
     def __init__(self, directory: Path, timeout: float) -> None:
         self._directory = directory

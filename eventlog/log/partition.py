@@ -4,7 +4,7 @@ At any moment the log is: what is folded (LMDB), then what the journal holds bey
 (`tail.py`).  What others append is seen by comparing the mark (`mark.py`); `lookup.py` finds things in both parts.
 
 Two locks inside the process: `_guard` around tail and cursor, held briefly; `_folding` around a fold.  The writers'
-lock between processes is held by whoever commits (`writer.py`).  Used through the handles in `embedded.py`.
+lock between processes is held by the writer thread only.  Used through the handles in `embedded.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eventlog.errors import (
     StorageError,
 )
 from eventlog.log import frames, swap
-from eventlog.log.check import check_journal, check_segments, check_trees
+from eventlog.log.check import check_segments, check_trees
 from eventlog.log.derived import DerivedBuffer
 from eventlog.log.extent import is_whole
 from eventlog.log.fold import fold, write_address, write_derived
@@ -37,13 +37,14 @@ from eventlog.log.mark import Mark
 from eventlog.log.probe import require_structure
 from eventlog.log.segments import Segments
 from eventlog.log.tail import Generation, Tail
+from eventlog.log.tree import SALT_BYTES
 from eventlog.log.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from eventlog.log.frames import Frame, Record
+    from eventlog.log.frames import Frame
     from eventlog.log.layout import Folded
     from eventlog.log.options import Options
 
@@ -55,6 +56,8 @@ _GENERATIONS = 4
 _SHORTEST_POLL = 1e-3
 _LONGEST_POLL = 50e-3
 _ROOM_POLL = 5e-3
+_SALTS = 64
+"""How many are asked for at a time: asking takes longer than hashing, and hands the interpreter to another thread."""
 
 
 class Partition:
@@ -72,6 +75,7 @@ class Partition:
         self._txnid = -1
         self._interrupted = False
         self._spare_for = 0
+        self._salts: list[bytes] = []
         self._housekeeper = Housekeeper(self._fold_if_due, self._prepare)
         self._tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
         self.position = 0
@@ -306,24 +310,8 @@ class Partition:
             if self.journal.address != before:
                 self._mark.set(self.journal.address)
 
-    def doubt(self) -> None:
-        """What is in memory may be half of what is on disk: the next look reads it again."""
-        assert self._mark is not None
-        with self._guard:
-            self._interrupted = True
-            self._mark.forget()
-
-    def append(self, records: list[Record], generation: Generation) -> None:
-        """Write and flush a frame, and make it visible to everyone: for the holder of the writers' lock, who has caught up."""
-        self._interrupted = (
-            True  # until all of it is done: whoever is stopped in the middle leaves the rest to be read again
-        )
-        generation.size = self.journal.append(records, generation.position)
-        generation.end = self.journal.address
-        self._publish(generation)
-        self._interrupted = False
-
-    def _publish(self, generation: Generation) -> None:
+    def publish(self, generation: Generation) -> None:
+        """Make a frame that was just flushed visible to everyone."""
         assert self._mark is not None
         with self._guard:
             self._tail.extend(generation)
@@ -338,6 +326,13 @@ class Partition:
             if self._spare_for != sequence:
                 self._spare_for = sequence
                 self._housekeeper.call()
+
+    def salt(self) -> bytes:
+        """The salt of the next commit; for the writer thread only."""
+        if not self._salts:
+            random = self.options.io.random(SALT_BYTES * _SALTS)
+            self._salts = [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
+        return self._salts.pop()
 
     @contextmanager
     def _or_again(self) -> Generator[None, None, None]:
@@ -491,8 +486,23 @@ class Partition:
     def check(self) -> list[str]:
         """Read everything, folded or not; a line for each thing that is wrong."""
         wrong = check_segments(self._segments)
+        cursor = Journal(self.path / "journal", self.options.io, writable=False, file_bytes=0)
         until = self.journal.address if self._mark is None else self._mark.get()
-        wrong += check_journal(self.path / "journal", self.options.io, self._segments.folded, until)
+        try:
+            while True:
+                folded = self._segments.folded()
+                cursor.seek(folded.address, folded.position)
+                for _ in cursor.read(until):
+                    pass
+                if cursor.address >= until:
+                    break
+                if self._segments.folded().address <= cursor.address:  # else the files were recycled meanwhile
+                    wrong.append(f"the journal is damaged behind position {cursor.position}")
+                    break
+        except DamagedError as error:
+            wrong.append(str(error))
+        finally:
+            cursor.close()
         with self._guard:
             heads = list(self._tail.heads().values())
         return wrong + check_trees(self.lookup, heads)

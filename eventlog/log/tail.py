@@ -106,7 +106,8 @@ class Generation:
             self.heads[record.session] = msgspec.structs.replace(head, lease=lease)
 
     def merge(self, newer: Generation) -> None:
-        """Take in what follows; the heads last, for they are what readers go by."""
+        """Take in what follows."""
+        self.heads.update(newer.heads)
         for session, commits in newer.commits.items():
             mine = self.commits.get(session)
             if mine is None:
@@ -118,7 +119,6 @@ class Generation:
             self.requests.update(newer.requests)
         if newer.bodies:
             self.bodies.update(newer.bodies)
-        self.heads.update(newer.heads)
         self.end = newer.end
         self.position = newer.position
         self.size += newer.size

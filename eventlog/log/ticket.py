@@ -11,39 +11,25 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from eventlog.errors import UnknownOutcomeError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-__all__ = ["Committer", "QueuedTicket", "wake"]
+__all__ = ["QueuedTicket", "wake"]
 
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Committer(Protocol):
-    """Who has to be told that somebody waits now."""
-
-    def alone(self, ticket: QueuedTicket[Any, Any]) -> None:
-        """The calling thread is about to block until this ticket has its outcome: it may as well see to it."""
-        ...
-
-    def ring(self) -> None:
-        """Have it seen to by another thread."""
-        ...
-
-
 class QueuedTicket(Generic[R, T]):
     """The outcome of one request, now or later: a value or an error."""
 
-    __slots__ = ("__weakref__", "_committer", "_error", "_settled", "_value", "refused", "request", "size", "waiters")
+    __slots__ = ("__weakref__", "_error", "_settled", "_value", "refused", "request", "size", "waiters")
 
-    def __init__(self, request: R, size: int = 0, committer: Committer | None = None) -> None:
-        self._committer = committer
-        """Told as soon as somebody waits; None if it needs no telling."""
+    def __init__(self, request: R, size: int = 0) -> None:
         self.request: R | None = request
         """Dropped with the outcome: a request may name the ticket it follows, and they must not pile up."""
         self.size = size
@@ -77,12 +63,6 @@ class QueuedTicket(Generic[R, T]):
 
     def wait(self, timeout: float | None = None) -> T:
         """Block until the outcome is known; see `base.Ticket`."""
-        if not self._settled and (committer := self._committer) is not None:
-            self._committer = None
-            if timeout is None:
-                committer.alone(self)
-            else:
-                committer.ring()
         if not self._settled:
             lock = Lock()
             lock.acquire()  # the writer releases it, so it cannot be a `with`
@@ -99,9 +79,6 @@ class QueuedTicket(Generic[R, T]):
     def __await__(self) -> Generator[Any, Any, T]:
         """Wait without blocking the event loop; see `base.Ticket`."""
         if not self._settled:
-            if (committer := self._committer) is not None:
-                self._committer = None
-                committer.ring()
             future = asyncio.get_running_loop().create_future()
             self.waiters.append(future)
             if not self._settled:
@@ -123,10 +100,7 @@ def wake(tickets: Iterable[QueuedTicket[Any, Any]]) -> None:
                 future = cast("asyncio.Future[None]", waiter)
                 futures.setdefault(future.get_loop(), []).append(future)
             else:
-                try:  # noqa: SIM105 - there are many, and `suppress` is a call of its own
-                    waiter.release()
-                except RuntimeError:  # woken before, by a thread that was interrupted
-                    pass
+                waiter.release()
     for loop, waiting in futures.items():
         with suppress(RuntimeError):  # the loop was closed; nobody waits there any more
             loop.call_soon_threadsafe(_finish, waiting)

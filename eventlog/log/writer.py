@@ -1,24 +1,20 @@
-"""Group commit: who appends to the journal, one at a time.
+"""Group commit: the one thread of a log that appends to the journal.
 
-The writer's thread takes the writers' lock, reads what other processes have appended, takes everything that is queued, decides
-each request in turn (`batch.py`), writes one frame, flushes once, publishes, gives the lock back and tells
+It takes everything that is queued, takes the writers' lock, reads what other processes have appended, decides
+each request in turn (`rules.py`), writes one frame, flushes once, publishes, gives the lock back and tells
 the waiters.  A request that is refused is refused alone.  If the frame cannot be written, every request of the batch
 fails: with `BusyError` if nothing was written (no room, the lock is held), else with `UnknownOutcomeError`, and
 then the log is poisoned until it is opened again: it can be read, and nothing more is written.
-
-An append that somebody waits for and that stands alone is committed by whoever waits (`alone`), which spares it two hand-offs
-between threads.  There a signal may strike, as `KeyboardInterrupt` between any two instructions; the writer's thread then
-finishes what was begun, and finds out how far it came as it would after the death of another process: from the journal.
 
 Imported by `partition.py` only.
 """
 
 from __future__ import annotations
 
-import signal
-from importlib import import_module
-from threading import Thread, current_thread, main_thread
+from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
 
 from eventlog.errors import (
     BusyError,
@@ -29,22 +25,30 @@ from eventlog.errors import (
     StopError,
     UnknownOutcomeError,
 )
-from eventlog.log.batch import Batch, Salts
+from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.frames import CommitRecord, LeaseRecord, Record
 from eventlog.log.inbox import Inbox
+from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
+from eventlog.log.tail import Generation
 from eventlog.log.ticket import QueuedTicket, wake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from eventlog.log.batch import Outcome
     from eventlog.log.partition import Partition
 
-__all__ = ["Writer"]
+__all__ = ["LeaseChange", "Writer"]
 
 BATCH_BYTES = 4 << 20
-_OTHER_SIGNALS = tuple(number for number in map(int, signal.valid_signals()) if number != signal.SIGINT)
-_handler_of: Callable[[int], Any] = import_module("_signal").getsignal
-"""As `signal.getsignal`, but without making members of an enumeration: it is asked of every signal there is."""
+
+
+class LeaseChange(msgspec.Struct, frozen=True):
+    """A lease record to write if the session's one still equals `replaces`."""
+
+    session: str
+    state: LeaseState
+    replaces: LeaseState
+
 
 AnyTicket: TypeAlias = QueuedTicket[Any, Any]
 
@@ -57,40 +61,13 @@ class Writer:
         self._inbox = Inbox(queue_bytes, timeout)
         self.poison: EventlogError | None = None
         """Why nothing more is written."""
-        self._salts = Salts(partition.options.io)
-        self._attempt: Batch | None = None
-        """What is being written for an append that stands alone."""
         # A daemon, because the interpreter waits for other threads before the exit handler that closes the log.
         self._thread = Thread(target=self._run, name="eventlog-writer", daemon=True)
         self._thread.start()
 
-    def put(self, ticket: AnyTicket, *, ring: bool = True) -> None:
-        """Queue a request; blocks while the queue is full.  Without `ring`, `alone` or `ring` must follow."""
-        self._inbox.put(ticket, ring=ring)
-
-    def ring(self) -> None:
-        """Have what is queued committed."""
-        self._inbox.ring()
-
-    def alone(self, ticket: AnyTicket) -> None:
-        """Commit a queued append in this thread if nothing else is queued or being committed; else have it committed."""
-        inbox = self._inbox
-        if not _signals_only_interrupt():
-            inbox.ring()
-            return
-        try:
-            if inbox.claim(ticket):
-                self._commit([ticket], alone=True)
-                self._attempt = None
-                inbox.settle()
-        except Exception as error:
-            inbox.leave(ticket)
-            ticket.wait()  # if it is no fault of this thread alone, the writer's meets it, too, and says what it means
-            if not isinstance(error, (RecursionError, MemoryError)):
-                raise
-        except BaseException:
-            inbox.leave(ticket)
-            raise
+    def put(self, ticket: AnyTicket) -> None:
+        """Queue a request; blocks while the queue is full."""
+        self._inbox.put(ticket)
 
     def stop(self) -> None:
         """Begin to end: what is queued is committed, the partition is closed, then the thread ends."""
@@ -103,42 +80,23 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while self._inbox.wait(Writer.alone.__code__):
-                left = self._inbox.left()
-                if left is None:
-                    self._commit(self._inbox.take(BATCH_BYTES))
-                else:
-                    self._finish(left)
+            while batch := self._inbox.take(BATCH_BYTES):
+                self._commit(batch)
         finally:
             self._partition.shut()
 
-    def _finish(self, left: AnyTicket) -> None:
-        """Commit what the thread that claimed it has left half done, or find that it is in."""
-        if left.done():
-            wake([left])
-        else:
-            left.refused = False
-            self._commit([left], attempt=self._attempt)
-        self._attempt = None
-        self._inbox.settle()
-
-    def _commit(self, batch: list[AnyTicket], *, alone: bool = False, attempt: Batch | None = None) -> None:
-        """Give every ticket its outcome, whatever happens but an interrupt of one that stands `alone`.
-
-        `attempt` is an earlier one at the same, which may have succeeded.
-        """
+    def _commit(self, batch: list[AnyTicket]) -> None:
+        """Give every ticket its outcome, whatever happens."""
         try:
             if self.poison is None:
-                self._write(batch, alone=alone, attempt=attempt)
+                self._write(batch)
             else:
                 for ticket in batch:
                     ticket.fail(self.poison)
         except BusyError as error:
             for ticket in batch:
-                ticket.fail(error if attempt is None else UnknownOutcomeError(f"it was interrupted; {error}"))
-        except BaseException as error:  # a waiter must not hang because of a fault nobody thought of
-            if alone and not isinstance(error, EventlogError):
-                raise
+                ticket.fail(error)
+        except BaseException as error:  # noqa: BLE001 - a waiter must not hang because of a fault nobody thought of
             self._fail(batch, error)
         wake(batch)
 
@@ -156,21 +114,19 @@ class Writer:
         for ticket in batch:
             ticket.fail(error)
 
-    def _write(self, tickets: list[AnyTicket], *, alone: bool, attempt: Batch | None) -> None:
+    def _write(self, tickets: list[AnyTicket]) -> None:
         partition = self._partition
-        if attempt is None:
-            partition.wait_for_room()
+        partition.wait_for_room()
         partition.lock.acquire()
         try:
-            if attempt is not None and partition.journal.address != attempt.start:
-                partition.doubt()
             partition.catch_up_to_write()
-            if attempt is not None and attempt.is_in():
-                outcomes = attempt.outcomes
-            else:
-                if not alone:
-                    tickets += self._inbox.take(BATCH_BYTES)  # what was queued meanwhile
-                outcomes = self._written(tickets, alone=alone)
+            batch = _Batch(partition)
+            outcomes = [batch.decide(ticket) for ticket in tickets]
+            if batch.records:
+                pending = batch.pending
+                pending.size = partition.journal.append(batch.records, pending.position)
+                pending.end = partition.journal.address
+                partition.publish(pending)
         finally:
             partition.lock.release()
         for ticket, outcome in zip(tickets, outcomes, strict=True):
@@ -179,28 +135,76 @@ class Writer:
             else:
                 ticket.succeed(outcome)
 
-    def _written(self, tickets: Sequence[AnyTicket], *, alone: bool) -> list[Outcome]:
-        """Decide, write and flush; the writers' lock is held, and all that was committed is known."""
-        partition = self._partition
-        batch = Batch(partition, self._salts)
-        for ticket in tickets:
-            batch.decide(ticket)
-        if batch.records:
-            if alone:
-                self._attempt = batch
-            partition.append(batch.records, batch.pending)
-        return batch.outcomes
 
+class _Batch:
+    """The requests of one commit that were accepted so far, on top of what is committed (`rules.Past`)."""
 
-def _signals_only_interrupt() -> bool:
-    """Whether a signal's handler can do no more in this thread than raise `KeyboardInterrupt`.
+    __slots__ = ("_lookup", "_salt", "pending", "records")
 
-    Handlers run in the main thread.  One that is the program's own might want to append something itself, and would wait for what it has just
-    interrupted.
-    """
-    if current_thread() is not main_thread():
+    def __init__(self, partition: Partition) -> None:
+        self._lookup = partition.lookup
+        self._salt = partition.salt
+        self.pending = Generation()
+        self.pending.position = partition.position
+        self.records: list[Record] = []
+
+    def decide(self, ticket: AnyTicket) -> Committed | bool | BaseException | None:
+        """The outcome of a request if the commit succeeds."""
+        request = ticket.request
+        try:
+            if isinstance(request, Append):
+                return self._append(request)
+            if isinstance(request, LeaseChange):
+                return self._lease(request)
+        except BaseException as error:  # noqa: BLE001 - whatever a check raises is its request's outcome, and no other's
+            ticket.refused = True
+            return error
+        return None  # only waits for what was queued before it
+
+    def _append(self, append: Append) -> Committed:
+        head = admit(self, append)
+        if isinstance(head, Committed):
+            return head
+        pending = self.pending
+        position = pending.position + 1
+        bodies = self._new_bodies(append.bodies) if append.bodies else []
+        commit, after = commit_of(head, append, position, self._salt())
+        session, first, count, digest = commit.session, commit.first, commit.count, append.digest
+        pending.add_commit(commit, after, digest, bodies)
+        pending.position += count
+        self.records.append(
+            CommitRecord(
+                session, first, count, position, commit.time, commit.payload, commit.salt, commit.leaf,
+                commit.epoch, append.messages, append.creates_at, append.card, commit.request, digest, bodies,
+            )
+        )  # fmt: skip
+        return Committed(session, first, first + count - 1, position)
+
+    def _new_bodies(self, bodies: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Those that are not stored yet."""
+        known, pending = self._lookup.has_body, self.pending.bodies
+        return [pair for pair in bodies if pair[0] not in pending and not known(pair[0])]
+
+    def _lease(self, change: LeaseChange) -> bool:
+        head = may_replace_lease(self, change.session, change.replaces)
+        if head is None:
+            return False
+        state = change.state
+        self.pending.heads[change.session] = msgspec.structs.replace(head, lease=state)
+        self.records.append(LeaseRecord(change.session, state.epoch, state.owner, state.until))
         return True
-    interrupt = _handler_of(signal.SIGINT)
-    if interrupt is not signal.default_int_handler and callable(interrupt):
-        return False
-    return not any(map(callable, map(_handler_of, _OTHER_SIGNALS)))
+
+    def head_of(self, session: str) -> Head | None:
+        """See `rules.Past`."""
+        head = self.pending.heads.get(session)
+        return head if head is not None else self._lookup.head_of(session)
+
+    def seen(self, session: str, request: str) -> Seen | None:
+        """See `rules.Past`."""
+        seen = self.pending.requests.get((session, request))
+        return seen if seen is not None else self._lookup.seen(session, request)
+
+    def commits_after(self, session: str, version: int) -> Sequence[Commit]:
+        """See `rules.Past`."""
+        found = list(self._lookup.commits_after(session, version))
+        return found + [commit for commit in self.pending.commits.get(session, ()) if commit.last > version]

@@ -31,6 +31,7 @@ from eventlog.log.options import Options
 from eventlog.log.tree import SALT_BYTES
 from eventlog.opening import place_of
 from eventlog.remains import Tally, recorded, settle
+from eventlog.retelling import retell
 
 if TYPE_CHECKING:
     from eventlog.log.base import Commit, Head, Log
@@ -82,7 +83,8 @@ def restore(
     """Make a store at `into` of the backup, or store, at `source`, as it was when `position` was its newest event.
 
     An append that reaches beyond `position` is left out whole; None takes everything.  `AlreadyExistsError` if there is a
-    store at `into`; a restore that broke off is gone on with.
+    store at `into`; a restore that broke off is gone on with.  Parts that were scrubbed after `position` stay redacted, by one more
+    event in each session that had them; not in an encrypted store.
     """
     from eventlog.log.embedded import open_log
 
@@ -141,7 +143,9 @@ def _copy(
                 tally = Tally()
                 for commit in commits_behind(copy, 0, upto):
                     tally.look(commit)
-                settle(copy, tally, time_ns() // 1_000_000, chosen.io.random(SALT_BYTES))
+                now = time_ns() // 1_000_000
+                settle(copy, tally, now, chosen.io.random(SALT_BYTES))
+                retell(log, copy, upto, now, chosen.io.random)
             sessions = _add_gone(log, copy, upto)
             copied = Copied(copy.position, sessions, events, whole)
             copy.finish(to if place is to else None, identity_of(path), encryption_of(path))

@@ -7,7 +7,7 @@ to be known of the events.  Derived values are left behind.  Not here: the bytes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -100,9 +100,9 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
         sealed = sealed_payload(commit.payload)
         messages, card = sealed.messages, card if sealed.card is None else sealed.card
     elif is_foreign(commit) or (commit.emptied and not commit.payload):  # what an erased session said is gone
-        card = now.card
+        card = now.card or _buried(head, [ev.SessionErased()])
     elif is_sealed(card):  # the tombstone of an encrypted session, behind which nothing comes
-        card = now.card or _buried(head, commit)
+        card = now.card or _buried(head, [span.item for span in spans_of(commit)])
     else:
         before = shown = card_of(head) if head is not None and head.card else Card()
         for span in spans_of(commit):
@@ -117,14 +117,14 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
     return after
 
 
-def _buried(head: Head | None, commit: Commit) -> bytes:
-    """The card of an encrypted session that was erased, as far as it is known without its key."""
-    assert head is not None
-    shown = card_of(head)
-    for span in spans_of(commit):
-        if not isinstance(span.item, DeltaRun):
-            shown = evolve_card(shown, span.item)
-    return mark(replace(sealed_value(head.card), clear=pack(shown), data=b""))
+def _buried(head: Head | None, items: Sequence[ev.Event | DeltaRun]) -> bytes:
+    """The card of a session that was erased, as far as it is known without its own; of an encrypted one what is in clear."""
+    before = b"" if head is None else head.card
+    shown = Card() if head is None or not before else card_of(head)
+    for item in items:
+        if not isinstance(item, DeltaRun):
+            shown = evolve_card(shown, item)
+    return mark(replace(sealed_value(before), clear=pack(shown), data=b"")) if is_sealed(before) else pack(shown)
 
 
 def copy_commits(

@@ -27,7 +27,7 @@ from eventlog.codec import Span, spans_of
 from eventlog.copying import copy_commits, digests_in, head_at, storage_errors
 from eventlog.deltas import DeltaRun
 from eventlog.errors import BusyError, CallError, DamagedError, DataError, NotFoundError
-from eventlog.foreign import is_foreign
+from eventlog.foreign import FOREIGN, REMAINS, is_foreign
 from eventlog.log.base import Commit, Head
 from eventlog.log.rules import Seen
 from eventlog.log.tree import SALT_BYTES, TAG_BYTES, leaf_of
@@ -200,7 +200,6 @@ class _Found:
         self._order: list[tuple[int, str, int]] = []
         self._positions: list[int] = []
         self._chunk = lru_cache(maxsize=64)(self._read_chunk)
-        self._unreadable: list[str] = []
         self.kept: dict[str, Head] = {}
         self.tombstones: list[Head] = []
         self.position = 0
@@ -208,12 +207,10 @@ class _Found:
         """Large texts that were saved."""
         for session, row in rows_in(segments):
             found = self._session(session)
-            if row is None:
-                self._unreadable.append(session)
-                continue
-            found.row, found.base = row, row.base
-            found.known = max(found.known, row.version)
-            self.position = max(self.position, row.position)
+            if row is not None:
+                found.row, found.base = row, row.base
+                found.known = max(found.known, row.version)
+                self.position = max(self.position, row.position)
         for chunk, commits in chunks_in(segments):
             for commit in commits:
                 self._add(commit, (chunk.number, chunk.first))
@@ -283,7 +280,7 @@ class _Found:
             found.base = self._base_of(name)
         head: Head | None = None
         now = found.row.head(name) if found.row is not None else None
-        version = -1 if found.base is None else found.base
+        version, buried = -1 if found.base is None else found.base, False
         problem = "missing or damaged"
         while version >= 0 and (piece := found.pieces.get(version + 1)) is not None:
             commit = self._commit(name, version + 1, piece[2])
@@ -295,12 +292,15 @@ class _Found:
                 problem = error.message
                 break
             version = commit.last
+            buried = commit.emptied and not commit.payload
         if head is not None:
             found.upto = version
             self.kept[name] = head
         if version < found.known or head is None:
             first = version + 1 if version >= 0 else None
             losses.append(Loss(name, first, found.known or None, problem))
+        elif buried and now is None:
+            losses.append(Loss(name, None, None, "it was erased, and why, and what it cost, is lost"))
 
     def _base_of(self, name: str) -> int | None:
         """The version before a session's first event, from that event."""
@@ -425,7 +425,7 @@ def _is_whole(commit: Commit) -> bool:
 
 def _unknown(commit: Commit) -> Head:
     """What is taken for the newest head of a session whose own is lost."""
-    card = commit.payload[:2] if is_foreign(commit) else b""
+    card = next((card for card in (REMAINS, FOREIGN) if commit.payload.startswith(card)), b"")
     return Head(commit.session, commit.last, commit.position, commit.first - 1, commit.time, commit.time, 0, card)
 
 

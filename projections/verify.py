@@ -229,14 +229,14 @@ def _names(store: Store, problems: list[str]) -> Iterator[str]:
 
 def _lineage(store: Store, session: str, against: StoreHead | None) -> list[str]:
     """The session, and those it was forked from, nearest first; one that is gone only if the kept head has it."""
-    if store.log.head(session) is None and against is not None and session in against.by_session:
-        return [session]
     try:
         return [stream.session for stream in reversed(ancestry(store.log, session))]
     except NotFoundError:
-        raise
-    except EventlogError:  # it is looked at by itself, and says what is wrong
-        return [session]
+        if store.log.head(session) is None and (against is None or session not in against.by_session):
+            raise
+    except EventlogError:
+        pass
+    return [session]  # it is erased, gone, damaged or no conversation: it is looked at by itself
 
 
 def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | None) -> None:

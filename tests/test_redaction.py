@@ -255,3 +255,29 @@ def test_scrub_needs_the_store_alone(tmp_path: Path) -> None:
             store.scrub()
     with eventlog.open("memory:") as store, pytest.raises(CallError):
         store.scrub()
+
+
+def test_a_restore_before_a_redaction_says_what_was_scrubbed_since(tmp_path: Path) -> None:
+    """Spec §14: going back in time brings no scrubbed part back: it is redacted, in forks too, and `verify` says nothing else."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.create_session(id="a")
+        session.user(f"say {SECRET}")
+        session.user("kept")
+        session.fork(id="f").user("in the fork")
+        past = store.head()
+        position = max(event.position for event in store.session("f").events())
+        (part,) = [one.event.part for one in session.events(0, 3) if isinstance(one.event, ev.PartStarted)]
+        session.redact(part)
+        store.scrub()
+        store.backup(tmp_path / "b")
+    for upto, names in ((position, ["a", "f"]), (3, ["a"])):
+        eventlog.restore(tmp_path / "b", tmp_path / f"r{upto}", position=upto)
+        with eventlog.open(tmp_path / f"r{upto}") as store:
+            report = verify(store, deep=True, against=past if upto == position else None)
+            assert report.sound, report
+            for name in names:
+                first = Transcript(store.session(name)).oldest_first()[0].parts[0]
+                assert (first.id, first.redacted) == (part, True)
+            store.session("a").user("and on")
+            assert store.scrub().emptied == 0
+            assert verify(store, deep=True).sound

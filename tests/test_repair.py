@@ -13,6 +13,7 @@ from typing import Any
 
 import lmdb
 import pytest
+from msgspec import structs
 
 import eventlog
 from eventlog import Store
@@ -25,6 +26,7 @@ from eventlog.log.layout import PAIR, TREES
 from eventlog.log.metas import are_in_turn, copy_as_of, sound_metas
 from eventlog.log.options import Options
 from eventlog.log.segments import Segments
+from eventlog.remains import NAME as REMAINED
 from eventlog.repairing import Repaired, repair
 from projections.model_view import ModelView
 from projections.verify import verify
@@ -303,6 +305,38 @@ def test_a_hole_ends_a_session_and_is_named(tmp_path: Path, chunk: int) -> None:
     else:
         assert set(lost) == {"s0", "f"}
         assert lost["s0"] == (1, end)
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_any_damaged_head_costs_no_event(tmp_path: Path, *, keys: bool) -> None:
+    """Whosever head is damaged, a tombstone's or that of the record of what is left too: what lists and views show stays."""
+    with eventlog.open(tmp_path / "s", keys=tmp_path / "keys" if keys else None) as store:
+        parent = store.create_session(id="a", title="A")
+        for turn in range(4):
+            parent.user(f"question {turn}")
+        parent.fork(at=parent.version - 2, id="f").user("in the fork")
+        store.create_session(id="b").user("hello")
+        store.erase("a", forks="keep", reason="asked for")
+        store.vacuum()
+        head, shown = store.head(), [structs.asdict(info) for info in store.sessions()]
+    names = [one.session for one in head.sessions]
+    assert names == ["a", "b", REMAINED, "f"]
+    for number, name in enumerate(names):
+        path, new = tmp_path / f"s{number}", tmp_path / f"new{number}"
+        shutil.copytree(tmp_path / "s", path)
+
+        def flip(txn: Any, trees: dict[str, Any], name: bytes = name.encode()) -> None:
+            row = bytearray(txn.get(name, db=trees["sessions"]))
+            row[-1] ^= 1
+            txn.put(name, bytes(row), db=trees["sessions"])
+
+        change(path, flip)
+        losses = [(loss.session, loss.first, loss.last) for loss in repair(path, new).losses]
+        assert losses == ([("a", None, None)] if name == "a" else [])
+        with eventlog.open(new, keys=tmp_path / "keys" if keys else None) as store:
+            assert [structs.asdict(info) for info in store.sessions()] == shown
+            assert store.head() == head
+            assert verify(store, deep=True, against=head).sound
 
 
 def test_a_large_text_that_is_lost_is_named(tmp_path: Path) -> None:

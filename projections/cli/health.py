@@ -183,7 +183,7 @@ def _verify(
     try:
         with reading(context) as store:
             if session is not None and not (kept is not None and session in kept.by_session):
-                session = session_of(store, session).id
+                session = _name_of(store, session)
             with ExitStack() as bar:
 
                 def telling(name: str) -> Callable[[int, int], None]:
@@ -200,6 +200,18 @@ def _verify(
         _print_reports(report)
     if not report.sound:
         raise typer.Exit(Exit.FAULTS)
+
+
+def _name_of(store: Store, session: str) -> str:
+    """The id of the session that is meant; of one that is erased, or no conversation, it is to be given whole."""
+    from eventlog.errors import NotFoundError
+
+    try:
+        return session_of(store, session).id
+    except NotFoundError:
+        if store.log.head(session) is None:
+            raise
+        return session
 
 
 def _plain(report: SessionReport) -> dict[str, Any]:

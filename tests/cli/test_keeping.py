@@ -58,9 +58,11 @@ def test_erase_retain_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert set(cascaded["erased"]) == {fork, "ses_a1"}
     gone = cli("show", "ses_a1")
     assert (gone.code, "was erased" in gone.err) == (Exit.MISSING, True)
+    assert cli("verify", "ses_a1").code == Exit.OK, "the tombstone can be looked at by itself"
     done = cli("vacuum", "--json").json
     valid("vacuum", done)
     assert done["erased"] == 2
+    assert cli("verify", "ses_a1", "--against", kept).code == Exit.OK
     assert not files_with(store, "The tests fail")
     assert cli("verify", "--deep", "--against", kept).code == Exit.OK
     kept_one = cli("retain", "--count", 1, "--json").json

@@ -247,7 +247,7 @@ class Settling(CommittedState, ABC):
     def _resync(self) -> None:
         """Something did not go as assumed: go back to what is certain, read on, and decide the rest anew.
 
-        If the log cannot be read now, nothing is lost: whoever looks next begins here.
+        If the log cannot be read now, or the caller is interrupted, nothing is lost or doubled: whoever looks next begins here.
         """
         self._metrics.resyncs += 1
         again = self._again
@@ -261,9 +261,9 @@ class Settling(CommittedState, ABC):
                     self._fail(group, error)
             except Exception as error:  # noqa: BLE001 - who waits for it is told; what nobody waits for is tried again
                 self._count(error)
-                again += flight.accepted
                 for group in flight.accepted:
                     group.error = group.error and error
+                again += flight.accepted  # the last thing but one, so that no interrupt comes between
             else:
                 for group in flight.accepted:
                     group.settled, group.error = True, None
@@ -276,15 +276,16 @@ class Settling(CommittedState, ABC):
             if head is not None:
                 self._read_on(head)
         except ErasedError as error:
-            self._again = []
             for group in again:
                 self._fail(group, error)
+            self._again = []
             raise
-        self._again = []
+        accepted: list[Accepted] = []
         for group in again:
-            self._decide_anew(group)
+            self._decide_anew(group, accepted)
+        self._accepted, self._again = accepted, []
 
-    def _decide_anew(self, group: Accepted) -> None:
+    def _decide_anew(self, group: Accepted, accepted: list[Accepted]) -> None:
         """Accept a command once more, whole, or not at all."""
         if group.error is not None:  # it was withdrawn
             group.settled = True
@@ -310,7 +311,7 @@ class Settling(CommittedState, ABC):
             return
         group.items = items
         if items:
-            self._accepted.append(group)
+            accepted.append(group)
         else:
             group.settled = True
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from eventlog import events as ev
+from eventlog import settling
 from eventlog.blobs import INLINE
+from eventlog.deciding import decide
 from eventlog.errors import AlreadyExistsError, BusyError, ClosedError, ConflictError, LimitError
 from eventlog.session import Session
 from eventlog.store import Store
@@ -29,6 +33,38 @@ def session(log: FaultyLog) -> Session:
 def other(log: FaultyLog) -> Session:
     """The same session, of another program."""
     return Store(log, flush_interval=1000.0).session("s")
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_an_interrupt_loses_and_doubles_nothing(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Promise 1: Ctrl-C while what was accepted is decided anew takes nothing of it away."""
+    calls = 0
+
+    def interrupted(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number + 1:
+            raise KeyboardInterrupt
+        return decide(*given)
+
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        session.flush()
+        for piece in "abc":
+            text.append(piece)
+            reply.part(File("text/plain", piece))
+        log.fail = 1
+        with monkeypatch.context() as patch:
+            patch.setattr(settling, "decide", interrupted)
+            with pytest.raises(KeyboardInterrupt if number < 3 else BusyError):
+                session.flush()
+        reply.finish()
+    assert said(session) == {"p": "abc"}
+    assert said(other(log)) == {"p": "abc"}
+    kinds = [event.kind for recorded in session.events() if isinstance(event := recorded.event, ev.PartStarted)]
+    assert [kind.url for kind in kinds if isinstance(kind, File)] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("way", ["refuse", "fail"])

@@ -13,13 +13,15 @@ from eventlog import events as ev
 from eventlog.codec import Entry, decode
 from eventlog.deltas import DeltaRun
 from eventlog.log.base import Commit
+from eventlog.session import Session
 from eventlog.store import Store
 from eventlog.values import Content, File, Text
 from projections import audit as auditing
 from projections import model_view
 from projections.assembly import Assembly
-from projections.audit import audit
+from projections.audit import AuditedStep, audit
 from projections.conversation import Conversation
+from projections.formats.openai import encode_chat
 from projections.model_view import ModelView
 from projections.render_options import RenderOptions
 from projections.window import projected
@@ -101,6 +103,37 @@ def test_one_changed_byte_anywhere_names_the_steps() -> None:
         assert found == ["mismatch" if was else "match" for was in sent], version
         tried += 1
     assert tried > 12
+
+
+def sent(session: Session, steps: list[AuditedStep]) -> list[bytes]:
+    """What each turn was sent, by the view as of its version."""
+    views = [ModelView.of(session, at=step.view_version) for step in steps if step.purpose == "turn"]
+    return [encode_chat(view.messages, view.system) + (view.tools or "").encode() for view in views]
+
+
+def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:
+    """Issue 5: the same in one that was pruned, compacted and rolled back: named are the steps whose view is another one, and only these."""
+    log = LastingLog()
+    with Store(log) as store:
+        session = long_session(store)
+        name = session.id
+        steps = list(audit(session))
+        assert {step.verdict for step in steps} == {"match"}
+        true = sent(session, steps)
+    commits = list(log._sessions[name])
+    log._derived = {}
+    named = []
+    for _, forged in list(forgeries(commits))[::4]:
+        log._sessions[name] = forged
+        with Store(log) as store:
+            session = store.session(name)
+            found = [step.verdict for step in audit(session) if step.purpose == "turn"]
+            now = sent(session, steps)
+        assert found == ["match" if is_so == was else "mismatch" for is_so, was in zip(now, true, strict=True)]
+        named.append(found.count("mismatch"))
+    assert len(named) > 20
+    assert min(named) > 0, "each text was sent at least once"
+    assert len(set(named)) > 5
 
 
 class Later(Assembly):

@@ -33,6 +33,7 @@ from projections.replay import replay
 from projections.transcript import TranscriptProjection
 from projections.verify import verify, verify_session
 from tests.engines import ENGINES, LastingLog
+from tests.faults.tally import tally
 from tests.forger import Forgery, begun, careful, forgeries, rewrite, rewrite_memory
 
 CHECKER = Path(__file__).resolve().parents[1] / "projections" / "check_proof.py"
@@ -116,7 +117,8 @@ def test_a_store_that_nobody_touched_is_sound(place: Place) -> None:
 @pytest.mark.parametrize("session", ["a", "fork"])
 def test_every_careless_forgery_is_named(place: Place, session: str) -> None:
     """Spec §2.11: an event dropped, edited, swapped or inserted anywhere is found, and the first bad version is named."""
-    for forgery in all_forgeries(place, session):
+    tried = 0
+    for tried, forgery in enumerate(all_forgeries(place, session), 1):  # noqa: B007 - counted
         place.forge(session, forgery.commits, tree=False)
         with place.open() as store:
             report = verify_session(store, session)
@@ -125,6 +127,7 @@ def test_every_careless_forgery_is_named(place: Place, session: str) -> None:
                 assert not verify(store).sound
                 assert any(f"session {session}" in line for line in store.log.check())
             assert verify_session(store, "b").sound
+    tally("an event forged in the store", tried)
 
 
 def test_every_careful_forgery_is_found_against_a_kept_head(place: Place) -> None:
@@ -133,7 +136,8 @@ def test_every_careful_forgery_is_found_against_a_kept_head(place: Place) -> Non
         kept = StoreHead.parse(store.head().text())
     with place.open() as store:
         last = store.session("a").version
-    for forgery in all_forgeries(place, "a"):
+    tried = 0
+    for tried, forgery in enumerate(all_forgeries(place, "a"), 1):  # noqa: B007 - counted
         place.forge("a", careful(forgery.commits), tree=True)
         with place.open() as store:
             report = verify_session(store, "a", kept=kept.by_session["a"])
@@ -148,6 +152,7 @@ def test_every_careful_forgery_is_found_against_a_kept_head(place: Place) -> Non
             assert store.head().digest != kept.digest
             with pytest.raises(DamagedError):
                 prove(store, store.session("a"), 1, kept)
+    tally("an event forged with all its hashes", tried)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -24,6 +24,7 @@ from eventlog.log.memory import MemoryLog
 from projections.tombstones import tombstone_fault
 from projections.verify import SessionReport, verify, verify_session
 from tests.appending import abandon
+from tests.faults.tally import tally
 from tests.forger import begun, forgeries
 
 SMALL = {"map_bytes": 1 << 20, "journal_bytes": 256 << 10}
@@ -111,6 +112,7 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
             assert against.first_bad <= forgery.version, forgery.name
         tried += 1
     assert tried > 4 * len(commits)
+    tally("an event forged in the journal", tried)
 
 
 def memory() -> tuple[MemoryLog, Store]:

@@ -1,6 +1,6 @@
 """The table of faults for the README, from what the tests counted (`tally.py`).
 
-    EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/test_flips.py
+    EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/test_flips.py tests/test_integrity.py tests/test_tampering.py
     python -m tests.faults.table faults.jsonl
 
 A row is here only if all that is promised for it held each time: a test that fails counts nothing.  With `--all` every kind of fault has a row,
@@ -69,6 +69,16 @@ ROWS = (
         "a byte flipped: .*",
         "one byte of a store flipped, each in turn",
         "right, or a typed error; never a wrong view, never a dead process",
+    ),
+    (
+        "an event forged in the (store|journal)",
+        "an event dropped, swapped, edited, moved or inserted in the store or its journal, each in turn",
+        "found, and the first bad version named",
+    ),
+    (
+        "an event forged with all its hashes",
+        "the same with every hash made anew",
+        "found against a kept head; only what was appended after it is not",
     ),
     (
         rf"kill -9(: all of these| at a system call: (?!all).*| at any moment: (?!all).*| of the command: .*){ENCRYPTED}",

@@ -122,7 +122,7 @@ def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:
         true = sent(session, steps)
     commits = list(log._sessions[name])
     log._derived = {}
-    named = []
+    named: list[int] = []
     for _, forged in list(forgeries(commits))[::4]:
         log._sessions[name] = forged
         with Store(log) as store:

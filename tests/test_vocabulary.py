@@ -100,37 +100,41 @@ def test_our_definitions_are_tiktokens(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_importing_loads_neither_tiktoken_nor_a_vocabulary() -> None:
-    """Importing the module loads nothing; estimates do not either; the first count does."""
+    """Importing the module loads nothing; estimates do not either; a first short count reads the ranks, a long one loads tiktoken."""
     program = (
         "import sys, projections, projections.tokens as tokens\n"
         "counter = tokens.TokenCounter()\n"
         "assert counter.estimate(400, 400) > 0\n"
         "print('tiktoken' in sys.modules, 'projections.tokens.vocabulary' in sys.modules)\n"
         "counter.count('hello')\n"
+        "print('tiktoken' in sys.modules, 'projections.tokens.vocabulary' in sys.modules)\n"
+        "counter.count('hello ' * 100_000)\n"
         "print('tiktoken' in sys.modules)\n"
     )
     root = Path(__file__).resolve().parents[1]
     ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=root)
-    assert ran.stdout.split() == ["False", "False", "True"]
+    assert ran.stdout.split() == ["False", "False", "False", "True", "True"]
 
 
-def test_threads_that_count_at_once_share_one_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A vocabulary is loaded once, however many threads ask for it first."""
+@pytest.mark.parametrize(("loader", "text"), [("_ranks", "hello world"), ("_build", "hello w\u00f6rld")])
+def test_threads_that_count_at_once_share_one_load(loader: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks are read once, and an encoder is built once, however many threads ask for it first."""
     loads: list[str] = []
-    build = encodings_module._build
+    load = getattr(encodings_module, loader)
 
-    def counted(name: str) -> tiktoken.Encoding:
+    def counted(name: str) -> object:
         loads.append(name)
-        return build(name)
+        return load(name)
 
     monkeypatch.setattr(encodings_module, "_encoders", {})
-    monkeypatch.setattr(encodings_module, "_build", counted)
+    monkeypatch.setattr(encodings_module, "_first", {})
+    monkeypatch.setattr(encodings_module, loader, counted)
     start = threading.Barrier(8)
     counts: list[int] = []
 
     def count() -> None:
         start.wait()
-        counts.append(TokenCounter("cl100k_base").count("hello world"))
+        counts.append(TokenCounter("cl100k_base").count(text))
 
     threads = [threading.Thread(target=count) for _ in range(8)]
     for thread in threads:
@@ -138,12 +142,13 @@ def test_threads_that_count_at_once_share_one_load(monkeypatch: pytest.MonkeyPat
     for thread in threads:
         thread.join()
     assert loads == ["cl100k_base"]
-    assert counts == [2] * 8
+    assert counts == [len(encoder("cl100k_base").encode_ordinary(text))] * 8
 
 
 def test_a_loaded_vocabulary_keeps_no_second_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """After loading, the Python side of the vocabulary (20 MB of it) is given back."""
     monkeypatch.setattr(encodings_module, "_encoders", {})
+    monkeypatch.setattr(encodings_module, "_first", {})
     tracemalloc.start()
     try:
         encoder("cl100k_base")

@@ -28,9 +28,11 @@ _COUNTING = """
 from time import perf_counter
 from projections.tokens import TokenCounter
 start = perf_counter()
-TokenCounter.for_model("").count("How many tokens is this?")
+TokenCounter.for_model("").count("How many tokens is this? " * {times})
 print(perf_counter() - start)
 """
+MANY = 24_000
+"""Times that the text of the first count is repeated to make one of 600 KB."""
 
 
 def _importing(names: str) -> Callable[[], list[float]]:
@@ -43,7 +45,8 @@ def _starts(setting: Setting) -> dict[str, Measured]:
             "engine": _importing("eventlog, projections"),
             "libraries": _importing("lmdb, msgspec, zstandard"),
             "help": lambda: [run_time("-m", "projections", "--help")],
-            "count": lambda: [child(_COUNTING)],
+            "count": lambda: [child(_COUNTING.format(times=1))],
+            "long": lambda: [child(_COUNTING.format(times=MANY))],
         },
         setting.sizes.rounds,
     )
@@ -51,6 +54,7 @@ def _starts(setting: Setting) -> dict[str, Measured]:
         "target.9.import": Measured(samples["engine"].median * 1e3, samples["libraries"].median * 1e3),
         "target.9.help": Measured(samples["help"].median * 1e3, HELP),
         "target.9.count": Measured(samples["count"].median, COUNT),
+        "target.9.count.long": Measured(samples["long"].median, COUNT),
     }
 
 
@@ -67,6 +71,9 @@ CASES = (
             ),
             Figure("target.9.help", "eventlog --help, from nothing", "ms", f"{HELP:.0f} ms", Target("<=", 1)),
             Figure("target.9.count", "the first token count of a process", "s", f"{COUNT} s", Target("<=", 1)),
+            Figure(
+                "target.9.count.long", "the same, of a text of 600 KB, for which tiktoken is loaded", "s", f"{COUNT} s"
+            ),
         ),
         _starts,
     ),

@@ -1,6 +1,6 @@
 """Tokens: counting them without a network, keeping the counts, and correcting them by what providers report.
 
-Nothing is loaded at import; the first exact count loads tiktoken and a vocabulary.
+Nothing is loaded at import; the first exact count loads a vocabulary, and tiktoken when much is counted.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from projections.tokens.encodings import DEFAULT_ENCODING, ENCODINGS, encoder, encoding_for
+from projections.tokens.encodings import DEFAULT_ENCODING, ENCODINGS, count_piece, encoder, encoding_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,10 +65,10 @@ class TokenCounter:
 
     def count(self, text: str) -> int:
         """Return the number of tokens; `NotFoundError` and `DamagedError` as `encoder` says, at the first count."""
-        encode = encoder(self.name).encode_ordinary
-        if len(text) <= WINDOW:
-            return len(encode(text))
-        return sum(len(encode(piece)) for piece, _ in split(text, WINDOW))
+        length = len(text)
+        if length <= WINDOW:
+            return count_piece(self.name, text, of=length)
+        return sum(count_piece(self.name, piece, of=length) for piece, _ in split(text, WINDOW))
 
     def estimate(self, chars: int, utf8: int) -> int:
         """Return about how many tokens that much text has; see `_PER_THOUSAND` for the error."""

@@ -1,8 +1,8 @@
 """The encodings: which one a model has, and its encoder, built once from the vocabulary in the package.
 
-Not a counter (`counter.py`).  Imported by `counter.py` only.  Nothing is loaded at import: the first
-`encoder` call imports tiktoken and reads the vocabulary (0.2 s and 50 MB that stay for o200k_base, two thirds of it tiktoken's own tables).
-tiktoken's own registry is not used, because it downloads.
+Not a counter (`counter.py`).  Imported by `counter.py` only.  Nothing is loaded at import: the first count reads the vocabulary (0.1 s
+for o200k_base), and what is more than a few short texts has tiktoken imported and its tables built (0.25 s more, and 50 MB that stay, two
+thirds of it those tables).  tiktoken's own registry is not used, because it downloads.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.errors import NotFoundError
+from projections.tokens.pairs import FEW, PairCounter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,8 @@ class Definition(NamedTuple):
 
     pattern: str
     """How text is cut into the pieces that are encoded one by one."""
+    ascii: str
+    """The same for text that is ASCII, in the syntax of `re`."""
     special: Mapping[str, int]
     """Tokens with a meaning to the model.  Counting takes their spellings as ordinary text."""
 
@@ -40,6 +43,10 @@ ENCODINGS = {
         pattern=(
             r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
             r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+        ),
+        ascii=(
+            r"'(?i:[sdmt]|ll|ve|re)|[^\r\nA-Za-z0-9]?+[A-Za-z]++|[0-9]{1,3}+| ?[^\sA-Za-z0-9]++[\r\n]*+"
+            r"|\s++\Z|\s*[\r\n]|\s+(?!\S)|\s"
         ),
         special={
             "<|endoftext|>": 100257,
@@ -56,6 +63,17 @@ ENCODINGS = {
                 r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + _CONTRACTION,
                 r"\p{N}{1,3}",
                 r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+                r"\s*[\r\n]+",
+                r"\s+(?!\S)",
+                r"\s+",
+            )
+        ),
+        ascii="|".join(
+            (
+                r"[^\r\nA-Za-z0-9]?[A-Z]*[a-z]+" + _CONTRACTION,
+                r"[^\r\nA-Za-z0-9]?[A-Z]+[a-z]*" + _CONTRACTION,
+                r"[0-9]{1,3}",
+                r" ?[^\sA-Za-z0-9]+[\r\n/]*",
                 r"\s*[\r\n]+",
                 r"\s+(?!\S)",
                 r"\s+",
@@ -93,9 +111,36 @@ def encoding_for(model: str, overrides: Mapping[str, str] | None = None) -> str:
 
 
 _encoders: dict[str, Encoding] = {}
+_first: dict[str, PairCounter] = {}
+"""Of encodings that have no encoder yet."""
 _loading = threading.Lock()
 # A child must not find it held by a thread that it has not.
 os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
+
+
+def count_piece(name: str, text: str, *, of: int) -> int:
+    """Return the tokens of a text, or of a piece of one of `of` characters that is not too long for the encoder.
+
+    Errors as `encoder`.
+    """
+    native = _encoders.get(name)
+    if native is None:
+        if of <= FEW and (counted := _counted_first(name, text)) is not None:
+            return counted
+        native = encoder(name)
+    return len(native.encode_ordinary(text))
+
+
+def _counted_first(name: str, text: str) -> int | None:
+    definition = ENCODINGS.get(name)
+    if definition is None:
+        return None
+    with _loading:
+        if name in _encoders:
+            return None
+        if name not in _first:
+            _first[name] = PairCounter(_ranks(name), definition.ascii)
+        return _first[name].count(text)
 
 
 def encoder(name: str) -> Encoding:
@@ -115,13 +160,12 @@ def encoder(name: str) -> Encoding:
 
 
 def _build(name: str) -> Encoding:
-    # Imported here because most programs never count: 20 ms and a native library.
+    # Imported here because most programs never count much: 20 ms and a native library.
     from tiktoken import Encoding
 
-    from projections.tokens.vocabulary import read_tokens
-
     definition = ENCODINGS[name]
-    ranks = {token: rank for rank, token in enumerate(read_tokens(name))}
+    first = _first.pop(name, None)  # before its ranks are used up
+    ranks = _ranks(name) if first is None else first.ranks
     built = Encoding(
         name,
         pat_str=definition.pattern,
@@ -131,3 +175,9 @@ def _build(name: str) -> Encoding:
     # The native encoder has its own copy; the object keeps this one only to pickle itself, which nobody does here.
     ranks.clear()
     return built
+
+
+def _ranks(name: str) -> dict[bytes, int]:
+    from projections.tokens.vocabulary import read_tokens
+
+    return {token: rank for rank, token in enumerate(read_tokens(name))}

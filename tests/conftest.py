@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from eventlog.session import Session
 from eventlog.store import Store
 from tests.engines import ENGINES, Engine
+from tests.faulty import FaultyLog
 
 settings.register_profile("untimed", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
@@ -28,3 +30,15 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 def store(engine: Engine) -> Store:
     """An open store, on every engine."""
     return engine.open()
+
+
+@pytest.fixture
+def log() -> FaultyLog:
+    """A log that can be told to refuse or to fail, and outlives its stores."""
+    return FaultyLog()
+
+
+@pytest.fixture
+def session(log: FaultyLog) -> Session:
+    """A session in it whose deltas are flushed by commands only."""
+    return Store(log, flush_interval=1000.0).create_session(id="s", title="t")

@@ -18,18 +18,6 @@ from tests.faulty import FaultyLog
 from tests.talking import said
 
 
-@pytest.fixture
-def log() -> FaultyLog:
-    """The log."""
-    return FaultyLog()
-
-
-@pytest.fixture
-def session(log: FaultyLog) -> Session:
-    """A session whose deltas are flushed by commands only."""
-    return Store(log, flush_interval=1000.0).create_session(id="s", title="t")
-
-
 def other(log: FaultyLog) -> Session:
     """The same session, of another program."""
     return Store(log, flush_interval=1000.0).session("s")

@@ -160,6 +160,7 @@ def test_every_target_of_the_nine_has_a_figure() -> None:
         "target.4.journal",
         "target.7.next.warm",
         "target.7.render.replay",
+        "target.9.count.long",
     }
 
 

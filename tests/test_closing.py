@@ -59,12 +59,6 @@ def gate() -> Gate:
 
 
 @pytest.fixture
-def log() -> FaultyLog:
-    """A log that outlives its stores."""
-    return FaultyLog()
-
-
-@pytest.fixture
 def store(log: FaultyLog, gate: Gate) -> Store:
     """A store whose deltas are flushed by commands only."""
     return Store(log, flush_interval=1000.0, clock=gate)

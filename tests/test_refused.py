@@ -18,18 +18,6 @@ from tests.faulty import FaultyLog, together
 from tests.talking import said
 
 
-@pytest.fixture
-def log() -> FaultyLog:
-    """The log."""
-    return FaultyLog()
-
-
-@pytest.fixture
-def session(log: FaultyLog) -> Session:
-    """A session whose deltas are flushed by commands only."""
-    return Store(log, flush_interval=1000.0).create_session(id="s", title="t")
-
-
 def users(log: FaultyLog) -> list[str]:
     """The user messages that are committed."""
     stored = Store(log, flush_interval=1000.0).session("s")

@@ -11,24 +11,11 @@ from eventlog.aio import AsyncSession
 from eventlog.errors import BusyError, RefusedError
 from eventlog.reply import Reply
 from eventlog.session import Session
-from eventlog.store import Store
 from eventlog.stream import Stream
 from tests.faulty import FaultyLog, together
 from tests.talking import kinds, said
 
 WAYS = pytest.mark.parametrize("way", ["refuse", "fail"])
-
-
-@pytest.fixture
-def log() -> FaultyLog:
-    """The log."""
-    return FaultyLog()
-
-
-@pytest.fixture
-def session(log: FaultyLog) -> Session:
-    """A session whose deltas are flushed by commands only."""
-    return Store(log, flush_interval=1000.0).create_session(id="s", title="t")
 
 
 def is_open(what: Reply | Stream) -> bool:

@@ -5,7 +5,7 @@ then read like any other, with a checksum for every row.  What cannot be reached
 other one, in a copy of the file (`metas.py`).  A frame of the journal is taken where its checksum is right, wherever it lies; files
 that wait to be used again still hold what was folded, and count too.  Nothing is written to the store.
 
-Imported by `eventlog/repairing.py` only.
+Imported by `eventlog/repairing.py` and `eventlog/found.py` only.
 """
 
 from __future__ import annotations

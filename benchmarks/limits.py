@@ -66,6 +66,10 @@ class RawFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         os.close(self._fd)
 
     def write(self, data: bytes) -> None:

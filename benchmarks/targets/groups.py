@@ -1,7 +1,8 @@
 """Target 3: group commit, 64 callers each waiting for its own append, against the same disk and against the same hand-off.
 
 * The raw writes: the engine's own journal writes of a run, noted as they go by, are done again by themselves: the same sizes, each with
-  its `fdatasync`, into a file of the same kind.  What the engine adds to that is its ratio.
+  its `fdatasync`, into a file of the same kind.  What the engine adds to that is its ratio.  What a hand-off between threads alone adds to
+  it, nothing else being done, is measured beside it.
 * The hand-off limit: a queue, a thread, and a plain lock for each waiter, with a commit that is a sleep of 0.3 ms.  The engine is held against
   it with its own `fdatasync` replaced by the same sleep, so that the disk plays no part.
 """
@@ -20,7 +21,8 @@ from time import perf_counter
 
 from benchmarks.figures import Case, Figure, Measured, Setting, Target
 from benchmarks.groups import SMALL, run_tasks, run_threads
-from benchmarks.measure import in_turn
+from benchmarks.limits import RawFile
+from benchmarks.measure import Samples, in_turn
 from eventlog.log.base import Append
 from eventlog.log.embedded import open_log
 from eventlog.log.filesystem import JournalIO
@@ -29,6 +31,8 @@ __all__ = ["CASES"]
 
 COMMIT = 0.0003
 """Seconds of a commit that is only waited for."""
+RECORD = 100
+"""Bytes that the engine's journal holds for each of these appends, about."""
 
 
 class NotingIO(JournalIO):
@@ -83,10 +87,30 @@ class Engine:
         return lambda: submit(append)
 
 
-class HandOff:
-    """The least that a group commit can be: a queue, a thread, a lock or a future for each waiter, and a sleep."""
+class BareWrites:
+    """Commits that are a write into a file filled with zeros and a flush, with the size of each noted."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path, most_bytes: int) -> None:
+        self.sizes: list[int] = []
+        self._file = RawFile(path)
+        self._data = os.urandom(most_bytes)
+
+    def commit(self, count: int) -> None:
+        """Write as many records."""
+        data = self._data[: count * RECORD]
+        self.sizes.append(len(data))
+        self._file.write(data)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class HandOff:
+    """The least that a group commit can be: a queue, a thread, a lock or a future for each waiter, and a commit."""
+
+    def __init__(self, commit: Callable[[int], object]) -> None:
+        self._commit = commit
         self._queue: deque[Lock | asyncio.Future[None]] = deque()
         self._bell = Lock()
         self._open = True
@@ -126,7 +150,7 @@ class HandOff:
             batch = [self._queue.popleft() for _ in range(len(self._queue))]
             if not batch:
                 continue
-            time.sleep(COMMIT)
+            self._commit(len(batch))
             futures = [waiter for waiter in batch if isinstance(waiter, asyncio.Future)]
             for waiter in batch:
                 if not isinstance(waiter, asyncio.Future):
@@ -165,38 +189,47 @@ def _against_disk(setting: Setting) -> dict[str, Measured]:
     each = sizes.appends * sizes.callers
     io = NotingIO()
     engine = Engine(setting.directory / "log", sizes.callers, io)
-    raw: dict[str, list[float]] = {"threads": [], "tasks": []}
+    writes = BareWrites(setting.directory / "bare", sizes.callers * RECORD)
+    bare = HandOff(writes.commit)
+    waits: list[Callable[[], object]] = [bare.wait] * sizes.callers
+    waited: list[Callable[[], Awaitable[object]]] = [bare.waited] * sizes.callers
+    raw: dict[str, Samples] = {}
 
-    def side(name: str, run: Callable[[], float]) -> Callable[[], list[float]]:
+    def side(name: str, written: list[int], run: Callable[[], float]) -> tuple[str, Callable[[], list[float]]]:
+        raw[name] = Samples()
+
         def measured() -> list[float]:
-            io.sizes.clear()
+            written.clear()
             seconds = run()
-            raw[name].append(_again(setting.directory / "again", io.sizes) / each)
+            raw[name].add([_again(setting.directory / "again", written) / each])
             return [seconds / each]
 
-        return measured
+        return name, measured
 
     try:
         samples = in_turn(
-            {
-                "threads": side("threads", lambda: run_threads(engine.blocking, sizes.appends)),
-                "tasks": side("tasks", lambda: run_tasks(engine.awaiting, sizes.appends)),
-            },
+            dict(
+                (
+                    side("threads", io.sizes, lambda: run_threads(engine.blocking, sizes.appends)),
+                    side("threads.bare", writes.sizes, lambda: run_threads(waits, sizes.appends)),
+                    side("tasks", io.sizes, lambda: run_tasks(engine.awaiting, sizes.appends)),
+                    side("tasks.bare", writes.sizes, lambda: run_tasks(waited, sizes.appends)),
+                )
+            ),
             sizes.rounds,
         )
     finally:
         engine.close()
-    return {
-        f"target.3.{name}": Measured(1 / found.median, 1 / sorted(raw[name][1:])[len(raw[name][1:]) // 2])
-        for name, found in samples.items()
-    }
+        bare.close()
+        writes.close()
+    return {f"target.3.{name}": Measured(1 / found.median, 1 / raw[name].median) for name, found in samples.items()}
 
 
 def _against_hand_off(setting: Setting) -> dict[str, Measured]:
     sizes = setting.sizes
     each = sizes.appends * sizes.callers
     engine = Engine(setting.directory / "sleeping", sizes.callers, SleepingIO())
-    limit = HandOff()
+    limit = HandOff(lambda _: time.sleep(COMMIT))
     waits: list[Callable[[], object]] = [limit.wait] * sizes.callers
     waited: list[Callable[[], Awaitable[object]]] = [limit.waited] * sizes.callers
     try:
@@ -226,7 +259,9 @@ CASES = (
         "target.3.disk",
         (
             Figure("target.3.threads", "durable appends of 64 threads", "/s", RAW, Target(">=", 0.4)),
+            Figure("target.3.threads.bare", "the same of a bare queue and thread", "/s", RAW),
             Figure("target.3.tasks", "durable appends of 64 asyncio tasks", "/s", RAW, Target(">=", 0.7)),
+            Figure("target.3.tasks.bare", "the same of a bare queue and thread", "/s", RAW),
         ),
         _against_disk,
     ),

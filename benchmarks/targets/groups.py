@@ -31,7 +31,7 @@ __all__ = ["CASES"]
 
 COMMIT = 0.0003
 """Seconds of a commit that is only waited for."""
-RECORD = 100
+RECORD = 400
 """Bytes that the engine's journal holds for each of these appends, about."""
 
 

@@ -19,7 +19,7 @@ from eventlog.deltas import DeltaRun
 from eventlog.log.base import Append, Ticket
 from eventlog.values import Model, Text, Tool
 
-__all__ = ["EVENTS_A_TURN", "begun", "compacted", "extend", "seasoned", "small_turns"]
+__all__ = ["EVENTS_A_TURN", "begun", "compacted", "extend", "items_of", "seasoned", "small_turns"]
 
 BEGAN = 1_767_225_600_000
 """2026-01-01, in UTC milliseconds."""
@@ -58,7 +58,7 @@ def extend(store: eventlog.Store, session: str, work: Iterable[Turn], first: int
     for number, turn in enumerate(work, first):
         bodies: dict[bytes, bytes] = {}
         time = BEGAN + number * TURN_TAKES
-        items = _items(number, turn, time, bodies)
+        items = items_of(number, turn, time, bodies)
         count = sum(item.count if isinstance(item, DeltaRun) else 1 for item in items)
         waiting.append(
             store.log.submit(
@@ -101,7 +101,8 @@ def compacted(session: eventlog.Session, summary: str = "What was done so far, i
         session.complete_compaction(part, reply.id)
 
 
-def _items(number: int, turn: Turn, time: int, bodies: dict[bytes, bytes]) -> list[Item]:
+def items_of(number: int, turn: Turn, time: int, bodies: dict[bytes, bytes]) -> list[Item]:
+    """The events of a turn, its deltas as one run; large texts go into `bodies`."""
     user, assistant = f"msg_{number:020d}u", f"msg_{number:020d}v"
     asked, said, called = (f"prt_{number:020d}{letter}" for letter in "uvw")
     flat: list[object] = []

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count as count_from
 
 from benchmarks.engine import opened, take_turn, with_history
 from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.hand_off import HandOff
+from benchmarks.history import BEGAN, items_of
 from benchmarks.limits import RawFile, SqliteTurns
 from benchmarks.measure import Samples, in_turn, timed
 from benchmarks.workloads import Turn, turns
+from eventlog.codec import encode
 
 __all__ = ["CASES"]
 
@@ -24,10 +29,13 @@ def _against_limits(setting: Setting) -> dict[str, Measured]:
     count = setting.sizes.turns
     folder = setting.directory / "turns"
     folder.mkdir()
-    work = [iter(turns(count + WARM_UP)) for _ in range(4)]
+    work = [iter(turns(count + WARM_UP)) for _ in range(5)]
+    numbers = count_from(1)
     with (
         opened(folder, "store") as store,
         RawFile(folder / "raw") as raw,
+        RawFile(folder / "bare") as file,
+        closing(HandOff(lambda records: file.write(b"".join(records)))) as bare,
         SqliteTurns(folder / "full.db", "FULL") as full,
         SqliteTurns(folder / "normal.db", "NORMAL") as normal,
     ):
@@ -38,11 +46,13 @@ def _against_limits(setting: Setting) -> dict[str, Measured]:
                 "raw": lambda: _timed_turn(work[1], lambda turn: raw.write(turn.plain())),
                 "full": lambda: _timed_turn(work[2], full.turn),
                 "normal": lambda: _timed_turn(work[3], normal.turn),
+                "bare": lambda: _timed_turn(work[4], lambda turn: bare.wait(_encoded(next(numbers), turn))),
             }
             samples = in_turn(sides, count, warm_up=WARM_UP)
     value = _milliseconds(samples["engine"])
     return {
         "turn.raw": Measured(value, _milliseconds(samples["raw"])),
+        "turn.raw.bare": Measured(_milliseconds(samples["bare"]), _milliseconds(samples["raw"])),
         "turn.sqlite-full": Measured(value, _milliseconds(samples["full"])),
         "turn.sqlite-normal": Measured(value, _milliseconds(samples["normal"])),
         "turn.p99": Measured(samples["engine"].percentile(0.99) * 1000, samples["raw"].percentile(0.99) * 1000),
@@ -72,6 +82,13 @@ def _by_history(setting: Setting) -> dict[str, Measured]:
     return {"turn.history": Measured(_milliseconds(samples["long"]), _milliseconds(samples["short"]))}
 
 
+def _encoded(number: int, turn: Turn) -> bytes:
+    """A turn's events, made and encoded as the engine does it, and nothing else."""
+    bodies: dict[bytes, bytes] = {}
+    payload = encode(items_of(number, turn, BEGAN, bodies), BEGAN)
+    return b"".join((payload, *bodies.values()))
+
+
 def _timed_turn(work: Iterator[Turn], write: Callable[[Turn], object]) -> list[float]:
     turn = next(work)
     return [timed(lambda: write(turn))]
@@ -86,6 +103,7 @@ CASES = (
         "turn",
         (
             Figure("turn.raw", "durable turn, median", "ms", RAW, Target("<=", 1.5)),
+            Figure("turn.raw.bare", "its events made, encoded and handed to a thread that writes them", "ms", RAW),
             Figure(
                 "turn.sqlite-full",
                 "durable turn, median",

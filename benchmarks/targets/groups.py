@@ -9,18 +9,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from threading import Lock, Thread
 from time import perf_counter
 
 from benchmarks.figures import Case, Figure, Measured, Setting, Target
 from benchmarks.groups import SMALL, run_tasks, run_threads
+from benchmarks.hand_off import HandOff
 from benchmarks.limits import RawFile
 from benchmarks.measure import Samples, in_turn
 from eventlog.log.base import Append
@@ -87,83 +84,6 @@ class Engine:
         return lambda: submit(append)
 
 
-class BareWrites:
-    """Commits that are a write into a file filled with zeros and a flush, with the size of each noted."""
-
-    def __init__(self, path: Path, most_bytes: int) -> None:
-        self.sizes: list[int] = []
-        self._file = RawFile(path)
-        self._data = os.urandom(most_bytes)
-
-    def commit(self, count: int) -> None:
-        """Write as many records."""
-        data = self._data[: count * RECORD]
-        self.sizes.append(len(data))
-        self._file.write(data)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-class HandOff:
-    """The least that a group commit can be: a queue, a thread, a lock or a future for each waiter, and a commit."""
-
-    def __init__(self, commit: Callable[[int], object]) -> None:
-        self._commit = commit
-        self._queue: deque[Lock | asyncio.Future[None]] = deque()
-        self._bell = Lock()
-        self._open = True
-        self._thread = Thread(target=self._run, name="hand-off")
-        self._thread.start()
-
-    def wait(self) -> None:
-        """Be part of a commit, in a thread."""
-        lock = Lock()
-        lock.acquire()
-        self._put(lock)
-        lock.acquire()
-
-    async def waited(self) -> None:
-        """The same in a task."""
-        future = asyncio.get_running_loop().create_future()
-        self._put(future)
-        await future
-
-    def close(self) -> None:
-        """End the thread."""
-        self._open = False
-        self._ring()
-        self._thread.join()
-
-    def _put(self, waiter: Lock | asyncio.Future[None]) -> None:
-        self._queue.append(waiter)
-        self._ring()
-
-    def _ring(self) -> None:
-        with suppress(RuntimeError):  # it rings already
-            self._bell.release()
-
-    def _run(self) -> None:
-        while self._open:
-            self._bell.acquire()
-            batch = [self._queue.popleft() for _ in range(len(self._queue))]
-            if not batch:
-                continue
-            self._commit(len(batch))
-            futures = [waiter for waiter in batch if isinstance(waiter, asyncio.Future)]
-            for waiter in batch:
-                if not isinstance(waiter, asyncio.Future):
-                    waiter.release()
-            if futures:
-                futures[0].get_loop().call_soon_threadsafe(_done, futures)
-
-
-def _done(futures: Sequence[asyncio.Future[None]]) -> None:
-    for future in futures:
-        future.set_result(None)
-
-
 def _again(path: Path, sizes: Sequence[int]) -> float:
     """Do noted writes by themselves: seconds for all of them."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -189,10 +109,18 @@ def _against_disk(setting: Setting) -> dict[str, Measured]:
     each = sizes.appends * sizes.callers
     io = NotingIO()
     engine = Engine(setting.directory / "log", sizes.callers, io)
-    writes = BareWrites(setting.directory / "bare", sizes.callers * RECORD)
-    bare = HandOff(writes.commit)
-    waits: list[Callable[[], object]] = [bare.wait] * sizes.callers
-    waited: list[Callable[[], Awaitable[object]]] = [bare.waited] * sizes.callers
+    writes = RawFile(setting.directory / "bare")
+    bare_sizes: list[int] = []
+
+    def bare_commit(records: list[bytes]) -> None:
+        data = b"".join(records)
+        bare_sizes.append(len(data))
+        writes.write(data)
+
+    bare = HandOff(bare_commit)
+    record = os.urandom(RECORD)
+    waits: list[Callable[[], object]] = [lambda: bare.wait(record)] * sizes.callers
+    waited: list[Callable[[], Awaitable[object]]] = [lambda: bare.waited(record)] * sizes.callers
     raw: dict[str, Samples] = {}
 
     def side(name: str, written: list[int], run: Callable[[], float]) -> tuple[str, Callable[[], list[float]]]:
@@ -211,9 +139,9 @@ def _against_disk(setting: Setting) -> dict[str, Measured]:
             dict(
                 (
                     side("threads", io.sizes, lambda: run_threads(engine.blocking, sizes.appends)),
-                    side("threads.bare", writes.sizes, lambda: run_threads(waits, sizes.appends)),
+                    side("threads.bare", bare_sizes, lambda: run_threads(waits, sizes.appends)),
                     side("tasks", io.sizes, lambda: run_tasks(engine.awaiting, sizes.appends)),
-                    side("tasks.bare", writes.sizes, lambda: run_tasks(waited, sizes.appends)),
+                    side("tasks.bare", bare_sizes, lambda: run_tasks(waited, sizes.appends)),
                 )
             ),
             sizes.rounds,
@@ -230,8 +158,8 @@ def _against_hand_off(setting: Setting) -> dict[str, Measured]:
     each = sizes.appends * sizes.callers
     engine = Engine(setting.directory / "sleeping", sizes.callers, SleepingIO())
     limit = HandOff(lambda _: time.sleep(COMMIT))
-    waits: list[Callable[[], object]] = [limit.wait] * sizes.callers
-    waited: list[Callable[[], Awaitable[object]]] = [limit.waited] * sizes.callers
+    waits: list[Callable[[], object]] = [lambda: limit.wait(b"")] * sizes.callers
+    waited: list[Callable[[], Awaitable[object]]] = [lambda: limit.waited(b"")] * sizes.callers
     try:
         samples = in_turn(
             {

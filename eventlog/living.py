@@ -1,4 +1,4 @@
-"""The stores of this process: what becomes of them at a fork, at the end of the interpreter, and when their log has failed.
+"""The stores of this process: what becomes of them at the end of the interpreter, and when their log has failed.
 
 Used by `store.py`.
 """
@@ -13,6 +13,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from eventlog import forks
 from eventlog.lease import LIVE
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ __all__ = ["begin", "end", "let_go_of_stopped"]
 
 _registering = Lock()
 _STORES: weakref.WeakSet[Store] = weakref.WeakSet()
-"""The stores of this process: after a fork the child's are of no use."""
 
 
 def begin(store: Store) -> Callable[[], None]:
@@ -33,6 +33,7 @@ def begin(store: Store) -> Callable[[], None]:
     atexit.register(at_exit)
     with _registering:
         _STORES.add(store)
+    forks.follow(store)
     return at_exit
 
 
@@ -51,14 +52,10 @@ def let_go_of_stopped() -> None:
             LIVE.discard(store.owner.store)
 
 
-def _forked() -> None:
-    _registering.release()
-    for store in list(_STORES):
-        store.fork_off()
-
-
 # A child must not find it held by a thread that it has not.
-os.register_at_fork(before=_registering.acquire, after_in_parent=_registering.release, after_in_child=_forked)
+os.register_at_fork(
+    before=_registering.acquire, after_in_parent=_registering.release, after_in_child=_registering.release
+)
 
 
 def _close_at_exit(close: weakref.WeakMethod[Callable[[], None]]) -> None:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from itertools import pairwise
 from threading import Lock
 
+from eventlog import forks
 from eventlog.blobs import INLINE
 from projections.messages import Messages
 from projections.neutral import Call, File, NeutralMessage, NeutralPart, Result
@@ -36,6 +37,13 @@ class ViewCounter:
         self._others_tokens = 0
         self._lock = Lock()
         """Views that share a counter may be in several threads."""
+        forks.follow(self)
+
+    def fork_off(self) -> None:
+        """This is a child process, in which what was counted last may be half noted."""
+        self._lock = Lock()
+        self._messages, self._sums = Messages([]), [(0, 0)]
+        self._others, self._others_tokens = (), 0
 
     def count(self, messages: Iterable[NeutralMessage], system: Sequence[str] = (), tools: str | None = None) -> int:
         """The tokens of a request with this system prompt, these messages and these tool schemas (JSON)."""

@@ -19,12 +19,17 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog import packed
+from eventlog.encryption import keyfile
+from eventlog.encryption.keyfile import KeyFile
 from eventlog.errors import ForkedProcessError
 from eventlog.log.embedded import EmbeddedLog
 from eventlog.log.environment import Environment
 from eventlog.store import open_store
-from projections.tokens import encodings
+from projections.neutral import NeutralMessage, Text
+from projections.tokens import CharsCounter, encodings
+from projections.view_tokens import ViewCounter
 
+PARENT = os.getpid()
 MOMENT = 0.3
 SECONDS = 20
 """After which a child that hangs is killed."""
@@ -42,6 +47,13 @@ def meanwhile(work: Callable[[], object], standing: Event) -> Generator[None]:
         yield
     finally:
         thread.join(SECONDS)
+
+
+def stand(standing: Event) -> None:
+    """Stay here until the fork has happened, if this is the parent."""
+    standing.set()
+    if os.getpid() == PARENT:
+        assert forked.wait(SECONDS)
 
 
 def child(work: Callable[[], object]) -> None:
@@ -99,6 +111,67 @@ def loading(_: Path) -> None:
     encodings._build = slow
     with meanwhile(lambda: encodings.encoder("o200k_base"), standing):
         child(lambda: encodings.encoder("o200k_base").encode("hello"))
+
+
+def keyed(place: Path) -> None:
+    """A key is being made: a child has the key file for itself at once, and keeps nobody from it while it lives."""
+    path = place.with_name("keys")
+    keys = KeyFile(path)
+    keys.make("0" * 32)
+    standing = Event()
+    write = keyfile._write
+
+    def slow(*given: Any) -> None:
+        stand(standing)
+        write(*given)
+
+    keyfile._write = slow  # type: ignore[assignment]
+    with beside_a_child(lambda: keys.make("1" * 32), standing):
+        keys.make("2" * 32)
+    child(lambda: keys.make("3" * 32))
+    assert all(keys.find(name * 32) for name in "0123")
+
+
+@contextmanager
+def beside_a_child(work: Callable[[], object], standing: Event) -> Generator[None]:
+    """Fork in the middle of some work; the child lives, with all that it has inherited, until the block is left, or after `SECONDS`."""
+    told, tell = os.pipe()
+    with meanwhile(work, standing):
+        number = os.fork()
+        if number == 0:
+            os.close(tell)
+            signal.alarm(SECONDS)
+            os.read(told, 1)
+            os._exit(0)
+    os.close(told)
+    try:
+        yield
+    finally:
+        os.close(tell)
+        status = ended(number)
+    assert status == 0, "it was waited for until the child had gone"
+
+
+def counting(_: Path) -> None:
+    """A view is being counted: a child counts with the same counter."""
+    standing = Event()
+    counter = ViewCounter(Slowly(standing))
+    messages = [NeutralMessage("user", (Text("a"),))]
+    with meanwhile(lambda: counter.count(messages), standing):
+        child(lambda: counter.count(messages))
+    assert counter.count(messages) == ViewCounter(CharsCounter()).count(messages)
+
+
+class Slowly(CharsCounter):
+    """A counter that takes its time."""
+
+    def __init__(self, standing: Event) -> None:
+        self._standing = standing
+
+    def count(self, text: str) -> int:
+        """Count, but not before the fork."""
+        stand(self._standing)
+        return super().count(text)
 
 
 def folding(place: Path) -> None:
@@ -192,4 +265,12 @@ def leaving(place: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"packing": packing, "loading": loading, "folding": folding, "leaving": leaving}[sys.argv[1]](Path(sys.argv[2]))
+    CASES: dict[str, Callable[[Path], None]] = {
+        "packing": packing,
+        "loading": loading,
+        "keyed": keyed,
+        "counting": counting,
+        "folding": folding,
+        "leaving": leaving,
+    }
+    CASES[sys.argv[1]](Path(sys.argv[2]))

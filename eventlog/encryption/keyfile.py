@@ -25,6 +25,7 @@ from threading import RLock
 from typing import NamedTuple
 from zlib import crc32
 
+from eventlog import forks
 from eventlog.encryption.keys import KEY_BYTES
 from eventlog.errors import DamagedError, KeysError, StorageError, TooNewError
 from eventlog.log.filesystem import make_directory, sync_directory
@@ -66,9 +67,14 @@ class KeyFile:
         self._seen: tuple[int, ...] = ()
         self._written: tuple[int, ...] = ()
         """The state after the last line that this program wrote."""
+        forks.follow(self)
 
     def __repr__(self) -> str:
         return f"<KeyFile {self.path}>"
+
+    def fork_off(self) -> None:
+        """This is a child process."""
+        self._lock = RLock()
 
     def find(self, name: str) -> bytes | None:
         """See `Keys`.  `KeysError` if there is no such file, or the key may be in a line that cannot be read.
@@ -98,7 +104,7 @@ class KeyFile:
                 return False
             self._take(fd)
         finally:
-            os.close(fd)
+            _let_go(fd)
         return True
 
     def _take(self, fd: int) -> None:
@@ -168,7 +174,7 @@ class KeyFile:
             _overwrite(fd)
             self._former.unlink(missing_ok=True)
         finally:
-            os.close(fresh)
+            _let_go(fresh)
 
     @contextmanager
     def _held(self) -> Generator[int]:
@@ -191,7 +197,7 @@ class KeyFile:
                     self._discard()
                     raise
             finally:
-                os.close(fd)
+                _let_go(fd)
             return
 
     def _discard(self) -> None:
@@ -205,6 +211,14 @@ class KeyFile:
                     sync_directory(self.path.parent)
                     _overwrite(left.fileno())
                 path.unlink()
+
+
+def _let_go(fd: int) -> None:
+    """Close a file that is locked: closing alone leaves the lock to a child that another thread has forked meanwhile."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        os.close(fd)
 
 
 def _overwrite(fd: int) -> None:

@@ -11,6 +11,8 @@ import zlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
+from eventlog import forks
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -37,6 +39,11 @@ class MemoryCountCache:
     def __init__(self, capacity: int = 32_768) -> None:
         self._capacity = capacity
         self._counts: OrderedDict[tuple[str, bytes], int] = OrderedDict()
+        self._lock = threading.Lock()
+        forks.follow(self)
+
+    def fork_off(self) -> None:
+        """This is a child process."""
         self._lock = threading.Lock()
 
     def get(self, encoding: str, digest: bytes) -> int | None:
@@ -93,6 +100,11 @@ class LogCountCache:
         self._limit = pending
         self._memory = MemoryCountCache(capacity)
         self._pending: dict[bytes, bytes] = {}
+        self._lock = threading.Lock()
+        forks.follow(self)
+
+    def fork_off(self) -> None:
+        """This is a child process."""
         self._lock = threading.Lock()
 
     def get(self, encoding: str, digest: bytes) -> int | None:

@@ -200,13 +200,16 @@ class Settling(CommittedState, ABC):
             for flight in chain(reversed(self._flights), reversed(self._landed)):
                 if not (flight.position or flight.landed()):
                     return None
+                last = flight.last
                 if not first:
-                    first, version = flight.last + 1, flight.last
-                    position = flight.position + version - flight.first
-                if first == after + 1 or flight.last + 1 != first or flight.batch is None:
+                    first, version = last + 1, last
+                    position = flight.position + last - flight.first
+                if first <= after + 1 or last + 1 != first or flight.batch is None:
                     break
                 first = flight.first
-                found.append(Stretch(self.session, first, flight.last, flight.position, flight.epoch, flight.batch))
+                found.append(Stretch(self.session, first, last, flight.position, flight.epoch, flight.batch))
+                if first == after + 1:
+                    break
             if first != after + 1:
                 return None
             if self.log.last_position() != position:  # somebody appended something, somewhere

@@ -106,7 +106,7 @@ def user_part(
     """What one part of a user's message says that was not removed, whatever a provider refuses."""
     match part:
         case TextPart(ignored=False):
-            text = REDACTED if part.redacted else "".join(map(resolve, part.pieces))  # as `text_of`
+            text = REDACTED if part.redacted else text_of(part.pieces, resolve)
             return (Text(text),) if text else ()
         case FilePart() if part.file.mime not in NOT_SENT:
             return (_file_part(part, options, resolve),)

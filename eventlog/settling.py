@@ -58,6 +58,8 @@ class Settling(CommittedState, ABC):
         self._flights: deque[Flight] = deque()
         self._landed: deque[Flight] = deque(maxlen=KEPT)
         """The newest flights whose outcome was taken in, without a gap; for `recent`."""
+        self._followed = False
+        """Whether somebody asks for them: else they are let go where they are still at hand, and take no room."""
         self._failure: EventlogError | None = None
         self.buffer = Buffer()
 
@@ -193,6 +195,7 @@ class Settling(CommittedState, ABC):
         Takes no outcome in and hands nothing over, so it is quick; it says None whenever one of these is to be done first.
         """
         with self.lock:
+            self._followed = True
             if self.buffer.flat or self._accepted or self._again or self._failure is not None:
                 return None
             first, version, position = 0, 0, 0
@@ -238,7 +241,9 @@ class Settling(CommittedState, ABC):
             for group in flight.accepted:
                 group.settled = True
             flight.accepted = []
-            self._landed.append(flights.popleft())
+            flights.popleft()
+            if self._followed:
+                self._landed.append(flight)
             self._certain = flight.last
             self.state.settle(flight.last)
         return True

@@ -54,6 +54,18 @@ def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
     assert told > 3
 
 
+def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> None:
+    """A session that nobody follows keeps no append decoded; the first look reads, and the next ones need not."""
+    session = store.create_session()
+    told: list[list[Stretch] | None] = []
+    for number in range(3):
+        before = session.appender.certain
+        session.user(f"question {number}")
+        session.flush()
+        told.append(session.appender.recent(before))
+    assert told == [None, as_read(session, 1)[1:2], as_read(session, 1)[2:]]
+
+
 def test_own_appends_are_not_read_back(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spec §4.10: the next view after an event of this handle asks the log for no event."""
     session, elsewhere = store.create_session(), store.create_session()

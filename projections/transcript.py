@@ -38,6 +38,7 @@ class TranscriptProjection(ConversationProjection):
     """The fold of everything that was said; its state grows with the history."""
 
     name = "transcript"
+    version = 3
     whole = True
 
 

@@ -212,7 +212,7 @@ def _attached(part: ToolPart, options: RenderOptions) -> tuple[Attachment, ...]:
 def _output(part: ToolPart, options: RenderOptions, resolve: Resolver) -> tuple[str, bool]:
     """The text of a call's result, and whether it is an error."""
     if part.redacted:
-        return REDACTED, part.status == "failed"
+        return REDACTED, part.status != "completed"
     if part.status == "completed":
         return (CLEARED if part.pruned else _capped(resolve(part.output or ""), options)), False
     if part.status == "failed":

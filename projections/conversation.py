@@ -15,7 +15,7 @@ import msgspec
 
 from eventlog.deltas import DeltaRun
 from eventlog.events import PartDelta
-from eventlog.values import Body, Content, Json, Limits, Model, Todo
+from eventlog.values import Content, Json, Limits, Model, Todo
 from projections.carried import TOUCHES, Carried, Pin, Touch
 from projections.parts import Compaction, Message, Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
 from projections.plain import pack, unpack
@@ -360,8 +360,11 @@ def said_by(part: Part) -> tuple[Content, ...]:
 
 def joined(pieces: list[Content]) -> list[Content]:
     """The pieces with neighbouring strings made one, and empty ones left out."""
-    if Body not in map(type, pieces):
+    try:
         text = "".join(cast("list[str]", pieces))
+    except TypeError:  # large texts are among them
+        pass
+    else:
         return [text] if text else []
     result: list[Content] = []
     strings: list[str] = []

@@ -56,7 +56,8 @@ NOT_SENT = ("text/plain", "application/x-directory")
 def text_of(pieces: list[Content], resolve: Resolver) -> str:
     """The text of some pieces."""
     if len(pieces) == 1:
-        return resolve(pieces[0])
+        piece = pieces[0]
+        return piece if type(piece) is str else resolve(piece)
     return "".join(map(resolve, pieces))
 
 

@@ -8,13 +8,14 @@ come back by applying an event; `ReachesBack` tells the replay loop to fold agai
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 import msgspec
 
 from eventlog.deltas import DeltaRun
 from eventlog.events import PartDelta
-from eventlog.values import Body, Content, Json, Limits, Model, Todo
+from eventlog.values import Content, Json, Limits, Model, Todo
 from projections.carried import TOUCHES, Carried, Pin, Touch
 from projections.parts import Compaction, Message, Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
 from projections.plain import pack, unpack
@@ -258,17 +259,13 @@ class Conversation:
 
     def let_go(self, compaction: Compaction) -> None:
         """Forget, or mark, every message that a completed compaction covers."""
-        bound = self._bound(compaction)
-        keep = {compaction.message, compaction.summary, *compaction.kept}
-        for message in list(self.messages.values()):
-            if message.place > bound or message.waiting or message.id in keep:
-                continue
-            if self.whole:
-                if message.covered is None:
-                    message.covered = compaction.part
-                continue
-            self._forget(message)
-        if not self.whole:
+        covered = self._covered(compaction, self.messages.values())
+        if self.whole:
+            for message in covered:
+                message.covered = message.covered or compaction.part
+        else:
+            for message in covered:
+                self._forget(message)
             gone = {other.message for other in self.compactions.values() if other.message not in self.messages}
             for message in list(self.messages.values()):  # a summary goes with its question, wherever it stands
                 if message.summary and message.reply_to in gone:
@@ -278,6 +275,14 @@ class Conversation:
                 part: other for part, other in self.compactions.items() if other.message in self.messages
             }
         self.reshaped = True
+
+    def _covered(self, compaction: Compaction, messages: Iterable[Message]) -> list[Message]:
+        """Those of the messages that a completed compaction covers, whatever else covers them."""
+        bound = self._bound(compaction)
+        keep = {compaction.message, compaction.summary, *compaction.kept}
+        return [
+            message for message in messages if message.place <= bound and not message.waiting and message.id not in keep
+        ]
 
     def _forget(self, message: Message) -> None:
         del self.messages[message.id]
@@ -298,16 +303,20 @@ class Conversation:
         return own.version - 1 if own is not None else -1
 
     def take_back(self, part: str) -> None:
-        """A completed compaction counts no more: what it covered is there again, or `ReachesBack`."""
+        """A completed compaction counts no more: what it alone covered is there again, or `ReachesBack`."""
         compaction = self.compactions.get(part)
         if compaction is None:
             return
         if compaction.status == "completed":
             if not self.whole:
                 raise ReachesBack(part)
-            for message in self.messages.values():
-                if message.covered == part:
-                    message.covered = None
+            free = [message for message in self.messages.values() if message.covered == part]
+            for message in free:
+                message.covered = None
+            for other in self.compactions.values():  # those after it cover what it covered, too
+                if other.status == "completed" and other is not compaction:
+                    for message in self._covered(other, free):
+                        message.covered = message.covered or other.part
         compaction.status = "undone"
         if self.in_force == part:
             self.in_force = next(
@@ -351,8 +360,11 @@ def said_by(part: Part) -> tuple[Content, ...]:
 
 def joined(pieces: list[Content]) -> list[Content]:
     """The pieces with neighbouring strings made one, and empty ones left out."""
-    if Body not in map(type, pieces):
+    try:
         text = "".join(cast("list[str]", pieces))
+    except TypeError:  # large texts are among them
+        pass
+    else:
         return [text] if text else []
     result: list[Content] = []
     strings: list[str] = []

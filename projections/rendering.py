@@ -56,7 +56,8 @@ NOT_SENT = ("text/plain", "application/x-directory")
 def text_of(pieces: list[Content], resolve: Resolver) -> str:
     """The text of some pieces."""
     if len(pieces) == 1:
-        return resolve(pieces[0])
+        piece = pieces[0]
+        return piece if type(piece) is str else resolve(piece)
     return "".join(map(resolve, pieces))
 
 
@@ -212,7 +213,7 @@ def _attached(part: ToolPart, options: RenderOptions) -> tuple[Attachment, ...]:
 def _output(part: ToolPart, options: RenderOptions, resolve: Resolver) -> tuple[str, bool]:
     """The text of a call's result, and whether it is an error."""
     if part.redacted:
-        return REDACTED, part.status == "failed"
+        return REDACTED, part.status != "completed"
     if part.status == "completed":
         return (CLEARED if part.pruned else _capped(resolve(part.output or ""), options)), False
     if part.status == "failed":

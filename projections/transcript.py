@@ -38,6 +38,7 @@ class TranscriptProjection(ConversationProjection):
     """The fold of everything that was said; its state grows with the history."""
 
     name = "transcript"
+    version = 3
     whole = True
 
 
@@ -128,13 +129,13 @@ class Transcript:
 
 def _large(messages: Iterable[Message], known: Container[bytes]) -> dict[bytes, Body]:
     """The texts that `said` asks for, that are kept by reference, and that are not known."""
-    return {
-        content.digest: content
-        for message in messages
-        for part in message.parts
-        for content in _contents(part)
-        if type(content) is Body and content.digest not in known
-    }
+    found: dict[bytes, Body] = {}
+    for message in messages:
+        for part in message.parts:
+            for content in _contents(part):
+                if type(content) is Body and content.digest not in known:
+                    found[content.digest] = content
+    return found
 
 
 def _contents(part: Part) -> Iterable[Content | None]:
@@ -144,8 +145,10 @@ def _contents(part: Part) -> Iterable[Content | None]:
     if type(part) is TextPart or type(part) is ReasoningPart:
         return part.pieces
     if type(part) is ToolPart:
-        output = part.full if part.full is not None else part.output
-        return (output, part.input, part.error, *part.pieces, *part.live)
+        output = part.output if part.full is None else part.full
+        if part.pieces or part.live:
+            return (output, part.input, part.error, *part.pieces, *part.live)
+        return (output, part.input, part.error)
     if type(part) is FilePart:
         return (part.file.url,)
     return (part.subtask.prompt,) if type(part) is SubtaskPart else ()

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import eventlog
@@ -338,8 +338,19 @@ def test_default_view_has_no_empty_messages(items: list[Timed]) -> None:
         assert all(getattr(part, "text", "x") for part in message.parts)
 
 
+REDACTED_CALL: list[Timed] = [
+    (1, ev.SessionStarted()),
+    (2, ev.UserMessageAdded("u")),
+    (3, ev.AssistantMessageStarted("a", "u")),
+    (4, ev.PartStarted("a", "p", Tool("c", "bash"))),
+    (5, ev.PartRedacted("p")),
+]
+"""A call that was redacted before it had a result."""
+
+
 @QUICK
 @given(histories(max_size=50, without=("rollback",)))
+@example(items=REDACTED_CALL)
 def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None:
     """Spec §9: in the default preset the view before and after settling is equal."""
     recording = Recording(items)

@@ -99,6 +99,31 @@ def test_a_large_text_that_grows_stays_one_text() -> None:
         assert Transcript(session).oldest_first()[0].parts[0].text == "large " * 1_000 + "and more"
 
 
+def test_what_two_compactions_cover_stays_covered_without_the_first() -> None:
+    """A message whose older compaction was taken out is marked by the newer one that covers it, read from either end."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        asked = session.user("covered by both")
+        parts = [_compacted(session), _compacted(session)]
+        session.remove_message(session.state().parts[parts[0]].message)
+        told = Transcript(session).oldest_first()
+        assert {message.id: message.covered for message in told}[asked] == parts[1]
+        assert told[::-1] == [*Transcript(session).newest_first()]
+        assert session.undo_compaction() == parts[1]
+        assert not any(message.covered for message in Transcript(session).oldest_first())
+
+
+def _compacted(session: eventlog.Session) -> str:
+    with session.lease():
+        part = session.request_compaction()
+        session.start_compaction(part)
+        with session.assistant(summary=True) as reply:
+            reply.say("what was done")
+            reply.finish()
+        session.complete_compaction(part, reply.id)
+        return part
+
+
 def test_pages_follow_each_other() -> None:
     """Pages of any size, each begun where the last one ended, give every message once."""
     with eventlog.open("memory:") as store:

@@ -57,7 +57,7 @@ class Lookup:
 
     def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies, in their order."""
-        found = [self._tail.body(digest) for digest in digests]
+        found = self._tail.several_bodies(digests)
         places = [place for place, packed in enumerate(found) if packed is None]
         for place, packed in zip(places, self._segments.several_bodies([digests[at] for at in places]), strict=True):
             found[place] = packed

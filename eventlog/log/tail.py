@@ -21,7 +21,7 @@ from eventlog.log.rules import Seen, head_after
 from eventlog.log.tree import leaf_data, leaf_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["Generation", "Tail"]
 
@@ -168,6 +168,12 @@ class Tail:
             if (packed := generation.bodies.get(digest)) is not None:
                 return packed
         return None
+
+    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """The same of each of some bodies, in their order."""
+        if not any(generation.bodies for generation in self._generations):  # as in a store that was just opened
+            return [None] * len(digests)
+        return [self.body(digest) for digest in digests]
 
     def bodies(self) -> list[bytes]:
         """The hashes of the bodies in the tail."""

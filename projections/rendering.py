@@ -56,8 +56,7 @@ NOT_SENT = ("text/plain", "application/x-directory")
 def text_of(pieces: list[Content], resolve: Resolver) -> str:
     """The text of some pieces."""
     if len(pieces) == 1:
-        piece = pieces[0]
-        return piece if type(piece) is str else resolve(piece)
+        return resolve(pieces[0])
     return "".join(map(resolve, pieces))
 
 

@@ -22,7 +22,7 @@ class HandOff:
         self._queue: deque[tuple[Lock | asyncio.Future[None], bytes]] = deque()
         self._bell = Lock()
         self._open = True
-        self._thread = Thread(target=self._run, name="hand-off")
+        self._thread = Thread(target=self._run, name="hand-off", daemon=True)
         self._thread.start()
 
     def wait(self, record: bytes) -> None:

@@ -241,11 +241,11 @@ class Settling(CommittedState, ABC):
             for group in flight.accepted:
                 group.settled = True
             flight.accepted = []
-            flights.popleft()
-            if self._followed:
-                self._landed.append(flight)
             self._certain = flight.last
             self.state.settle(flight.last)
+            if self._followed:
+                self._landed.append(flight)
+            flights.popleft()  # last, so that an interrupt before it only has all this done again
         return True
 
     def _read_on(self, head: Head) -> None:

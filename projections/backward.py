@@ -13,7 +13,6 @@ import msgspec
 
 from eventlog.codec import Span
 from eventlog.deltas import DeltaRun
-from eventlog.errors import NotFoundError
 from eventlog.events import (
     LASTING,
     AssistantMessageStarted,
@@ -41,6 +40,7 @@ from eventlog.events import (
     ToolRunning,
     UserMessageAdded,
 )
+from eventlog.facts import CODE_BITS, CODE_MASK, CODES
 from eventlog.session import Session
 from projections import folding
 from projections.conversation import Conversation
@@ -63,8 +63,8 @@ class Backward:
         """What was found so far and speaks of older messages, in order."""
         self._gone: set[str] = set()
         """Messages that were removed, and compactions that were taken back."""
-        self._done: dict[str, str] = {}
-        """Completed compactions whose reach is not known yet, and their summaries."""
+        self._done: dict[str, _Placed] = {}
+        """Completed compactions whose reach is not known yet, by part."""
         self._reaches: list[_Reach] = []
 
     def messages(self) -> Iterator[Message]:
@@ -94,28 +94,29 @@ class Backward:
         """The messages that begin in these spans, with all that was done to them then and later."""
         state = Conversation(whole=True)
         waiting: list[_Placed] = []
-        compactions: list[Event] = []
+        compactions: list[_Placed] = []
         for span in spans:
             item = span.item
             if isinstance(item, DeltaRun):
                 for (part, field), text in item.joined().items():
                     _give(state, _Placed(PartDelta(part, field, text), span.first, span.time), waiting)
                 continue
-            compactions.append(item)
-            _give(state, _Placed(item, span.first, span.time), waiting)
+            compactions.append(_Placed(item, span.first, span.time))
+            _give(state, compactions[-1], waiting)
         later, self._later = self._later, waiting
         for placed in later:
             _give(state, placed, waiting)
-        for event in reversed(compactions):
-            self._reach(event)
+        for placed in reversed(compactions):
+            self._reach(placed)
         found = list(state.messages.values())
         for message in found:
             covering = [reach.part for reach in self._reaches if reach.covers(message)]
             message.covered = covering[-1] if covering else None
         return found
 
-    def _reach(self, event: Event) -> None:
+    def _reach(self, placed: _Placed) -> None:
         """Take in, newest first, what tells how far each compaction reaches."""
+        event = placed.event
         if isinstance(event, MessageRemoved):
             self._gone.add(event.message)
         elif isinstance(event, (CompactionUndone, PartRemoved)):
@@ -123,20 +124,29 @@ class Backward:
         elif isinstance(event, CompactionCompleted):
             own = self._session.state().parts[event.part].message
             if not self._gone & {event.part, event.summary, own}:
-                self._done[event.part] = event.summary
+                self._done[event.part] = placed
         elif isinstance(event, CompactionStarted) and event.part in self._done:
             own = self._session.state().parts[event.part].message
-            tail, through, place = self._place(event.tail), self._place(event.through), self._place(own)
-            bound = tail - 1 if tail else through or place - 1
-            self._reaches.append(_Reach(event.part, bound, own, self._done.pop(event.part), event.kept))
+            done = self._done.pop(event.part)
+            assert isinstance(done.event, CompactionCompleted)
+            tail, through = self._place(event.tail, done.version), self._place(event.through, done.version)
+            bound = tail - 1 if tail else through or self._place(own, 0) - 1
+            self._reaches.append(_Reach(event.part, bound, own, done.event.summary, event.kept))
 
-    def _place(self, message: str | None) -> int:
-        """Version of the beginning of an effective message, 0 for another."""
-        try:
-            version = self._session.find(message or "")
-        except NotFoundError:
+    def _place(self, message: str | None, upto: int) -> int:
+        """Version at which an effective message began, or was promoted if that was not after `upto`; 0 for another."""
+        facts = self._session.state().messages.get(message or "")
+        if facts is None or not self._holds(facts.added):
             return 0
-        return version if any(first <= version <= last for first, last in self._ranges) else 0
+        promoted = CODES["promoted"]
+        for change in reversed(facts.changes):
+            version = change >> CODE_BITS
+            if change & CODE_MASK == promoted and version <= upto and self._holds(version):
+                return version
+        return facts.added
+
+    def _holds(self, version: int) -> bool:
+        return any(first <= version <= last for first, last in self._ranges)
 
 
 class _Placed(NamedTuple):

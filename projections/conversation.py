@@ -278,11 +278,16 @@ class Conversation:
 
     def _covered(self, compaction: Compaction, messages: Iterable[Message]) -> list[Message]:
         """Those of the messages that a completed compaction covers, whatever else covers them."""
-        bound = self._bound(compaction)
         keep = {compaction.message, compaction.summary, *compaction.kept}
+        bound = self._bound(compaction)
         return [
             message for message in messages if message.place <= bound and not message.waiting and message.id not in keep
         ]
+
+    def _summarised_at(self, compaction: Compaction) -> int:
+        """Version at which the summary of a completed compaction began; it tells which of two was completed later."""
+        summary = self.messages.get(compaction.summary or "")
+        return summary.version if summary is not None else -1
 
     def _forget(self, message: Message) -> None:
         del self.messages[message.id]
@@ -314,7 +319,7 @@ class Conversation:
             for message in free:
                 message.covered = None
             for other in self.compactions.values():  # those after it cover what it covered, too
-                if other.status == "completed" and other is not compaction:
+                if other.status == "completed" and self._summarised_at(other) > self._summarised_at(compaction):
                     for message in self._covered(other, free):
                         message.covered = message.covered or other.part
         compaction.status = "undone"

@@ -24,6 +24,7 @@ from eventlog.encryption.keyfile import KeyFile
 from eventlog.errors import ForkedProcessError
 from eventlog.log.embedded import EmbeddedLog
 from eventlog.log.environment import Environment
+from eventlog.log.memory import MemoryLog
 from eventlog.store import open_store
 from projections.neutral import NeutralMessage, Text
 from projections.tokens import CharsCounter, encodings
@@ -162,6 +163,25 @@ def counting(_: Path) -> None:
     assert counter.count(messages) == ViewCounter(CharsCounter()).count(messages)
 
 
+def remembering(_: Path) -> None:
+    """A store in memory is being read: a child reads its own copy."""
+    store = open_store("memory:")
+    session = store.create_session(id="s")
+    log = store.log.engine
+    assert isinstance(log, MemoryLog)
+    standing = Event()
+
+    def hold() -> None:
+        with log._changed:
+            stand(standing)
+
+    version = session.version
+    with meanwhile(hold, standing):
+        child(lambda: log.head("s"))
+    assert session.version == version
+    store.close()
+
+
 class Slowly(CharsCounter):
     """A counter that takes its time."""
 
@@ -270,6 +290,7 @@ if __name__ == "__main__":
         "loading": loading,
         "keyed": keyed,
         "counting": counting,
+        "remembering": remembering,
         "folding": folding,
         "leaving": leaving,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from eventlog import settling
 from eventlog.blobs import INLINE
 from eventlog.deciding import decide
 from eventlog.errors import AlreadyExistsError, BusyError, ClosedError, ConflictError, LimitError
+from eventlog.flight import Flight
 from eventlog.session import Session
 from eventlog.store import Store
 from eventlog.values import File
@@ -21,6 +23,28 @@ from tests.talking import said
 def other(log: FaultyLog) -> Session:
     """The same session, of another program."""
     return Store(log, flush_interval=1000.0).session("s")
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_an_interrupt_leaves_no_handle_behind_its_own_appends(session: Session, place: str) -> None:
+    """Ctrl-C while an outcome is taken in: the next look at the session sees what was committed."""
+
+    class Interrupted(deque[Flight]):
+        def popleft(self) -> Flight:
+            appender._flights = deque(self)
+            if place == "after":
+                appender._flights.popleft()
+            raise KeyboardInterrupt
+
+    appender = session.appender
+    session.user("one")
+    appender._flights = Interrupted(appender._flights)
+    with pytest.raises(KeyboardInterrupt):
+        assert session.version
+    head = session.store.log.head("s")
+    assert head is not None
+    assert session.version == head.version == appender.newest()
+    assert len(list(session.events())) == head.version
 
 
 @pytest.mark.parametrize("number", range(4))

@@ -113,10 +113,49 @@ def test_what_two_compactions_cover_stays_covered_without_the_first() -> None:
         assert not any(message.covered for message in Transcript(session).oldest_first())
 
 
-def _compacted(session: eventlog.Session) -> str:
+def test_an_undone_compaction_leaves_the_marks_of_older_ones_as_they_were() -> None:
+    """An older compaction whose tail has been promoted since covers what it covered when it was completed, read from either end."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.user("asked")
+        queued = session.user("meanwhile", delivery="queue")
+        _compacted(session, tail=queued)
+        said = session.user("after it")
+        with session.lease():
+            session.promote(queued)
+        before = {message.id: message.covered for message in Transcript(session).oldest_first()}
+        assert before[said] is None
+        _compacted(session)
+        session.undo_compaction()
+        told = Transcript(session).oldest_first()
+        assert before.items() <= {message.id: message.covered for message in told}.items()
+        assert told[::-1] == [*Transcript(session).newest_first()]
+
+
+@pytest.mark.parametrize("bound", ["tail", "through"])
+def test_a_promoted_message_bounds_a_compaction_where_it_was_promoted(bound: str) -> None:
+    """What was said while it waited is before it, read from either end."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.user("asked")
+        queued = session.user("meanwhile", delivery="queue")
+        with session.assistant() as reply:
+            reply.say("while it waits")
+            reply.finish()
+        with session.lease():
+            session.promote(queued)
+        part = _compacted(session, tail=queued) if bound == "tail" else _compacted(session, through=queued)
+        told = Transcript(session).oldest_first()
+        covered = {message.id: message.covered for message in told}
+        assert covered[reply.id] == part
+        assert covered[queued] == (part if bound == "through" else None)
+        assert told[::-1] == [*Transcript(session).newest_first()]
+
+
+def _compacted(session: eventlog.Session, *, tail: str | None = None, through: str | None = None) -> str:
     with session.lease():
         part = session.request_compaction()
-        session.start_compaction(part)
+        session.start_compaction(part, tail=tail, through=through)
         with session.assistant(summary=True) as reply:
             reply.say("what was done")
             reply.finish()

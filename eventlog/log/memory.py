@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from eventlog import forks
 from eventlog.errors import ClosedError, DamagedError
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.calls import size_of, size_of_lease, validate_derived_keys
@@ -44,6 +45,11 @@ class MemoryLog(Undivided):
         self._bodies: dict[bytes, bytes] = {}
         self._derived: dict[bytes, bytes] = {}
         self._position = 0
+        forks.follow(self)
+
+    def fork_off(self) -> None:
+        """This is a child process, which has what is here for itself."""
+        self._changed = Condition()
 
     @property
     def stopped(self) -> bool:

@@ -122,11 +122,11 @@ def keyed(place: Path) -> None:
     standing = Event()
     write = keyfile._write
 
-    def slow(*given: Any) -> None:
+    def slow(path: Path, fd: int, data: bytes) -> None:
         stand(standing)
-        write(*given)
+        write(path, fd, data)
 
-    keyfile._write = slow  # type: ignore[assignment]
+    keyfile._write = slow
     with beside_a_child(lambda: keys.make("1" * 32), standing):
         keys.make("2" * 32)
     child(lambda: keys.make("3" * 32))

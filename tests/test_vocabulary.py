@@ -116,8 +116,12 @@ def test_importing_loads_neither_tiktoken_nor_a_vocabulary() -> None:
     assert ran.stdout.split() == ["False", "False", "False", "True", "True"]
 
 
-@pytest.mark.parametrize(("loader", "text"), [("_ranks", "hello world"), ("_build", "hello w\u00f6rld")])
-def test_threads_that_count_at_once_share_one_load(loader: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("loader", "text", "tokens"), [("_ranks", "hello world", 2), ("_build", "hello w\u00f6rld", 4)]
+)
+def test_threads_that_count_at_once_share_one_load(
+    loader: str, text: str, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ranks are read once, and an encoder is built once, however many threads ask for it first."""
     loads: list[str] = []
     load = getattr(encodings_module, loader)
@@ -142,7 +146,7 @@ def test_threads_that_count_at_once_share_one_load(loader: str, text: str, monke
     for thread in threads:
         thread.join()
     assert loads == ["cl100k_base"]
-    assert counts == [len(encoder("cl100k_base").encode_ordinary(text))] * 8
+    assert counts == [tokens] * 8
 
 
 def test_a_loaded_vocabulary_keeps_no_second_copy(monkeypatch: pytest.MonkeyPatch) -> None:

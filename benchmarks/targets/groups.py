@@ -122,31 +122,25 @@ def _against_disk(setting: Setting) -> dict[str, Measured]:
     record = os.urandom(RECORD)
     waits: list[Callable[[], object]] = [lambda: bare.wait(record)] * sizes.callers
     waited: list[Callable[[], Awaitable[object]]] = [lambda: bare.waited(record)] * sizes.callers
-    raw: dict[str, list[float]] = {}
+    runs: dict[str, tuple[list[int], Callable[[], float]]] = {
+        "threads": (io.sizes, lambda: run_threads(engine.blocking, sizes.appends)),
+        "threads.bare": (bare_sizes, lambda: run_threads(waits, sizes.appends)),
+        "tasks": (io.sizes, lambda: run_tasks(engine.awaiting, sizes.appends)),
+        "tasks.bare": (bare_sizes, lambda: run_tasks(waited, sizes.appends)),
+    }
+    raw: dict[str, list[float]] = {name: [] for name in runs}
 
-    def side(name: str, written: list[int], run: Callable[[], float]) -> tuple[str, Callable[[], list[float]]]:
-        raw[name] = []
-
+    def side(name: str, written: list[int], run: Callable[[], float]) -> Callable[[], list[float]]:
         def measured() -> list[float]:
             written.clear()
             seconds = run()
             raw[name].append(_again(setting.directory / "again", written) / each)
             return [seconds / each]
 
-        return name, measured
+        return measured
 
     try:
-        samples = in_turn(
-            dict(
-                (
-                    side("threads", io.sizes, lambda: run_threads(engine.blocking, sizes.appends)),
-                    side("threads.bare", bare_sizes, lambda: run_threads(waits, sizes.appends)),
-                    side("tasks", io.sizes, lambda: run_tasks(engine.awaiting, sizes.appends)),
-                    side("tasks.bare", bare_sizes, lambda: run_tasks(waited, sizes.appends)),
-                )
-            ),
-            sizes.rounds,
-        )
+        samples = in_turn({name: side(name, *run) for name, run in runs.items()}, sizes.rounds)
     finally:
         engine.close()
         bare.close()

@@ -1,15 +1,21 @@
-"""The README's loop, as it stands there, against a server; killed at every step in turn, it comes to the same result (spec §8)."""
+"""The README's loop against a server: killed at every step, disconnected or interrupted, it comes to the same result."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import eventlog
+from eventlog import events as ev
 from eventlog.state import INTERRUPTED
 from projections.rendering import QUESTION
 from tests.openai_server import Answer, Asked, OpenAIServer, ToolCall
@@ -19,6 +25,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 LARGE = "eventlog.Limits(context=400_000, output=128_000)"
 SMALL = "eventlog.Limits(context=4_000, output=1_000)"
 ANSWER = "All files are written."
+ENDS = {"connection": "APIConnectionError", "interrupt": "KeyboardInterrupt"}
+"""What the program ends with."""
 
 
 def loop() -> str:
@@ -126,3 +134,50 @@ def test_the_loop_runs_as_it_stands(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in tmp_path.glob("*.txt")} == files
     assert [len(asked.messages) for asked in server.asked] == [1, 4, 6]
     assert {asked.body["tools"][0]["function"]["name"] for asked in server.asked} == {"write_file"}
+
+
+def started(tmp_path: Path, server: OpenAIServer) -> subprocess.Popen[str]:
+    """The program in the README, unchanged, in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", loop(), "write them"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("breaks", ["connection", "interrupt"])
+def test_the_loop_goes_on_after_an_answer_that_broke_off(tmp_path: Path, breaks: str) -> None:
+    """A dropped connection or Ctrl-C while the model answers ends the program; started again, it asks anew and finishes."""
+    files = {"a.txt": "one", "b.txt": "two", "c.txt": "three"}
+    asking = Writer(files)
+    held, reached = threading.Event(), threading.Event()
+
+    def by(asked: Asked) -> Answer:
+        if len(server.asked) == 2:
+            reached.set()
+            whole = ["Half of", " an answer"]
+            return Answer(whole, cut=1) if breaks == "connection" else Answer(whole, hold=held)
+        return asking(asked)
+
+    with OpenAIServer(by=by) as server:
+        first = started(tmp_path, server)
+        if breaks == "interrupt":
+            assert reached.wait(60)
+            first.send_signal(signal.SIGINT)
+        errors = first.communicate(timeout=60)[1]
+        held.set()
+        assert first.returncode != 0
+        assert ENDS[breaks] in errors.splitlines()[-1]
+        second = started(tmp_path, server)
+        said, errors = second.communicate(timeout=60)
+    assert (second.returncode, said, errors) == (0, f"{ANSWER}\n", "")
+    assert {path.name: path.read_text() for path in tmp_path.glob("*.txt")} == files
+    assert not any("Half of" in str(message) for asked in server.asked for message in asked.messages)
+    with eventlog.open(tmp_path / "chats", read_only=True) as store:
+        events = [recorded.event for recorded in store.session("notes").events()]
+    if breaks == "connection":
+        assert "Half of" in "".join(event.text for event in events if isinstance(event, ev.PartDelta))
+    assert sum(isinstance(event, ev.RolledBack) for event in events) == 1

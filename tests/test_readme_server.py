@@ -1,4 +1,4 @@
-"""The README's lines for a server, as they stand there: a turn in asyncio, and a page that follows it and comes back (spec §12, §16)."""
+"""The README's program for a server: a question answered once in asyncio, and a page that follows a session and comes back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from eventlog import events as ev
 from eventlog.store import Store
@@ -26,20 +28,40 @@ def server() -> SimpleNamespace:
     return SimpleNamespace(**names)
 
 
+def fields(text: str) -> tuple[int, dict[str, Any]]:
+    """The cursor (0: not committed) and the event of one message of the page's stream."""
+    lines = dict(line.split(": ", 1) for line in text.strip().splitlines())
+    return int(lines.get("id", 0)), json.loads(lines["data"])
+
+
 async def read(page: AsyncGenerator[str], until: str) -> list[tuple[int, dict[str, Any]]]:
-    """The events of a page with their cursors (0: none), up to the first committed one of a kind."""
+    """The events of a page with their cursors, up to the first committed one of a kind."""
     found: list[tuple[int, dict[str, Any]]] = []
     async for text in page:
-        fields = dict(line.split(": ", 1) for line in text.strip().splitlines())
-        found.append((int(fields.get("id", 0)), json.loads(fields["data"])))
+        found.append(fields(text))
         if found[-1][0] and found[-1][1]["kind"] == until:
             break
     await page.aclose()
     return found
 
 
-def test_a_turn_is_told_as_it_streams_and_a_page_comes_back(tmp_path: Path) -> None:
-    """Spec §12: the README's page is told deltas before they are committed, has each version once in the end, and goes on from its cursor."""
+def kept(seen: list[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What a page shows that drops, at each committed event, all that it showed of uncommitted ones."""
+    shown: list[tuple[int, dict[str, Any]]] = []
+    for cursor, event in seen:
+        if cursor:
+            shown = [one for one in shown if one[0]]
+        shown.append((cursor, event))
+    return [event for _, event in shown]
+
+
+def text_of(events: list[dict[str, Any]]) -> str:
+    """The text of the deltas among the events."""
+    return "".join(event["event"]["text"] for event in events if event["kind"] == "part-delta")
+
+
+def test_a_turn_streams_to_a_page_and_the_page_comes_back(tmp_path: Path) -> None:
+    """The page gets the question, deltas before they are committed, each version once in the end, and goes on from its cursor."""
     here = server()
     asked: list[Any] = []
     streamed = asyncio.Event()
@@ -52,7 +74,8 @@ def test_a_turn_is_told_as_it_streams_and_a_page_comes_back(tmp_path: Path) -> N
 
     async def early(store: Store) -> None:
         async for text in here.live(store, "s"):
-            if "id: " not in text and TOKENS[-1] in json.loads(text.partition("data: ")[2])["text"]:
+            cursor, event = fields(text)
+            if not cursor and TOKENS[-1] in text_of([event]):
                 streamed.set()
                 return
 
@@ -61,21 +84,51 @@ def test_a_turn_is_told_as_it_streams_and_a_page_comes_back(tmp_path: Path) -> N
             store.flush_interval = 3_600.0
             store.create_session(id="s")
             watching = asyncio.create_task(early(store))
-            page = asyncio.create_task(read(here.live(store, "s"), "MessageFinished"))
-            await here.answer(store, "s", "Fix the tests", "r1", ask)
+            page = asyncio.create_task(read(here.live(store, "s"), "message-finished"))
+            assert await here.answer(store, "s", "Fix the tests", "r1", ask) == "".join(TOKENS)
             await watching
             seen = await page
             assert asked == [[{"role": "user", "content": "Fix the tests"}]]
             committed = [(cursor, event) for cursor, event in seen if cursor]
-            kept = {event["version"]: event for _, event in seen}
-            assert list(kept.values()) == [event for _, event in committed]
-            assert "".join(e["text"] for e in kept.values() if e["kind"] == "PartDelta") == "".join(TOKENS)
+            assert kept(seen) == [event for _, event in committed]
+            assert text_of(kept(seen)) == "".join(TOKENS)
+            parts = {event["event"]["part"] for event in kept(seen) if event["kind"] == "part-delta"}
+            begun = [event["event"] for event in kept(seen) if event["kind"] == "part-started"]
+            assert [one["kind"]["text"] for one in begun] == ["Fix the tests", ""]
+            assert parts == {begun[1]["part"]}
             versions = [recorded.version for recorded in store.session("s").events()]
             assert [event["version"] for _, event in committed] == versions
             middle = len(committed) // 2
-            assert await read(here.live(store, "s", committed[middle - 1][0]), "MessageFinished") == committed[middle:]
-            questions = [r for r in store.session("s").events() if isinstance(r.event, ev.UserMessageAdded)]
-            assert len(questions) == 1
+            again = await read(here.live(store, "s", committed[middle - 1][0]), "message-finished")
+            assert again == committed[middle:]
         assert store.closed
+
+    asyncio.run(run())
+
+
+def test_a_repeated_request_is_answered_once(tmp_path: Path) -> None:
+    """A request that is sent again while it is answered, afterwards, and after a failure asks the model once per missing answer."""
+    here = server()
+    asked: list[Any] = []
+
+    async def ask(messages: list[Any]) -> AsyncIterator[str]:
+        asked.append(messages)
+        yield "Let me"
+        await asyncio.sleep(0)
+        if len(asked) == 1:
+            raise ConnectionError
+        yield f" look, {len(asked)}."
+
+    async def run() -> None:
+        async with here.opened(tmp_path / "store") as store:
+            store.create_session(id="s")
+            with pytest.raises(ConnectionError):
+                await here.answer(store, "s", "Fix the tests", "r1", ask)
+            together = [here.answer(store, "s", "Fix the tests", "r1", ask) for _ in range(4)]
+            assert await asyncio.gather(*together) == ["Let me look, 2."] * 4
+            assert await here.answer(store, "s", "And the docs", "r2", ask) == "Let me look, 3."
+            assert await here.answer(store, "s", "Fix the tests", "r1", ask) == "Let me look, 2."
+            questions = [r for r in store.session("s").events() if isinstance(r.event, ev.UserMessageAdded)]
+            assert (len(asked), len(questions)) == (3, 2)
 
     asyncio.run(run())

@@ -247,46 +247,76 @@ class Appender(Settling):
         With `unchanged` it goes in only if nobody appends anything between the decision and the commit.
         """
         with self.lock:
-            digest = b""
-            if request is not None:
-                digest = content_digest(items)
-                known = self._known(request, digest)
-                if known is not None:
-                    with suppress(StopError):  # whoever may not write any more still learns what became of the request
-                        self.flush()
-                    return known
-            if creates_at is None:
-                self._ready()
-            self._collect()
-            if expected is not None or unchanged:
-                self.settle()
-            elif self._accepted and (alone or request is not None):
-                self._submit([])
-            if unchanged:
-                expected = self.state.version
-            if expected is not None and expected != self.state.version:
-                raise ConflictError(self.session, expected, self.state.version)
-            if bodies:
-                limit_bodies(bodies)
-            before = self.state.version
-            decided = decide(self.state, items)
+            digest = b"" if request is None else content_digest(items)
+            known = self._known(request, digest)
+            if known is not None:
+                with suppress(StopError):  # whoever may not write any more still learns what became of the request
+                    self.flush()
+                return known
             try:
-                more: Sequence[ev.Event] = () if then is None else then(self.state)
-                if more:
-                    decided += decide(self.state, [(items[-1][0], event) for event in more])
-                if not self.epoch and expected is None and creates_at is None:
-                    needs_no_lease([*(event for _, event in items), *more], self.session)
-            except BaseException:
-                self.state.retract(before)
-                raise
-            return self._submit(
-                decided, bodies, expected=expected, request=request, digest=digest, creates_at=creates_at
-            )
+                return self._commit(
+                    items,
+                    bodies,
+                    expected=expected,
+                    request=request,
+                    digest=digest,
+                    creates_at=creates_at,
+                    alone=alone,
+                    unchanged=unchanged,
+                    then=then,
+                )
+            except EventlogError:
+                known = self._known(request, digest)  # another handle or process may have been faster with it
+                if known is None:
+                    raise
+                return known
+
+    def _commit(
+        self,
+        items: Sequence[tuple[int, ev.Event]],
+        bodies: Mapping[bytes, bytes] | None,
+        *,
+        expected: int | None,
+        request: str | None,
+        digest: bytes,
+        creates_at: int | None,
+        alone: bool,
+        unchanged: bool,
+        then: Callable[[State], Sequence[ev.Event]] | None,
+    ) -> Flight:
+        """Decide and hand over, whatever became of the request id before."""
+        if creates_at is None:
+            self._ready()
+        self._collect()
+        if expected is not None or unchanged:
+            self.settle()
+        elif self._accepted and (alone or request is not None):
+            self._submit([])
+        if unchanged:
+            expected = self.state.version
+        if expected is not None and expected != self.state.version:
+            raise ConflictError(self.session, expected, self.state.version)
+        if bodies:
+            limit_bodies(bodies)
+        before = self.state.version
+        decided = decide(self.state, items)
+        try:
+            more: Sequence[ev.Event] = () if then is None else then(self.state)
+            if more:
+                decided += decide(self.state, [(items[-1][0], event) for event in more])
+            if not self.epoch and expected is None and creates_at is None:
+                needs_no_lease([*(event for _, event in items), *more], self.session)
+        except BaseException:
+            self.state.retract(before)
+            raise
+        return self._submit(decided, bodies, expected=expected, request=request, digest=digest, creates_at=creates_at)
 
     # -- handing over ----------------------------------------------------------------------------
 
-    def _known(self, request: str, digest: bytes) -> Flight | None:
+    def _known(self, request: str | None, digest: bytes) -> Flight | None:
         """What became, or is becoming, of a request id that was used before."""
+        if request is None:
+            return None
         for flight in self._flights:
             if flight.request == request and not flight.ticket.done():
                 if flight.digest != digest:

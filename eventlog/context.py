@@ -1,7 +1,8 @@
 """Commands about what the model sees: promoting, pruning, and a compaction from its request to its end, or its undoing.
 
 Not what to prune or to cover, which is decided above (`projections/window`): these commands only say so in events.  Part of `Session`
-(`session.py`), which alone imports this module.  Every command takes the lease if its handle does not hold it.
+(`session.py`), which alone imports this module.  Every command takes the lease if its handle does not hold it, but for those that
+start and complete a compaction: they need `with session.lease():` around all of it.
 """
 
 from __future__ import annotations
@@ -62,8 +63,12 @@ class ContextCommands(Handle):
         model: Model | None = None,
         prompt_digest: bytes | None = None,
     ) -> None:
-        """Fix what a requested compaction covers: see `CompactionStarted`."""
-        self.run(
+        """Fix what a requested compaction covers: see `CompactionStarted`.
+
+        Needs `with session.lease():` around everything from here to `complete_compaction` or `fail_compaction`, and is refused
+        without: the next owner of the lease, be it this handle's next command, settles a running compaction as failed.
+        """
+        self.command(
             [
                 ev.CompactionStarted(
                     part,
@@ -86,8 +91,11 @@ class ContextCommands(Handle):
         then: Sequence[ev.Event] = (),
         bodies: Mapping[bytes, bytes] | None = None,
     ) -> None:
-        """Let a finished summary message stand for what the compaction covers, and append `then` with it, whole or not at all."""
-        self.run([ev.CompactionCompleted(part, summary, tokens_after), *then], bodies)
+        """Let a finished summary message stand for what the compaction covers, and append `then` with it, whole or not at all.
+
+        Under the lease that the compaction was started under.
+        """
+        self.command([ev.CompactionCompleted(part, summary, tokens_after), *then], bodies)
 
     def fail_compaction(self, part: str, reason: str, *, summary: str | None = None) -> None:
         """The compaction came to nothing; it hides nothing."""

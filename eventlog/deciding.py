@@ -119,4 +119,5 @@ def needs_no_lease(events: Sequence[ev.Event], session: str) -> None:
         if isinstance(event, ev.UserMessageAdded):
             users.append(event.message)
         elif type(event) not in LEASE_FREE and not (isinstance(event, ev.PartStarted) and event.message in users):
-            raise RefusedError(f"{type(event).__name__} without the lease", expected="the lease", session=session)
+            expected = "`with session.lease():` around the whole of it"
+            raise RefusedError(f"{type(event).__name__} without the lease", expected=expected, session=session)

@@ -185,8 +185,12 @@ class Handle:
         hold it either.  `ConflictError` unless the session is at `expected_version`.
         """
         free = self._lease is None
-        if free and (request_id is None or self.store.log.request(self.id, request_id) is None):
-            self._nobody_runs()
+        if free:
+            try:
+                self._nobody_runs()
+            except LeaseHeldError:
+                if request_id is None or self.store.log.request(self.id, request_id) is None:
+                    raise
         self.store.usable(writing=True)
         return self._appender.commit(
             items,

@@ -1,8 +1,8 @@
 """One of several programs that write to the same session at once; started by `test_crash.py`.
 
 Usage: `python -m tests.race_writer DIRECTORY SESSION NAME WAY COUNT`.  WAY "version" appends COUNT events, each for the version
-last seen; "lease" streams COUNT messages under the lease; "id" adds COUNT user messages whose ids all programs use.
-Prints how many attempts that took, or which of the ids it won.
+last seen; "lease" streams COUNT messages under the lease; "id" adds COUNT user messages whose ids all programs use; "request" sends COUNT requests whose ids all programs use.
+Prints how many attempts that took, which of the ids it won, or what became of each request.
 """
 
 from __future__ import annotations
@@ -56,7 +56,20 @@ def by_id(session: Session, _: str, count: int) -> str:
     return "\n".join(won)
 
 
-WAYS = {"version": by_version, "lease": by_lease, "id": by_id}
+def by_request(session: Session, _: str, count: int) -> str:
+    """Send requests that others send as well; returns the message or the place in the log of each."""
+    results: list[str] = []
+    for number in range(count):
+        request = f"r{number}"
+        if number % 2:
+            results.append(session.user("hi", request_id=request))
+            continue
+        committed = session.append([(0, ev.UserMessageAdded(f"message {number}"))], request_id=request)
+        results.append(f"{committed.first} {committed.last} {committed.position}")
+    return "\n".join(results)
+
+
+WAYS = {"version": by_version, "lease": by_lease, "id": by_id, "request": by_request}
 
 
 def main(directory: str, session: str, name: str, way: str, count: str) -> None:

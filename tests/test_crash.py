@@ -15,6 +15,7 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
+from tests.faults.tally import SLOW, tally
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -68,6 +69,18 @@ def test_two_processes_have_exactly_one_winner_per_version(tmp_path: Path) -> No
         own = [event.data for event in won if isinstance(event, ev.Custom) and event.namespace == name]
         assert own == [str(number) for number in range(count)]
     assert all(count <= tries <= 50 * count for tries in attempts)
+
+
+def test_two_processes_that_send_one_request_id_have_one_result(tmp_path: Path) -> None:
+    """Promise 5: of two processes that go through the same request ids at once, both get the first result of each."""
+    count = 5_000 if SLOW else 250
+    one, two = (printed.splitlines() for printed in race(tmp_path / "store", "request", count))
+    assert one == two
+    with eventlog.open(tmp_path / "store") as store:
+        events = [recorded.event for recorded in store.session("session").events()]
+    messages = [event.message for event in events if isinstance(event, ev.UserMessageAdded)]
+    assert len(one) == len(messages) == len(set(messages)) == count
+    tally("request ids sent by two processes at once", count)
 
 
 def test_two_processes_take_turns_under_the_lease(tmp_path: Path) -> None:

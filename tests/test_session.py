@@ -291,3 +291,38 @@ def test_what_needs_the_lease_is_refused_without_it(store: Store) -> None:
     with pytest.raises(CallError):
         reply.text()
     assert session.state().open_messages() == ()
+
+
+def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) -> None:
+    """Spec §5.4: started outside a lease it would be settled away by the next call: that is refused, and the error says what to do."""
+    session = store.create_session()
+    exchange(session)
+    part = session.request_compaction()
+    before = session.version
+    with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
+        session.start_compaction(part)
+    assert session.version == before
+    with session.lease():
+        session.start_compaction(part)
+        with session.assistant(summary=True) as reply:
+            reply.say("what was done")
+            reply.finish()
+        session.complete_compaction(part, reply.id)
+    assert session.state().compaction_in_force() is not None
+
+
+def test_a_compaction_is_completed_under_the_lease_that_it_was_started_under(store: Store) -> None:
+    """Spec §5.4: completing it outside is refused, and does not settle it away; whether it was asked for or runs, it can be failed."""
+    session = store.create_session()
+    exchange(session)
+    part = session.request_compaction()
+    with session.lease():
+        session.start_compaction(part)
+        with session.assistant(summary=True) as reply:
+            reply.finish()
+    before = session.version
+    with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
+        session.complete_compaction(part, reply.id)
+    assert session.version == before
+    session.fail_compaction(session.request_compaction(), "not now")
+    assert last(session) == ev.CompactionFailed(session.state().compactions[-1][1], "not now")

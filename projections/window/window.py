@@ -102,7 +102,8 @@ class ContextWindow(ProjectedSession):
             case RequestCompaction():
                 self._request_compaction(auto=True, overflow=step.overflow)
             case Compact():
-                return self._compact(step)
+                with session.lease():
+                    return self._compact(step)
             case Promote():
                 session.promote(step.message)
             case _:

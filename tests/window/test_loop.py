@@ -362,6 +362,23 @@ def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> 
         assert window.compact().reason == reason
 
 
+def test_a_compaction_is_performed_whole_also_without_the_lease(engine: Engine) -> None:
+    """Spec §5.4: a window that is not entered holds the lease from the start of a compaction to its end."""
+    session = engine.open().create_session(id="s")
+    talk(session, 14)
+    session.user("newest")
+    window = ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, summarizer=summarized, environment={})
+    window.record()
+    for kind in (RequestCompaction, Compact):
+        step = window.next_step()
+        assert isinstance(step, kind)
+        result = window.perform(step)
+    assert result is not None
+    assert result.reason == ""
+    assert session.state().compaction_in_force() is not None
+    assert not session.holds_lease
+
+
 def test_a_compaction_that_a_crash_broke_off_is_carried_out_again(engine: Engine) -> None:
     """Spec §8, §9: the half of a summary is never seen, also not beside the whole one that is written after the crash."""
     store = engine.open()

@@ -234,7 +234,8 @@ class Session(ContextCommands):
     def rollback(self, to: int | None = None, *, before: str | None = None) -> RollbackResult:
         """Make the effective history what it was right after version `to`, or right before a message was added.
 
-        Whatever `to` was, so a version that an earlier rollback hid is a redo.  What is open at `to` is closed right after.
+        Whatever `to` was, also a version that an earlier rollback hid.  `redo` takes it back, unless it is a redo itself: a
+        return to the version right before the newest rollback that was not redone.  What is open at `to` is closed right after.
         """
         if (to is None) == (before is None):
             raise CallError("rollback takes a version or a message, one of them")
@@ -256,7 +257,7 @@ class Session(ContextCommands):
             return RollbackResult(version, to, snapshots, patches)
 
     def redo(self) -> RollbackResult:
-        """Undo the newest rollback that was not redone yet: go back to what was in force right before it."""
+        """Take back the newest rollback that was not redone yet: return to the version right before it."""
         with self.deciding() as state:
             version = state.history.to_redo()
         if version is None:

@@ -99,6 +99,25 @@ class History(msgspec.Struct, array_like=True):
             yield self.starts[node], version
             node, version = self.parents[node], self.targets[node]
 
+    def lost(self, to: int) -> list[tuple[int, int]]:
+        """The effective ranges now that would not be effective right after version `to` (closed, ascending).
+
+        Costs what differs: both ways towards the beginning are followed only to where they meet.
+        """
+        ranges: list[tuple[int, int]] = []
+        node, version = len(self.starts) - 1, END
+        other, upto = bisect_right(self.starts, to) - 1, to
+        while node != other:
+            if node > other:
+                ranges.append((self.starts[node], version))
+                node, version = self.parents[node], self.targets[node]
+            else:
+                other, upto = self.parents[other], self.targets[other]
+        if version > upto:
+            ranges.append((upto + 1, version))
+        ranges.reverse()
+        return ranges
+
     def _child_above(self, version: int) -> int:
         """The last node, on the way from the newest one to the beginning, that starts after `version`."""
         starts, parents, jumps = self.starts, self.parents, self.jumps

@@ -3,8 +3,8 @@
 A fork's own first version follows the version it forked at, so along an ancestry a version number names exactly one event:
 the pair (ancestry, set of effective versions) says everything.  Commands and projections both need it, so it lives here.
 
-`rolled back (to v)` at version r makes effective(r) = effective(v) + {r}.  A target that is itself hidden is thereby
-a redo.  Nothing here reads a log.
+`rolled back (to v)` at version r makes effective(r) = effective(v) + {r}, whatever v was.  It is a redo only if v is the version
+right before the newest rollback that was not redone; any other rollback waits to be redone itself.  Nothing here reads a log.
 """
 
 from __future__ import annotations
@@ -58,21 +58,13 @@ class History(msgspec.Struct, array_like=True):
         return version <= self.targets[self._child_above(version)]
 
     def roll_back(self, version: int, to: int) -> None:
-        """Take in the rollback event `version`; `to` is less than it.
-
-        A target that is in the effective history is an undo (unless nothing comes after it), a hidden one a redo.
-        """
-        undo = self.holds(to)
+        """Take in the rollback event `version`; `to` is less than it."""
         parent = bisect_right(self.starts, to) - 1
         jump = self.jumps[parent]
         level = self.depths[parent] - self.depths[jump] == self.depths[jump] - self.depths[self.jumps[jump]]
         last = self.undone[-1]
-        if to == version - 1:
-            self.undone.append(last)
-        elif undo:
-            self.undone.append(len(self.starts))
-        else:
-            self.undone.append(self.undone[last - 1] if last else 0)
+        redo = last and to == self.starts[last] - 1
+        self.undone.append(self.undone[last - 1] if redo else len(self.starts))
         self.starts.append(version)
         self.targets.append(to)
         self.parents.append(parent)
@@ -106,6 +98,25 @@ class History(msgspec.Struct, array_like=True):
         while version > 0:
             yield self.starts[node], version
             node, version = self.parents[node], self.targets[node]
+
+    def lost(self, to: int) -> list[tuple[int, int]]:
+        """The effective ranges now that would not be effective right after version `to` (closed, ascending).
+
+        Costs what differs: both ways towards the beginning are followed only to where they meet.
+        """
+        ranges: list[tuple[int, int]] = []
+        node, version = len(self.starts) - 1, END
+        other, upto = bisect_right(self.starts, to) - 1, to
+        while node != other:
+            if node > other:
+                ranges.append((self.starts[node], version))
+                node, version = self.parents[node], self.targets[node]
+            else:
+                other, upto = self.parents[other], self.targets[other]
+        if version > upto:
+            ranges.append((upto + 1, version))
+        ranges.reverse()
+        return ranges
 
     def _child_above(self, version: int) -> int:
         """The last node, on the way from the newest one to the beginning, that starts after `version`."""

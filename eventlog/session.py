@@ -234,7 +234,8 @@ class Session(ContextCommands):
     def rollback(self, to: int | None = None, *, before: str | None = None) -> RollbackResult:
         """Make the effective history what it was right after version `to`, or right before a message was added.
 
-        Whatever `to` was, so a version that an earlier rollback hid is a redo.  What is open at `to` is closed right after.
+        Whatever `to` was, also a version that an earlier rollback hid.  `redo` takes it back, unless it is a redo itself: a
+        return to the version right before the newest rollback that was not redone.  What is open at `to` is closed right after.
         """
         if (to is None) == (before is None):
             raise CallError("rollback takes a version or a message, one of them")
@@ -256,26 +257,31 @@ class Session(ContextCommands):
             return RollbackResult(version, to, snapshots, patches)
 
     def redo(self) -> RollbackResult:
-        """Undo the newest rollback that was not redone yet: go back to what was in force right before it."""
+        """Take back the newest rollback that was not redone yet: return to the version right before it."""
+        self._to_redo()
+        with self._leased():  # from here on no other process rolls back
+            return self.rollback(self._to_redo() - 1)
+
+    def _to_redo(self) -> int:
         with self.deciding() as state:
             version = state.history.to_redo()
         if version is None:
             raise RefusedError("there is nothing to redo", expected="a rollback")
-        return self.rollback(version - 1)
+        return version
 
     def _file_states(self, to: int) -> tuple[tuple[str, ...], tuple[Patch, ...]]:
-        """The snapshots and patches that count now, and would not right after version `to`."""
-        kept = self.effective_ranges(to)
+        """The snapshots and patches that count now, and would not right after version `to`; reads only the events between."""
+        with self.deciding() as state:
+            lost = state.history.lost(to)
         snapshots: list[str] = []
         patches: list[Patch] = []
-        for span in self.history():
-            if any(first <= span.first <= last for first, last in kept):
-                continue
-            item = span.item
-            if isinstance(item, (ev.StepStarted, ev.StepFinished)) and item.snapshot:
-                snapshots.append(item.snapshot)
-            elif isinstance(item, ev.PartStarted) and isinstance(item.kind, Patch):
-                patches.append(item.kind)
+        for first, last in lost:
+            for span in self.spans(first - 1, last):
+                item = span.item
+                if isinstance(item, (ev.StepStarted, ev.StepFinished)) and item.snapshot:
+                    snapshots.append(item.snapshot)
+                elif isinstance(item, ev.PartStarted) and isinstance(item.kind, Patch):
+                    patches.append(item.kind)
         return tuple(dict.fromkeys(snapshots)), tuple(patches)
 
     def fork(self, at: int | None = None, *, id: str | None = None, title: str | None = None) -> Session:

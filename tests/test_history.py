@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from eventlog import checkpoints
 from eventlog import events as ev
 from eventlog.errors import (
     AlreadyExistsError,
@@ -11,6 +12,7 @@ from eventlog.errors import (
     NotFoundError,
     RefusedError,
 )
+from eventlog.session import Session
 from eventlog.store import Store
 from eventlog.values import (
     MessageError,
@@ -43,6 +45,77 @@ def test_rollback_and_redo_bring_back_what_was(store: Store) -> None:
     exchange(session, "three")
     assert list(said(session).values()) == ["one", "three"]
     assert said(session, end) == full
+
+
+def test_a_rollback_to_what_an_earlier_one_hid_can_be_undone(store: Store) -> None:
+    """Promise 9: only a return to right before the newest rollback that stands is a redo; any other rollback can be undone."""
+    session = store.create_session()
+    for number in range(100):
+        session.user(f"{number}")
+    texts, end = heard(session), session.version
+    session.rollback(61)
+    early = heard(session)
+    session.rollback(151)
+    assert heard(session) == texts[:75]
+    assert session.redo().to == end + 1
+    assert heard(session) == early
+    assert session.redo().to == end
+    assert heard(session) == texts
+    with pytest.raises(RefusedError):
+        session.redo()
+    session.rollback(61)
+    middle = session.version
+    session.rollback(session.version)
+    assert session.redo().to == middle
+    session.rollback(middle - 1)  # by hand what a redo does
+    assert heard(session) == texts
+    with pytest.raises(RefusedError):
+        session.redo()
+
+
+def test_a_redo_takes_back_what_another_process_rolled_back_just_before(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 9: which rollback is redone is decided under the lease, so one that comes in the last moment is seen."""
+    with engine.open() as mine, engine.open() as other:
+        session = mine.create_session(id="s")
+        for number in range(3):
+            session.user(f"{number}")
+        session.rollback(3)
+        acquire = session.acquire
+
+        def late(*, wait: float = 0.0) -> int:
+            monkeypatch.setattr(session, "acquire", acquire)
+            other.session("s").rollback(5)
+            return acquire(wait=wait)
+
+        monkeypatch.setattr(session, "acquire", late)
+        session.redo()
+        assert heard(session) == ["0"]
+
+
+def test_a_state_that_an_older_program_kept_is_not_used(engine: Engine) -> None:
+    """What counted as a redo was stored under another number: such a state is passed over, and the log is read."""
+    with engine.open() as store:
+        session = store.create_session(id="s")
+        for number in range(3):
+            session.user(f"{number}")
+        session.rollback(3)
+        session.rollback(5)
+        wrong = session.state().history
+        wrong.undone[-1] = 0  # as that program took it
+        data, _ = session.state().encode()
+        checkpoints.save(store.log, "state 4", "s", session.version, data, surplus=checkpoints.newest(1))
+        wanted = session.version - 1
+    with engine.open() as store:
+        assert store.session("s").redo().to == wanted
+
+
+def heard(session: Session) -> list[str]:
+    """The texts of the user messages that count."""
+    events = (recorded.event for span in session.history() for recorded in span.events())
+    parts = (event.kind for event in events if isinstance(event, ev.PartStarted))
+    return [part.text for part in parts if isinstance(part, Text) and isinstance(part.text, str)]
 
 
 def test_rollback_before_a_message(store: Store) -> None:

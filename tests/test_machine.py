@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -48,7 +49,6 @@ class Model:
         self.effective = effective
         self.pending: list[ev.Event] = []
         """What the lease holder accepted and nothing has committed yet."""
-        self.undone: list[int] = []
         self.title = ""
         self.requests: dict[str, str] = {}
         self.owner: int | None = None
@@ -210,7 +210,6 @@ class Sessions(RuleBasedStateMachine):
         self.models[fork] = copy = Model(model.events[:at], [list(versions) for versions in model.effective[: at + 1]])
         copy.title = model.title
         copy.commit(ev.SessionForked(name, at, b"", model.title))
-        copy.undone = undone_at(copy)
 
     @rule(store=STORES)
     def reopen(self, store: int) -> None:
@@ -456,17 +455,49 @@ class Sessions(RuleBasedStateMachine):
                 handle.rollback(1)
             model.commit()
             return
-        if redo and not undone_at(model):
-            with pytest.raises(RefusedError):
-                handle.redo()
+        self._go(store, name, model, None if redo else back % model.version + 1)
+
+    @rule(pick=PICKS, store=STORES, backs=st.lists(PICKS, min_size=1, max_size=2), redos=st.integers(1, 3))
+    def hidden(self, pick: int, store: int, backs: list[int], redos: int) -> None:
+        """Back, from there to versions that are hidden, and what these rollbacks hid comes back by as many redos."""
+        name, model = self._pick(pick)
+        if model.reply is not None and model.owner == store:
             return
-        to = undone_at(model)[-1] - 1 if redo else back % model.version + 1
-        if not self._leased(store, name, model, lambda other: other.redo() if redo else other.rollback(to)):
+        if not self._go(store, name, model, backs[0] % model.version + 1):
             return
-        result = handle.redo() if redo else handle.rollback(to)
+        for back in backs:
+            hidden = sorted(set(range(1, model.version + 1)) - set(model.effective[model.version]))
+            if hidden:
+                self._go(store, name, model, hidden[back % len(hidden)])
+        for _ in range(redos):
+            undone = undone_at(model)
+            self._go(store, name, model, None)
+            if undone:
+                assert self._shown(name, model.version) >= set(model.effective[undone[-1] - 1])
+
+    def _go(self, store: int, name: str, model: Model, to: int | None) -> bool:
+        """Roll back to a version, or redo (None); False if that is refused."""
+        handle = self._handle(store, name)
+        if to is None:
+            undone = undone_at(model)
+            if not undone:
+                with pytest.raises(RefusedError):
+                    handle.redo()
+                return False
+            to, go = undone[-1] - 1, handle.redo
+        else:
+            go = partial(handle.rollback, to)
+        if not self._leased(store, name, model, lambda _: go()):
+            return False
+        result = go()
         model.commit(ev.RolledBack(to))
         assert (result.version, result.to) == (model.version, to)
         model.commit(*model.closing(MessageError("aborted", "rolled back")))
+        return True
+
+    def _shown(self, name: str, version: int) -> set[int]:
+        spans = self._outside(name, self.models[name]).history(version)
+        return {entry.version for span in spans for entry in span.events()}
 
     # -- looking -------------------------------------------------------------------------------
 
@@ -515,11 +546,11 @@ def undone_at(model: Model) -> list[int]:
     """The rollbacks that were not redone, oldest first."""
     undone: list[int] = []
     for version, event in enumerate(model.events, 1):
-        if isinstance(event, ev.RolledBack) and event.to != version - 1:
-            if event.to in model.effective[version - 1]:
-                undone.append(version)
-            elif undone:
+        if isinstance(event, ev.RolledBack):
+            if undone and event.to == undone[-1] - 1:
                 undone.pop()
+            else:
+                undone.append(version)
     return undone
 
 

@@ -26,9 +26,9 @@ def _rollback(
     to: Annotated[int, typer.Option("--to", min=1, metavar="V", help="The version to go back to.")],
     json: JSON = False,
 ) -> None:
-    """Make the session what it was right after version V.
+    """Make the session what it was right after version V, also if an earlier rollback hid that.
 
-    A version that an earlier rollback hid is a redo.
+    `eventlog undo` takes it back.  A return to the version right before the newest rollback that stands takes that one back.
     """
     with writing(context) as store:
         handle = session_of(store, session)

@@ -51,3 +51,21 @@ def test_prunes_compactions_and_rollbacks_are_undone_newest_first() -> None:
         for kind in ("rollback", "compaction", "prune"):
             assert window.undo() == kind
             assert ModelView.of(session).digest == digests.pop()
+
+
+def test_rollbacks_to_what_was_hidden_are_undone_one_by_one() -> None:
+    """Promise 9: a rollback to a version that an earlier one hid is the first to be undone, and then the earlier one."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        talk(session, 6, words=5)
+        end = session.version
+        digests = [ModelView.of(session).digest]
+        session.rollback(end // 3)
+        digests.append(ModelView.of(session).digest)
+        session.rollback(end * 2 // 3)
+        window = ContextWindow(session, environment={})
+        for _ in range(2):
+            assert window.undo() == "rollback"
+            assert ModelView.of(session).digest == digests.pop()
+        with pytest.raises(RefusedError, match="nothing to undo"):
+            window.undo()

@@ -434,31 +434,76 @@ class Windows(RuleBasedStateMachine):
 
     # -- history -------------------------------------------------------------------------------
 
-    @rule(pick=PICKS, redo=st.booleans())
-    def rollback(self, pick: int, redo: bool) -> None:
-        """Back to any version, whose view it is then; and forth again, to the same bytes as before."""
+    @rule(picks=st.lists(PICKS, min_size=1, max_size=3), undoes=st.integers(0, 3), by_window=st.booleans())
+    def rollback(self, picks: list[int], undoes: int, by_window: bool) -> None:
+        """Back to any version, whose view it is then, on to versions that are hidden by then; and forth again, to the same bytes."""
         if self.session.state().open_messages():
             with pytest.raises(RefusedError):
                 self.session.rollback(1)
             return
-        before, known = self._digest(), self.digests[self.session.id]
-        target = pick % self.session.version + 1
-        ranges = self.session.effective_ranges()
-        goes_back = target < self.session.version and any(first <= target <= last for first, last in ranges)
-        self.session.rollback(target)
-        self.summary, self.calls = None, []
-        assert known.get(target, self._digest()) == self._digest()
-        if redo and goes_back:
-            self.session.redo()
-            assert self._digest() == before
+        for number, pick in enumerate(picks):
+            hidden = self._hidden() if number else []
+            target = hidden[pick % len(hidden)] if hidden else pick % self.session.version + 1
+            self._seen()
+            self.session.rollback(target)
+            self.summary, self.calls = None, []
+            assert self.digests[self.session.id].get(target, self._digest()) == self._digest()
+        for _ in range(undoes):
+            if by_window:
+                self._seen()
+                newest = self._waiting()[-1:]
+                changes = self._changes()
+                if newest and newest[0] > max(changes, default=0):
+                    assert self._window().undo() == "rollback"
+                    self._is_as_before(newest[0])
+            else:
+                self.redo()
 
     @rule()
     def redo(self) -> None:
-        """The newest rollback is undone, if there is one."""
-        if not self.session.state().open_messages():
-            with suppress(RefusedError):
+        """The newest rollback that was not redone is, if there is one: what was there right before it is there again."""
+        if self.session.state().open_messages():
+            return
+        waiting = self._waiting()
+        if not waiting:
+            with pytest.raises(RefusedError):
                 self.session.redo()
-                self.summary, self.calls = None, []
+            return
+        assert self.session.redo().to == waiting[-1] - 1
+        self.summary, self.calls = None, []
+        self._is_as_before(waiting[-1])
+
+    def _is_as_before(self, version: int) -> None:
+        known = self.digests[self.session.id]
+        assert known.get(version - 1, self._digest()) == self._digest()
+
+    def _seen(self) -> None:
+        self.digests[self.session.id].setdefault(self.session.version, self._digest())
+
+    def _hidden(self) -> list[int]:
+        """The versions that no longer count."""
+        held = {version for first, last in self.session.effective_ranges() for version in range(first, last + 1)}
+        return [version for version in range(1, self.session.version) if version not in held]
+
+    def _waiting(self) -> list[int]:
+        """The rollbacks that were not redone, oldest first."""
+        waiting: list[int] = []
+        for recorded in self.session.events():
+            if isinstance(recorded.event, ev.RolledBack):
+                if waiting and recorded.event.to == waiting[-1] - 1:
+                    waiting.pop()
+                else:
+                    waiting.append(recorded.version)
+        return waiting
+
+    def _changes(self) -> list[int]:
+        """Versions of the effective prunes and compactions, those that were undone included."""
+        return [
+            recorded.version
+            for span in self.session.history()
+            for recorded in span.events()
+            if isinstance(recorded.event, (ev.Pruned, ev.CompactionCompleted))
+        ]
 
     @rule(pick=PICKS, stays=st.booleans())
     def fork(self, pick: int, stays: bool) -> None:

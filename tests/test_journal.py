@@ -13,7 +13,14 @@ from zlib import crc32
 
 import pytest
 
-from eventlog.errors import BusyError, DamagedError, PoisonedError, TooNewError, UnknownOutcomeError
+from eventlog.errors import (
+    BusyError,
+    DamagedError,
+    PoisonedError,
+    StorageError,
+    TooNewError,
+    UnknownOutcomeError,
+)
 from eventlog.log import frames
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded import EmbeddedLog, open_log
@@ -21,14 +28,18 @@ from eventlog.log.filesystem import JournalIO
 from eventlog.log.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES
 from eventlog.log.journal import Journal
 from eventlog.log.tree import TAG_BYTES, leaf_data, leaf_hash
+from eventlog.store import Store
 from tests.appending import abandon, put
+from tests.faults.left import copied_as_left
+from tests.faults.planned import probe_here
+from tests.talking import said
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST = "journal/0000000001.log"
 
 
 class FaultyIO(JournalIO):
-    """Counts calls, and fails those that `faults` names: (method, what to raise or do), used once each."""
+    """Counts calls, and fails those that `faults` names, in this order: (method, what to raise or do), used once each; None: let it be."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
@@ -73,6 +84,18 @@ class FaultyIO(JournalIO):
         if isinstance(fault := self._fault("fdatasync"), int):
             raise OSError(fault, os.strerror(fault))
         super().fdatasync(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, or fail."""
+        if isinstance(fault := self._fault("rename"), int):
+            raise OSError(fault, os.strerror(fault))
+        super().rename(old, new)
+
+    def sync_directory(self, path: str) -> None:
+        """Flush names, or fail."""
+        if isinstance(fault := self._fault("sync_directory"), int):
+            raise OSError(fault, os.strerror(fault))
+        super().sync_directory(path)
 
 
 def payloads(path: Path, **options: Any) -> list[bytes]:
@@ -316,6 +339,84 @@ def test_no_room_for_the_next_file(tmp_path: Path) -> None:
     assert put(log, b"three").position == 3
     abandon(log)
     assert [len(payload) for payload in payloads(path)] == [1000, 3000, 5]
+
+
+SWITCH = [
+    [("open", errno.EMFILE)],
+    [("open", errno.ENFILE)],
+    [("open", errno.ENOSPC)],
+    [("open", errno.EACCES)],
+    [("pwrite", errno.EIO)],
+    [("fdatasync", errno.EIO)],
+    [("pwrite", None), ("pwrite", errno.EIO)],
+    [("fdatasync", None), ("fdatasync", errno.EIO)],
+    [("rename", errno.EACCES)],
+    [("rename", errno.ENOSPC)],
+    [("sync_directory", errno.EMFILE)],
+    [("sync_directory", errno.EIO)],
+]
+"""Calls that make the next file ready, the last of each refused."""
+
+
+@pytest.mark.parametrize("spare", [False, True], ids=["no spare", "a spare"])
+@pytest.mark.parametrize("faults", SWITCH, ids=lambda faults: " ".join(f"{name}-{code}" for name, code in faults))
+def test_a_refused_switch_fails_the_batch_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[tuple[str, int | None]], *, spare: bool
+) -> None:
+    """Promise 3: any call refused while the next file is made ready fails that batch alone; the log goes on, after a crash too."""
+    probe_here(monkeypatch)
+    if spare and len(faults) > 1:
+        faults = faults[1:]  # a spare is filled already
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io, journal_bytes=4 << 10)
+    put(log, bytes(1000))
+    log._partition._spare_for = 1  # the housekeeper keeps out
+    if spare:
+        log._partition.journal.make_spare()
+    for tried in range(2):
+        io.faults = list(faults)
+        with pytest.raises(BusyError):
+            put(log, bytes(3000), request="r", bodies=[(bytes(32), b"body")])
+        assert not io.faults
+        assert log.last_position() == 1 + tried
+        put(log, b"it fits into the old file")
+    copied_as_left(path, tmp_path / "killed")
+    assert payloads(tmp_path / "killed") == [bytes(1000), *2 * [b"it fits into the old file"]]
+    assert put(log, bytes(3000), request="r", bodies=[(bytes(32), b"body")]).position == 4
+    put(log, bytes(3000))
+    abandon(log)
+    assert [len(payload) for payload in payloads(path)] == [1000, 25, 25, 3000, 3000]
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES])
+def test_a_journal_file_that_cannot_be_opened_fails_the_batch_only(tmp_path: Path, code: int) -> None:
+    """Promise 3: where the journal's own file cannot be opened now, nothing of the batch is written, and the next one goes in."""
+    io = FaultyIO()
+    log = open_log(tmp_path / "s", io=io)
+    put(log, b"one")
+    log._partition.journal.close()
+    io.faults = [("open", code)]
+    with pytest.raises((BusyError, StorageError)):
+        put(log, b"two")
+    assert put(log, b"two").position == 2
+    log.close()
+
+
+def test_what_was_accepted_outlives_a_refused_switch(tmp_path: Path) -> None:
+    """Promise 1: no descriptor left at a switch is an error of one command; the handle, the stream and its accepted deltas go on."""
+    io = FaultyIO()
+    with Store(open_log(tmp_path / "s", io=io, journal_bytes=4 << 10), flush_interval=3600) as store:
+        session = store.create_session(id="s")
+        with session.assistant("p/m") as reply:
+            text = reply.text()
+            text.append("accepted " * 500)
+            io.faults = [("open", errno.EMFILE)]
+            with pytest.raises(BusyError):
+                session.flush()
+            text.append("gone on")
+            reply.finish()
+        assert "".join(said(session).values()) == "accepted " * 500 + "gone on"
 
 
 def test_a_short_write_is_continued(tmp_path: Path) -> None:

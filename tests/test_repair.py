@@ -6,6 +6,8 @@ import errno
 import os
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -440,3 +442,18 @@ def test_what_a_repair_refuses(tmp_path: Path) -> None:
     with pytest.raises(UnfinishedError):
         eventlog.open(tmp_path / "new")
     assert not repair(tmp_path / "s", tmp_path / "new").losses
+
+
+def test_a_repair_needs_no_more_address_space_than_the_store(tmp_path: Path) -> None:
+    """Promise 12: with a limit to the process's address space a store is saved as always: maps are as large as its file needs."""
+    payloads = fill(tmp_path / "s", many=1)
+    limited = (
+        "import resource, sys; from pathlib import Path; from eventlog.repairing import repair\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
+        "assert not repair(Path(sys.argv[1]), Path(sys.argv[2])).losses\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", limited, str(tmp_path / "s"), str(tmp_path / "saved")], check=True, timeout=60
+    )
+    with eventlog.open(tmp_path / "saved", read_only=True) as store:
+        assert {head.session for head in store.log.heads()} == set(payloads)

@@ -9,8 +9,9 @@ must hold the writers' lock and have read up to the end (`adopt`) before it appe
 only.
 
 What an append does when the system refuses:
-* no room (`ENOSPC`, `EDQUOT`) before the flush: what was written is erased, `BusyError`, and the log goes on;
-* anything else, and any failed flush: the journal is poisoned (`PoisonedError`), because nobody knows any more
+* anything while the next file is made ready, or no room (`ENOSPC`, `EDQUOT`) before the flush: nothing of the append is on disk, or it is
+  erased, `BusyError`, and the log goes on.  A file that was made ready in vain is made again in its place;
+* anything else, and any failed flush: the journal is poisoned (`PoisonedError`), because it is not known any more
   what is on disk.  The frame's header is blanked as far as that works, so that no other process takes it for good.
 """
 
@@ -313,7 +314,9 @@ class Journal:
         try:
             fd, salt = self._files.begin(sequence, self.position, short=short)
         except OSError as error:
-            raise self._refused(error, erased=True) from error
+            raise BusyError(
+                f"the next journal file cannot be begun: {error.strerror}; nothing of this append was written"
+            ) from error
         try:
             offset = self.address & OFFSET_MASK
             self._put(offset, frames.encode_end(self._salt, self.position, offset))

@@ -70,6 +70,8 @@ class WriterLock:
                     ) from None
                 time.sleep(pause)
                 pause = min(pause * 1.5, _LONGEST)
+            except OSError as error:
+                raise BusyError(f"{self._directory} cannot be locked now: {error.strerror}") from error
             else:
                 return
 

@@ -33,7 +33,7 @@ from eventlog.log.housekeeper import Housekeeper
 from eventlog.log.journal import Journal
 from eventlog.log.locks import Presence, WriterLock, try_shared
 from eventlog.log.lookup import Lookup
-from eventlog.log.mark import Mark
+from eventlog.log.mark import MARK_BYTES, Mark
 from eventlog.log.probe import require_structure
 from eventlog.log.segments import Segments
 from eventlog.log.tail import Generation, Tail
@@ -89,7 +89,7 @@ class Partition:
         try:
             if self._presence.alone:
                 swap.finish(path, options.io, read_only=read_only)
-            if not read_only or (path / "mark").exists():
+            if read_only or self._is_marked():
                 self._mark = Mark(path / "mark", read_only=read_only)
             if not is_whole(path / "lmdb") or (self._presence.alone and not self._closed_in_order()):
                 require_structure(path / "lmdb", writing=self._presence.alone and not read_only)
@@ -125,14 +125,21 @@ class Partition:
         finally:
             self.journal.close()
 
+    def _is_marked(self) -> bool:
+        """Whether there is a mark; one that a power failure left too short to be mapped is none."""
+        with suppress(FileNotFoundError):
+            return (self.path / "mark").stat().st_size >= MARK_BYTES
+        return False
+
     def _recover_to_write(self) -> None:
         """Replay the tail, to its very end, and say how far it goes."""
         self.lock.acquire()
         try:
             self.journal.remove_half_made()
             self._replay(to_the_end=True)
-            if self._mark is not None:
-                self._mark.set(self.journal.address)
+            if self._mark is None:
+                self._mark = Mark(self.path / "mark", read_only=False)
+            self._mark.set(self.journal.address)
         finally:
             self.lock.release()
 
@@ -142,11 +149,11 @@ class Partition:
         for _ in range(100):
             with suppress(FileNotFoundError):
                 held = try_shared(self.path)
-            if held is not None or self._mark is not None:
+            if held is not None or self._is_marked():
                 break
             time.sleep(0.01)
         try:
-            self._replay(to_the_end=held is not None or self._mark is None)
+            self._replay(to_the_end=held is not None or not self._is_marked())
         finally:
             if held is not None:
                 os.close(held)
@@ -487,7 +494,7 @@ class Partition:
         """Read everything, folded or not; a line for each thing that is wrong."""
         wrong = check_segments(self._segments)
         cursor = Journal(self.path / "journal", self.options.io, writable=False, file_bytes=0)
-        until = self.journal.address if self._mark is None else self._mark.get()
+        until = (0 if self._mark is None else self._mark.get()) or self.journal.address
         try:
             while True:
                 folded = self._segments.folded()

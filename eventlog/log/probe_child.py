@@ -6,10 +6,14 @@ vain, and seem never to have been there.
 A program, not a module: nothing imports it, and it imports nothing but LMDB, so that it starts quickly.  Arguments: the
 directory that holds the package `lmdb`, the LMDB directory, its format, `r` or `w` or `-` (read without the lock file), and
 the names of the trees.  It prints a line for each fault.
+
+The map is as large as the file needs, with room to begin to write and for what other processes fold meanwhile: a map that is too small is no
+fault of the file's.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from zlib import crc32
 
@@ -23,26 +27,44 @@ __all__ = ["walk"]
 
 UNPROTECTED = {"data", "derived"}
 """Trees whose values have no checksum, or need none."""
+ROOM = 64 << 20
+"""Bytes of the map beyond twice the file: address space, neither memory nor disk."""
 
 
 def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> list[str]:
     """Everything that is wrong with the structure, as far as it can be walked alive."""
     import lmdb
 
-    wrong: list[str] = []
+    file_bytes = 0
+    while True:
+        wrong: list[str] = []
+        before = file_bytes
+        try:
+            file_bytes = _size_of(f"{path}/data.mdb")
+            room = 2 * file_bytes + ROOM
+            options: dict[str, Any] = {"create": False, "max_dbs": 64, "lib_version": format_version, "map_size": room}
+            with lmdb.open(path, readonly=True, lock=mode != "-", **options) as environment:
+                found = _walk(environment, "", wrong)
+                wrong += [f"tree {name} is missing" for name in trees if name not in found]
+                for name in found:
+                    _walk(environment, name, wrong)
+            if mode == "w":
+                _write(lmdb.open(path, **options))
+        except lmdb.MapResizedError as error:
+            if file_bytes > before:  # another process made the file larger than the map meanwhile
+                continue
+            wrong.append(f"{type(error).__name__}: {error}")
+        except (lmdb.Error, OSError, ValueError) as error:
+            wrong.append(f"{type(error).__name__}: {error}")
+        return wrong
+
+
+def _size_of(path: str) -> int:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        with lmdb.open(
-            path, readonly=True, create=False, lock=mode != "-", max_dbs=64, lib_version=format_version
-        ) as environment:
-            found = _walk(environment, "", wrong)
-            wrong += [f"tree {name} is missing" for name in trees if name not in found]
-            for name in found:
-                _walk(environment, name, wrong)
-        if mode == "w":
-            _write(path, format_version)
-    except (lmdb.Error, ValueError) as error:
-        wrong.append(f"{type(error).__name__}: {error}")
-    return wrong
+        return os.fstat(fd).st_size
+    finally:
+        os.close(fd)
 
 
 def _walk(environment: Any, name: str, wrong: list[str]) -> list[str]:
@@ -75,11 +97,9 @@ def _walk(environment: Any, name: str, wrong: list[str]) -> list[str]:
     return names
 
 
-def _write(path: str, format_version: int) -> None:
+def _write(environment: Any) -> None:
     """Begin to write, which reads the list of free pages; nothing is written."""
-    import lmdb
-
-    with lmdb.open(path, create=False, max_dbs=64, lib_version=format_version) as environment:
+    with environment:
         txn = environment.begin(write=True)
         txn.put(b"probe", bytes(1 << 16))
         txn.abort()

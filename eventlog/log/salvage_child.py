@@ -10,6 +10,7 @@ It ends with `UNABLE`, and an error number on standard error, if it is not for t
 from __future__ import annotations
 
 import errno
+import os
 import sys
 
 TYPE_CHECKING = False  # importing `typing` would take longer than all the rest
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["UNABLE", "copy"]
 
-MAP_BYTES = 1 << 40
+ROOM = 64 << 20
+"""Bytes of the map beyond what can come of the damaged file: address space, neither memory nor disk."""
 UNABLE = 3
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 
@@ -33,6 +35,16 @@ def able(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
         raise
 
 
+def looked(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
+    """Open the damaged file; if that fails for want of something that the system has none of now, the program ends."""
+    try:
+        return call(*given, **more)
+    except Exception as error:  # LMDB's errors, and the system's
+        if code_of(error) in _EXHAUSTED:
+            end(error)
+        raise
+
+
 def end(error: Exception) -> None:
     """End the program, for what is not the damage's fault."""
     sys.stderr.write(str(code_of(error) or errno.EIO))
@@ -42,6 +54,15 @@ def end(error: Exception) -> None:
 def code_of(error: Exception) -> int:
     """The system's number of an error; 0 if it has none."""
     return getattr(error, "code", 0) or getattr(error, "errno", 0) or 0
+
+
+def room_for(path: str) -> int:
+    """Bytes of a map that has room for all that both meta pages of a file lead to, in pages that are half full."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return 4 * os.fstat(fd).st_size + ROOM
+    finally:
+        os.close(fd)
 
 
 def copy(source: Any, target: Any, name: str, way: str, *, batch: int, begin: bytes, last: int) -> bool:
@@ -96,13 +117,9 @@ if __name__ == "__main__":
 
     _, _, old, new, form, name, way, batch, begin, last = sys.argv
     options: dict[str, Any] = {"max_dbs": 64, "lib_version": int(form)}
-    with able(lmdb.open, new, map_size=MAP_BYTES, sync=False, mode=0o600, **options) as target:
-        try:
-            source = lmdb.open(old, readonly=True, create=False, lock=False, **options)
-        except Exception as failure:
-            if code_of(failure) in _EXHAUSTED:
-                end(failure)
-            raise
+    room = looked(room_for, f"{old}/data.mdb")
+    with able(lmdb.open, new, map_size=room, sync=False, mode=0o600, **options) as target:
+        source = looked(lmdb.open, old, readonly=True, create=False, lock=False, **options)
         with source:
             if copy(source, target, name, way, batch=int(batch), begin=bytes.fromhex(begin), last=int(last)):
                 sys.stdout.write("whole")

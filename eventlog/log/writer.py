@@ -3,8 +3,8 @@
 It takes everything that is queued, takes the writers' lock, reads what other processes have appended, decides
 each request in turn (`rules.py`), writes one frame, flushes once, publishes, gives the lock back and tells
 the waiters.  A request that is refused is refused alone.  If the frame cannot be written, every request of the batch
-fails: with `BusyError` if nothing was written (no room, the lock is held), else with `UnknownOutcomeError`, and
-then the log is poisoned until it is opened again: it can be read, and nothing more is written.
+fails: with `BusyError` or `StorageError` if nothing was written (no room, no file, no permission, the lock is held), and the next batch is tried;
+else with `UnknownOutcomeError`, and then the log is poisoned until it is opened again: it can be read, and nothing more is written.
 
 Imported by `partition.py` only.
 """
@@ -23,6 +23,7 @@ from eventlog.errors import (
     EventlogError,
     PoisonedError,
     StopError,
+    StorageError,
     UnknownOutcomeError,
 )
 from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
@@ -93,7 +94,7 @@ class Writer:
             else:
                 for ticket in batch:
                     ticket.fail(self.poison)
-        except BusyError as error:
+        except (BusyError, StorageError) as error:  # before a byte of it was written
             for ticket in batch:
                 ticket.fail(error)
         except BaseException as error:  # noqa: BLE001 - a waiter must not hang because of a fault nobody thought of

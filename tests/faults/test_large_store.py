@@ -1,0 +1,158 @@
+"""A store of a real size after each kind of end: killed, copied, repaired, rewritten; it opens for writing, and all is there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog import backup as backups
+from eventlog.head import StoreHead
+from eventlog.log import probe_child
+from eventlog.log.embedded import EmbeddedLog, open_log
+from eventlog.log.layout import TREES
+from eventlog.log.probe import probe
+from eventlog.repairing import repair
+from eventlog.store import Store
+from projections.cli.exits import Exit
+from projections.verify import verify
+from tests.cli.runner import program as cli_program
+from tests.faults.large import fill, lmdb_bytes
+from tests.talking import exchange
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZE = 66 << 20
+SMALL: dict[str, Any] = {"map_bytes": 1 << 20, "journal_bytes": 1 << 20, "fold_bytes": 1 << 20}
+"""A map that grows again and again."""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store of more than 64 MB; nothing writes to it."""
+    path = tmp_path_factory.mktemp("large") / "s"
+    fill(path, SIZE)
+    assert lmdb_bytes(path) > 64e6
+    return path
+
+
+def killed(path: Path) -> None:
+    """A process begins a session and is killed."""
+    script = (
+        "import os, signal, sys; from eventlog.log.embedded import open_log; from eventlog.store import Store\n"
+        "from tests.talking import exchange\n"
+        "store = Store(open_log(sys.argv[1], map_bytes=int(sys.argv[2])))\n"
+        "exchange(store.create_session(id='killed'))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    command = [sys.executable, "-c", script, str(path), str(SMALL["map_bytes"])]
+    assert subprocess.run(command, cwd=ROOT, check=False, timeout=60).returncode == -9
+
+
+def kill(large: Path, path: Path) -> None:
+    """`kill -9` of a process that has it open and has appended."""
+    shutil.copytree(large, path)
+    killed(path)
+
+
+def restore(large: Path, path: Path) -> None:
+    """A copy that was never opened."""
+    backups.restore(large, path)
+
+
+def save(large: Path, path: Path) -> None:
+    """What a repair saves of it."""
+    assert not repair(large, path).losses
+
+
+def vacuum(large: Path, path: Path) -> None:
+    """Written anew in its place."""
+    shutil.copytree(large, path)
+    with Store(open_log(path)) as store:
+        store.vacuum()
+
+
+def head_of(path: Path) -> StoreHead:
+    """The head of a store that is only read."""
+    with Store(open_log(path, read_only=True)) as store:
+        return store.head()
+
+
+@pytest.mark.parametrize("end", [kill, restore, save, vacuum], ids=lambda end: end.__name__)
+def test_a_store_of_64_mb_opens_for_writing_after(
+    large: Path, tmp_path: Path, end: Callable[[Path, Path], None]
+) -> None:
+    """Promises 1, 12: no size of LMDB's file makes a sound store refuse to be written to after a kill, a restore, a repair or a vacuum."""
+    path = tmp_path / "s"
+    kept = head_of(large)
+    end(large, path)
+    assert lmdb_bytes(path) > 64e6
+    with Store(open_log(path)) as store:
+        exchange(store.create_session(id="new"))
+        report = verify(store, against=kept)
+        assert report.sound, report
+        assert store.log.check() == []
+
+
+def test_the_structure_of_64_mb_is_walked_in_every_mode(large: Path) -> None:
+    """Promise 12: the probe before writing, the one of a reader, `verify` and the command line find nothing in a large sound store."""
+    before = (large / "lmdb" / "data.mdb").stat()
+    for writing in (False, True):
+        assert probe(large / "lmdb", writing=writing) == []
+    done = cli_program("--store", large, "verify")
+    assert done.returncode == Exit.OK, done
+    after = (large / "lmdb" / "data.mdb").stat()
+    assert (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+
+
+def map_of(log: EmbeddedLog) -> int:
+    """The size of the map."""
+    return log._partition._segments.environment.map_bytes()
+
+
+def test_a_store_whose_map_has_just_grown_opens_for_writing(tmp_path: Path) -> None:
+    """Promises 1, 12: the same of a store over 10 MiB whose writer is killed right after it had to grow its map."""
+    path = tmp_path / "s"
+    fill(path, 11 << 20)
+    grown = (
+        "import os, signal, sys; from eventlog.log.embedded import open_log; from eventlog.store import Store\n"
+        "from tests.faults.large import weigh_down; from tests.faults.test_large_store import SMALL, map_of\n"
+        "log = open_log(sys.argv[1], **SMALL)\n"
+        "store, before = Store(log), map_of(log)\n"
+        "session = store.create_session(id='grown')\n"
+        "while map_of(log) == before:\n"
+        "    weigh_down(session, 1)\n"
+        "    log._partition.fold()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", grown, str(path)], cwd=ROOT, check=False, timeout=60).returncode == -9
+    with Store(open_log(path, **SMALL)) as store:
+        exchange(store.create_session(id="new"))
+        assert verify(store).sound
+
+
+def test_a_store_that_grows_while_it_is_walked_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 12: what another process folds between two looks of the probe is no damage, however much it is."""
+    path = tmp_path / "s"
+    with Store(open_log(path)) as store:
+        exchange(store.create_session(id="a"))
+    monkeypatch.setattr(probe_child, "ROOM", 0)
+    walk_tree = probe_child._walk
+    walked: list[str] = []
+
+    def walk(environment: object, name: str, wrong: list[str]) -> list[str]:
+        walked.append(name)
+        if len(walked) == 3:
+            code = (
+                "import sys; from pathlib import Path; from tests.faults.large import fill; fill(Path(sys.argv[1]), 1)"
+            )
+            subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=True, timeout=60)
+        return walk_tree(environment, name, wrong)
+
+    monkeypatch.setattr(probe_child, "_walk", walk)
+    assert probe_child.walk(str(path / "lmdb"), 0, "r", TREES) == []
+    assert walked.count("") == 2, "it was not walked again"

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.arguments import require
-from eventlog.errors import AlreadyExistsError, NotFoundError, RefusedError
+from eventlog.errors import AlreadyExistsError, CallError, NotFoundError, RefusedError
 from eventlog.facts import MessageFacts, PartFacts
 from eventlog.ids import check_id
 from eventlog.state import State
@@ -41,6 +41,10 @@ LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
 
 `PartStarted` is one of them when its message is the user's.
 """
+
+
+_COST_DIGITS = 300
+"""Digits of a cost, less one: more than money has, and few enough for a float."""
 
 
 def admit(state: State, event: ev.Event) -> None:
@@ -184,7 +188,10 @@ def _step_finished(state: State, event: ev.StepFinished) -> None:
 
 def _usage(state: State, event: ev.UsageRecorded) -> None:
     if event.usage.cost is not None:  # a float that is a decimal by chance would be read back as one
-        require(Decimal, event.usage.cost, "UsageRecorded.usage.cost is of type Decimal or None")
+        cost = event.usage.cost
+        require(Decimal, cost, "UsageRecorded.usage.cost is of type Decimal or None")
+        if cost and cost.adjusted() > _COST_DIGITS:  # the sum of some has to be a number, too
+            raise CallError(f"UsageRecorded.usage.cost has {cost.adjusted() + 1} digits, at most {_COST_DIGITS + 1}")
     if event.message is not None and not state.has_message(event.message):
         raise NotFoundError("message", event.message)
 

@@ -6,12 +6,25 @@ What goes into an event as it is needs no check of its type here: `codec.validat
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from eventlog.errors import CallError
 from eventlog.values import Limits
 
-__all__ = ["a_kind", "each", "require", "require_json", "require_limits", "require_version"]
+__all__ = [
+    "MAX_DEPTH",
+    "a_kind",
+    "each",
+    "is_deep",
+    "json_value",
+    "require",
+    "require_json",
+    "require_limits",
+    "require_version",
+]
+
+MAX_DEPTH = 200
+"""Deepest nesting of arrays and objects in JSON that is taken: what is deeper, not every program can read."""
 
 T = TypeVar("T")
 
@@ -31,14 +44,48 @@ def require_version(value: object) -> None:
 def require_json(kind: type, text: object, rule: str) -> None:
     """`CallError` unless the text is JSON of this type."""
     require(str, text, rule)
+    try:
+        value = json_value(str(text))
+    except ValueError as error:
+        raise CallError(f"{rule}; this is {error}") from None
+    require(kind, value, rule)
+
+
+def json_value(text: str) -> Any:
+    """The value of a JSON text; a ValueError says, without quoting it, why it is one that not every program can read."""
     import json
 
     try:
-        value: object = json.loads(str(text))
-    except (ValueError, RecursionError) as error:
-        where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise CallError(f"{rule}; this is no JSON{where}") from None
-    require(kind, value, rule)
+        value = json.loads(text, parse_constant=_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep") from None
+    except ValueError as error:
+        raise ValueError(str(error) if str(error).startswith("no JSON") else "a number of too many digits") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH and is_deep(value):
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
+    return value
+
+
+def _constant(name: str) -> object:
+    raise ValueError(f"no JSON: it has {name}")
+
+
+def is_deep(value: object) -> bool:
+    """Whether a parsed value is nested more than `MAX_DEPTH` levels deep."""
+    layer: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[object] = []
+        for item in layer:
+            if isinstance(item, dict):
+                below.extend(cast("dict[str, object]", item).values())
+            elif isinstance(item, list):
+                below.extend(cast("list[object]", item))
+        layer = [item for item in below if isinstance(item, (dict, list))]
+        if not layer:
+            return False
+    return True
 
 
 def require_limits(limits: object) -> None:

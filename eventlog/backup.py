@@ -24,7 +24,7 @@ from eventlog.copying import commits_behind, copy_commits, storage_errors
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError
 from eventlog.log import swap
 from eventlog.log.copying import Copy
-from eventlog.log.directory import encryption_of, identity_of
+from eventlog.log.directory import encryption_of, identity_of, require_store_files
 from eventlog.log.filesystem import make_directory, refuse_network_filesystem
 from eventlog.log.locks import Presence
 from eventlog.log.options import Options
@@ -220,6 +220,7 @@ def _held(to: Path) -> Generator[None]:
     if to.exists() and not to.is_dir():
         raise CallError(f"{to} is not a directory")
     make_directory(to)
+    require_store_files(to)
     strangers = sorted(entry.name for entry in to.iterdir() if entry.name.removesuffix(".new") not in _NAMES)
     if strangers:
         raise CallError(f"{to} holds something else than a backup: {', '.join(strangers[:3])}")

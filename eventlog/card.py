@@ -57,6 +57,10 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
     """Parts of this session that were redacted: in its forks, too, which look here (`Handle.inherited_redactions`)."""
 
 
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+"""The whole numbers that a card can hold: a sum beyond stays there."""
+
+
 def card_of(head: Head) -> Card:
     """The session's card; of one that is encrypted what is in clear.  `DamagedError` if it cannot be read."""
     data = head.card
@@ -90,7 +94,7 @@ def evolve_card(card: Card, event: ev.Event) -> Card:
         return replace(
             card,
             calls=card.calls + 1,
-            tokens=card.tokens + _all(event.usage.tokens),
+            tokens=max(_LEAST, min(card.tokens + _all(event.usage.tokens), _MOST)),
             cost=card.cost + (cost or 0),
             unpriced=card.unpriced + (cost is None),
         )

@@ -32,6 +32,7 @@ from eventlog.reader import head_of, history_spans, stretches, texts
 from eventlog.restoring import restore
 from eventlog.settling import ATTEMPTS
 from eventlog.state import State
+from eventlog.storing import require_sound_json
 from eventlog.values import Body, Content, Lineage
 
 if TYPE_CHECKING:
@@ -232,6 +233,7 @@ class Handle:
         store = self.store
         if not store.writable:
             store.usable(writing=True)
+        require_sound_json(events)
         now = store.clock()
         items = [(now, event) for event in events]
         if request_id is None:

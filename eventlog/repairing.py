@@ -61,6 +61,7 @@ def repair(
     if somebody has the store open.
     """
     from eventlog.log import swap
+    from eventlog.log.directory import require_store_files
     from eventlog.log.filesystem import make_directory, refuse_network_filesystem
     from eventlog.log.locks import Presence
     from eventlog.log.options import Options
@@ -68,6 +69,7 @@ def repair(
     old, new = place_of(source), place_of(into)
     if not (old / "lmdb").is_dir() and not (old / "journal").is_dir():
         raise NotFoundError("store", str(old))
+    require_store_files(old)
     if swap.unfinished(new) != _UNFINISHED and not swap.holds_nothing(new):  # else an earlier try, and nothing else
         raise CallError(f"there is something at {new} already")
     if old.resolve() in (new.resolve(), *new.resolve().parents):

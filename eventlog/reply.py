@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, Self
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.arguments import a_kind, each
+from eventlog.arguments import a_kind, each, require_json
 from eventlog.blobs import from_file, to_content
 from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError
 from eventlog.state import INTERRUPTED, State
@@ -313,6 +313,8 @@ class Reply:
         `counted` are the request's tokens before calibration, `patch` what hooks changed of the view.
         """
         self._require_open()
+        if patch is not None:
+            require_json(dict, patch, "a patch of a view is a JSON object")
         bodies: dict[bytes, bytes] = {}
         part = self._session.store.new_id("prt_")
         changed = None if patch is None else to_content(patch, bodies)

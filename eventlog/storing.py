@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from eventlog.arguments import require
+from eventlog import events as ev
+from eventlog.arguments import MAX_DEPTH, require, require_json
 from eventlog.blobs import INLINE, to_content
 from eventlog.errors import CallError
-from eventlog.values import Attachment, Json, Model, PartKind, Text
+from eventlog.values import Attachment, File, Json, MessageError, Model, PartKind, Reasoning, Retry, Text, Tool
 
-__all__ = ["as_json", "model_of", "stored_attachment", "stored_kind"]
+__all__ = ["JSON_FIELDS", "as_json", "model_of", "require_sound_json", "stored_attachment", "stored_kind"]
+
+JSON_FIELDS: dict[type[Struct], tuple[str, ...]] = {
+    ev.MetadataSet: ("value",),
+    ev.SettingsSet: ("policy",),
+    ev.UserMessageAdded: ("tools", "format"),
+    ev.MessageFinished: ("error",),
+    ev.PartStarted: ("kind",),
+    ev.PartEnded: ("metadata",),
+    ev.ToolRunning: ("metadata",),
+    ev.ToolProgress: ("metadata",),
+    ev.ToolCompleted: ("metadata",),
+    ev.ToolFailed: ("metadata",),
+    ev.StepStarted: ("render",),
+    ev.Custom: ("data",),
+    Text: ("metadata",),
+    Reasoning: ("metadata",),
+    Tool: ("metadata",),
+    File: ("metadata",),
+    Retry: ("error",),
+    MessageError: ("data",),
+}
+"""Where an event, or a value in it, has JSON text, or a value that has."""
+_VALUES = {"kind", "error"}
+"""Fields of these that have a value, not a text."""
 
 
 def model_of(model: Model | str | None) -> Model | None:
@@ -36,13 +62,25 @@ def stored_kind(kind: PartKind, bodies: dict[bytes, bytes]) -> PartKind:
 
 
 def as_json(value: Json | dict[str, object]) -> Json:
-    """Return JSON text as it is, and a mapping as compact JSON text."""
-    if isinstance(value, str):
-        return value
+    """Return JSON text as it is, and a mapping as compact JSON text.  Arguments that are "" are none, as some models say it."""
     try:
-        return _compact()(value)
+        text = value if isinstance(value, str) else _compact()(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise CallError(f"this cannot be JSON: {error}") from None
+    if text is value or text.count("[") + text.count("{") > MAX_DEPTH:
+        require_json(object, text or "{}", "the arguments of a call are JSON text, or a dict")
+    return text
+
+
+def require_sound_json(values: Iterable[Struct]) -> None:
+    """`CallError` unless all that is JSON text in these events is JSON that every program can read."""
+    for value in values:
+        for field in JSON_FIELDS.get(type(value), ()):
+            found: object = getattr(value, field)
+            if isinstance(found, Struct):
+                require_sound_json((found,))
+            elif type(found) is str and field not in _VALUES:
+                require_json(object, found, f"{type(value).__name__}.{field} is JSON text")
 
 
 @cache

@@ -226,7 +226,7 @@ class _Rebuilding:
             raise DamagedError(f"no compaction started for message {event.message}")
         try:
             record = msgspec.json.decode(event.render or "{}", type=SummaryRecord)
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise DamagedError(f"a record of a request that cannot be read: {error}") from None
         patch = None if event.patch is None else resolve(event.patch)
         marker, began = compaction
@@ -245,5 +245,5 @@ class _Rebuilding:
 def _rendered(render: str | None) -> _Rendered | None:
     try:
         return msgspec.json.decode(render or "{}", type=_Rendered)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return None

@@ -93,7 +93,7 @@ class KeyFile:
     def _looked(self) -> bool:
         """Take in what the file holds, if it is another than was seen; whether the file is still the one at its path."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             raise KeysError(f"there is no key file {self.path}") from None
         try:

@@ -145,7 +145,7 @@ def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Itera
             for path, (number, field) in moved:
                 _put(whole, path, _FIELDS[field](group[number], text))
             yield Source(int(event.of[5:]), whole[0])
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise DamagedError(f"what was kept of source record {event.of!r} does not fit its events") from error
         group = []
     if tail is not None:
@@ -158,7 +158,7 @@ def _batch(
     try:
         for line, record in unpack(int(kept.of.partition(":")[2]), text(kept.data), events, texts, text):
             yield Source(line, record)
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DamagedError(f"what was kept of source records {kept.of!r} does not fit its events") from error
 
 

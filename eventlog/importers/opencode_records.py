@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from eventlog import events as ev
+from eventlog.arguments import is_deep
 from eventlog.errors import DamagedError
 from eventlog.importers.opencode_values import ERRORS, Record
 from eventlog.importers.patches import patch
@@ -78,7 +79,7 @@ def restore(items: Iterable[Timed], text: Resolve) -> Record:
         whole: Record = {**session_of(started, created, title), "messages": messages}
         steps = kept.get("session")
         return whole if steps is None else cast("Record", patch(whole, json.loads(text(steps))))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError("what was kept of an OpenCode export does not fit its events") from error
 
 
@@ -150,9 +151,9 @@ def _user(maker: _Maker, time: int, event: ev.UserMessageAdded) -> None:
     if event.system is not None:
         info["system"] = maker.text(event.system)
     if event.tools is not None:
-        info["tools"] = json.loads(event.tools)
+        info["tools"] = _value(event.tools)
     if event.format is not None:
-        info["format"] = json.loads(event.format)
+        info["format"] = _value(event.format)
     maker.info = info
 
 
@@ -248,13 +249,13 @@ def _ended(maker: _Maker, time: int, event: ev.PartEnded) -> None:
     record = maker.parts[event.part]
     record["time"]["end"] = time
     if event.metadata is not None:
-        record["metadata"] = json.loads(event.metadata)
+        record["metadata"] = _value(event.metadata)
 
 
 def _running(maker: _Maker, time: int, event: ev.ToolRunning) -> None:
     maker.parts[event.part]["state"] = {
         "status": "running",
-        "input": json.loads(maker.text(event.input)),
+        "input": _value(maker.text(event.input) or "{}"),
         "time": {"start": time},
     }
 
@@ -265,7 +266,7 @@ def _progress(maker: _Maker, time: int, event: ev.ToolProgress) -> None:
     if event.title is not None:
         state["title"] = event.title
     if event.metadata is not None:
-        state["metadata"] = json.loads(event.metadata)
+        state["metadata"] = _value(event.metadata)
 
 
 def _completed(maker: _Maker, time: int, event: ev.ToolCompleted) -> None:
@@ -273,7 +274,7 @@ def _completed(maker: _Maker, time: int, event: ev.ToolCompleted) -> None:
     state.update(status="completed", output=maker.text(event.output), title=event.title)
     state["time"]["end"] = time
     if event.metadata is not None:
-        state["metadata"] = json.loads(event.metadata)
+        state["metadata"] = _value(event.metadata)
     if event.attachments:
         state["attachments"] = [_attachment(maker, file) for file in event.attachments]
 
@@ -286,7 +287,7 @@ def _failed(maker: _Maker, time: int, event: ev.ToolFailed) -> None:
     state.update(status="error", error=error)
     state.setdefault("time", {})["end"] = time
     if event.metadata is not None:
-        state["metadata"] = json.loads(event.metadata)
+        state["metadata"] = _value(event.metadata)
 
 
 def _step_started(maker: _Maker, time: int, event: ev.StepStarted) -> None:
@@ -339,7 +340,12 @@ _RULES: dict[type, Callable[[_Maker, int, Any], None]] = {
 
 
 def _value(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+    """The value of JSON text; what is none, or nested too deeply to be written again, stays text."""
+    try:
+        value = None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return text if is_deep(value) else value
 
 
 def _model(model: Model) -> Record:
@@ -349,7 +355,7 @@ def _model(model: Model) -> Record:
 def _error(error: MessageError) -> Record:
     return {
         "name": _NAMES.get(error.name, error.name),
-        "data": {"message": error.message} if error.data is None else json.loads(error.data),
+        "data": {"message": error.message} if error.data is None else _value(error.data),
     }
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeGuard
 
 import msgspec
 
+from eventlog.arguments import MAX_DEPTH, is_deep
+
 if TYPE_CHECKING:
     from eventlog.importers.base import Report
 
@@ -32,8 +34,6 @@ __all__ = [
 
 MAX_LINE = 32 * 1024 * 1024
 """Longest line that is read, in bytes; a longer one is damaged."""
-MAX_DEPTH = 200
-"""Deepest nesting of arrays and objects that is read."""
 
 _BOM = b"\xef\xbb\xbf"
 _DECODER = msgspec.json.Decoder()
@@ -128,18 +128,8 @@ def _parse_slowly(data: bytes) -> Any:
 
 def check_depth(value: Any) -> None:
     """Raise `DamagedLineError` if a value is nested more than `MAX_DEPTH` levels deep."""
-    layer: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        below: list[Any] = []
-        for item in layer:
-            if is_object(item):
-                below.extend(item.values())
-            elif is_array(item):
-                below.extend(item)
-        layer = [item for item in below if is_object(item) or is_array(item)]
-        if not layer:
-            return
-    raise DamagedLineError(f"nested more than {MAX_DEPTH} levels deep")
+    if is_deep(value):
+        raise DamagedLineError(f"nested more than {MAX_DEPTH} levels deep")
 
 
 def dump(value: Any, *, plain: bool = True) -> str:

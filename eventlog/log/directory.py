@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError, TooOldError
 from eventlog.log.environment import LIB_VERSION
-from eventlog.log.filesystem import refuse_network_filesystem, sync_directory
+from eventlog.log.filesystem import read_small, refuse_network_filesystem, require_files, sync_directory
 from eventlog.log.fold import begin_store
 from eventlog.log.frames import FORMAT_VERSION
 from eventlog.log.journal import Journal
@@ -42,6 +42,7 @@ __all__ = [
     "format_of",
     "identity_of",
     "prepare",
+    "require_store_files",
     "write_format",
 ]
 
@@ -60,6 +61,7 @@ def prepare(path: Path, options: Options, encryption: str = "") -> None:
     with suppress(FileNotFoundError):
         if not stat.S_ISDIR(path.stat().st_mode):
             raise CallError(f"{path} is not a directory")
+    require_store_files(path)
     refuse_unfinished(path)
     if not (path / "format").exists():
         if options.read_only:
@@ -68,6 +70,12 @@ def prepare(path: Path, options: Options, encryption: str = "") -> None:
             raise NotFoundError("store", str(path))
         _make(path, options, encryption)
     _check(path)
+
+
+def require_store_files(path: Path) -> None:
+    """`DamagedError` if a FIFO, a device or the like lies where a store has its files."""
+    for directory in (path, path / "journal", path / "lmdb"):
+        require_files(directory)
 
 
 def _make(path: Path, options: Options, encryption: str) -> None:
@@ -150,12 +158,13 @@ def encryption_of(path: Path) -> str:
 
 
 def _facts(path: Path) -> tuple[str, dict[str, str]]:
-    lines = (path / "format").read_text(encoding="utf-8", errors="replace").splitlines() or [""]
+    lines = read_small(path / "format").splitlines() or [""]
     return lines[0], dict(line.split(" ", 1) for line in lines[1:] if " " in line)
 
 
 def format_of(path: Path) -> int:
     """The format of the store at `path`; errors as for `prepare`, nothing is made or changed."""
+    require_store_files(path)
     refuse_unfinished(path)
     if not path.exists():
         raise NotFoundError("store", str(path))

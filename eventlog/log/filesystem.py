@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,10 +26,13 @@ __all__ = [
     "NO_ROOM",
     "JournalIO",
     "allocate",
+    "data_end",
     "filesystem_type",
     "is_full",
     "make_directory",
+    "read_small",
     "refuse_network_filesystem",
+    "require_files",
     "sync_directory",
     "unreadable",
 ]
@@ -52,6 +56,8 @@ DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The file system, or the user's part of it, is full."""
 _PIECE = 64 << 10
+_SMALL = 64 << 10
+"""Bytes that no small file of a store has."""
 
 
 class JournalIO:
@@ -87,8 +93,8 @@ class JournalIO:
     def blank(self, path: str) -> None:
         """Overwrite what is in a file with zeros, on disk."""
         with open(path, "r+b", buffering=0) as file:  # noqa: PTH123  # like the other calls it takes a name
-            offset = 0
-            while piece := os.pread(file.fileno(), _PIECE, offset):
+            offset, end = 0, data_end(file.fileno())
+            while offset < end and (piece := os.pread(file.fileno(), _PIECE, offset)):
                 if piece.strip(b"\0"):
                     os.pwrite(file.fileno(), bytes(len(piece)), offset)
                 offset += len(piece)
@@ -117,6 +123,56 @@ def unreadable(path: Path, error: OSError) -> BusyError | StorageError | Damaged
     if error.errno in DENIED:
         return StorageError(f"{path} cannot be read: {error.strerror}")
     return DamagedError(f"{path} cannot be read: {error.strerror}")
+
+
+def require_files(directory: Path) -> None:
+    """`DamagedError` if there is something in a directory that is neither file nor directory: whoever opens a FIFO waits for ever."""
+    try:
+        with os.scandir(directory) as entries:
+            strange = [entry.name for entry in entries if not entry.is_file() and not entry.is_dir()]
+    except OSError:
+        return  # who needs what is in it says so
+    for name in strange:
+        try:
+            mode = (directory / name).stat().st_mode
+        except OSError:
+            continue
+        raise DamagedError(f"{directory / name} is {_kind(mode)}, where a file of a store should be: remove it")
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a FIFO"
+    if stat.S_ISSOCK(mode):
+        return "a socket"
+    return "a directory" if stat.S_ISDIR(mode) else "a device"
+
+
+def read_small(path: Path) -> str:
+    """The text of a small file of a store; `FileNotFoundError` without one, `DamagedError` if that cannot be it."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
+            raise DamagedError(f"{path} is {_kind(mode)}, where a file of a store should be")
+        data = os.read(fd, _SMALL + 1)
+    finally:
+        os.close(fd)
+    if len(data) > _SMALL:
+        raise DamagedError(f"{path} has more than the {_SMALL} bytes that such a file has at most")
+    return data.decode("utf-8", "replace")
+
+
+def data_end(fd: int) -> int:
+    """Where the data of a file ends: behind that there is no more than a hole, which reads as zeros however long it is."""
+    size = os.fstat(fd).st_size
+    end = 0
+    try:
+        while end < size:
+            end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
+    except OSError as error:
+        return end if error.errno == errno.ENXIO else size
+    return end
 
 
 def allocate(fd: int, size: int) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import BusyError, DamagedError, PoisonedError, TooNewError
 from eventlog.log import frames
-from eventlog.log.filesystem import NO_ROOM, unreadable
+from eventlog.log.filesystem import NO_ROOM, data_end, unreadable
 from eventlog.log.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES, OFFSET_MASK, Frame, FrameHeader
 from eventlog.log.journal_files import FIRST_FILE_BYTES, JournalFiles, io_close, write_all
 
@@ -145,7 +145,8 @@ class Journal:
         if not self._open_current():
             raise self._damaged("a journal file is missing")
         offset = self.address & OFFSET_MASK
-        while rest := self._pread(self._fd, _PIECE + frames.FRAME_HEADER_BYTES, offset):
+        end = data_end(self._fd)
+        while offset < end and (rest := self._pread(self._fd, _PIECE + frames.FRAME_HEADER_BYTES, offset)):
             at = rest.find(self._salt)
             while 0 <= at < _PIECE:
                 header = self._header(rest, at)

@@ -26,7 +26,7 @@ from eventlog.errors import BusyError, CallError, DamagedError, DataError, Event
 from eventlog.log import frames
 from eventlog.log.base import Commit
 from eventlog.log.environment import LIB_VERSION
-from eventlog.log.filesystem import EXHAUSTED, NO_ROOM, is_full
+from eventlog.log.filesystem import EXHAUSTED, NO_ROOM, data_end, is_full
 from eventlog.log.fold import begin_store
 from eventlog.log.layout import NUMBER, PAIR, TREES
 from eventlog.log.mark import Mark
@@ -256,7 +256,8 @@ def _readable_frames(path: Path) -> Iterator[tuple[int, int, list[frames.Record]
 
 def _frames(path: Path) -> Iterator[tuple[int, int, list[frames.Record]]]:
     """The frames of a file whose checksum is right: the position before, the offset behind, and what is in it."""
-    data = path.read_bytes()
+    with path.open("rb") as file:
+        data = file.read(data_end(file.fileno()))
     try:
         number = int.from_bytes(data[16:24], "little")
         salt = frames.parse_file_header(data, number)[0]

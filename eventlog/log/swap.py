@@ -17,7 +17,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from eventlog.errors import ReadOnlyError, UnfinishedError
-from eventlog.log.filesystem import sync_directory
+from eventlog.log.filesystem import read_small, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +66,7 @@ def write_file(path: Path, text: str) -> None:
 def edition_of(path: Path) -> str:
     """The edition of the store at a path; "" if it was never rewritten."""
     try:
-        return (path / "edition").read_text(encoding="utf-8", errors="replace").strip()
+        return read_small(path / "edition").strip()
     except FileNotFoundError:
         return ""
 
@@ -93,7 +93,7 @@ def begin_anew(path: Path, what: str) -> None:
 def unfinished(path: Path) -> str | None:
     """What is, or was, being written at a path; None if nothing is."""
     try:
-        return (path / _UNFINISHED).read_text(encoding="utf-8", errors="replace").strip()
+        return read_small(path / _UNFINISHED).strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -136,7 +136,7 @@ def finish(path: Path, io: JournalIO, *, read_only: bool = False) -> None:
     """Do what is left to do of a swap, if there was one, or remove what is left of one that never came to be."""
     swap = path / _SWAP
     try:
-        shred = swap.read_text(encoding="utf-8", errors="replace") == _SHRED
+        shred = read_small(swap) == _SHRED
     except FileNotFoundError:
         if not read_only:
             discard(path)

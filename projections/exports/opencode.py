@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from typing import Any, NamedTuple
+from math import copysign, isfinite, isnan
+from sys import float_info
+from typing import Any, NamedTuple, cast
 
 from eventlog import events as ev
 from eventlog.codec import Span
@@ -44,11 +46,25 @@ class _Told(NamedTuple):
 
 def opencode_json(session: Session) -> bytes:
     """The document as UTF-8 text; lone surrogates as escapes."""
-    text = json.dumps(opencode_export(session), ensure_ascii=False, indent=2) + "\n"
+    document = opencode_export(session)
+    try:
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    except ValueError:  # a number that no JSON has, and that an event may have in its text
+        document = _finite(document)
+        text = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return json.dumps(opencode_export(session), indent=2).encode() + b"\n"
+        return json.dumps(document, indent=2).encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    """A parsed value with the nearest number that JSON has in the place of an infinite one, and null where there is none."""
+    if isinstance(value, float) and not isfinite(value):
+        return None if isnan(value) else copysign(float_info.max, value)
+    if isinstance(value, list):
+        return [_finite(item) for item in cast("list[Any]", value)]
+    return {key: _finite(item) for key, item in value.items()} if is_object(value) else value
 
 
 def opencode_export(session: Session) -> Record:

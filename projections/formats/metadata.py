@@ -6,9 +6,10 @@ importers write it.  Imported by the formats beside it.
 
 from __future__ import annotations
 
-import json
+from math import isfinite
 from typing import Any, TypeGuard
 
+from eventlog.arguments import json_value
 from eventlog.values import Json
 from projections.formats.wire import sendable
 
@@ -30,14 +31,16 @@ def parsed(text: Json | None) -> Any:
     if text is None:
         return None
     try:
-        return _sendable(json.loads(text))
-    except (ValueError, RecursionError):
+        return _sendable(json_value(text))
+    except ValueError:
         return None
 
 
 def _sendable(value: Any) -> Any:
     if isinstance(value, str):
         return sendable(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else None
     if is_object(value):
         return {sendable(key): _sendable(item) for key, item in value.items()}
     if is_array(value):

@@ -84,7 +84,7 @@ def apply_patch(
     """What was sent; `DamagedError` if the patch does not fit the view."""
     try:
         found = msgspec.convert(json.loads(patch), Patch)
-    except (msgspec.ValidationError, ValueError) as error:
+    except (msgspec.ValidationError, ValueError, RecursionError) as error:
         raise DamagedError(f"a patch of a view that cannot be read: {error}") from None
     if not 0 <= found.start <= found.stop <= len(messages):
         raise DamagedError("a patch of another view")

@@ -185,7 +185,7 @@ def decode_policy(text: str | None) -> ContextPolicy:
         return DEFAULT_POLICY
     try:
         return msgspec.json.decode(text, type=ContextPolicy)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise CallError(f"the context policy cannot be read: {error}") from None
 
 

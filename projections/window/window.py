@@ -7,12 +7,12 @@ calls.  For one thread.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
+from eventlog.arguments import json_value
 from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.values import Model
 from projections.window.agenda import TASK, newest_change
@@ -314,7 +314,7 @@ class ContextWindow(ProjectedSession):
 def _arguments(text: str) -> dict[str, Any] | None:
     """The arguments of a call; None if they are no JSON object.  None at all are an empty one."""
     try:
-        found: Any = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        found = json_value(text or "{}")
+    except ValueError:
         return None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None

@@ -1,0 +1,142 @@
+"""What is no file where a file of the store should be, or one without an end: an error at once, never a wait."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from eventlog.errors import DamagedError, EventlogError, KeysError
+from projections.cli.app import run
+from projections.cli.exits import Exit
+
+TERABYTES = 4 << 40
+
+
+@contextmanager
+def within(seconds: int) -> Generator[None]:
+    """Break off what waits for ever."""
+
+    def late(_number: int, _frame: object) -> None:
+        raise AssertionError("this waits")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def fifo(path: Path) -> None:
+    """A pipe with a name, to which nobody writes."""
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    """A device that gives zeros for ever."""
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+
+
+def hole(path: Path) -> None:
+    """The file as it is, and terabytes behind it that were never written."""
+    path.touch()
+    os.truncate(path, TERABYTES)
+
+
+NAMES = [
+    "format",
+    "lock",
+    "turn",
+    "mark",
+    "open",
+    "unfinished",
+    "edition",
+    "swap",
+    "journal/0000000001.log",
+    "lmdb/data.mdb",
+    "lmdb/lock.mdb",
+]
+USES: dict[str, Callable[[Path, Path], object]] = {
+    "open": lambda store, _: read(store, read_only=False),
+    "open to read": lambda store, _: read(store, read_only=True),
+    "restore": eventlog.restore,
+    "repair": eventlog.repair,
+    "restore into": lambda store, new: eventlog.restore(new, store),
+}
+
+
+def read(path: Path, *, read_only: bool) -> None:
+    """Open the store, and read all there is."""
+    with eventlog.open(path, read_only=read_only) as store:
+        assert len([*store.session("a").events()]) > 1
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small store."""
+    path = tmp_path_factory.mktemp("sound") / "store"
+    with eventlog.open(path) as store:
+        store.create_session(id="a").user("hello")
+    return path
+
+
+@pytest.mark.parametrize("make", [fifo, device])
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_waits_for_what_is_no_file(
+    name: str, make: Callable[[Path], None], sound: Path, tmp_path: Path
+) -> None:
+    """A FIFO or a device in the place of any file of a store is damage that is named, at once, whatever the store is opened for."""
+    store, new = tmp_path / "store", tmp_path / "new"
+    shutil.copytree(sound, store)
+    make(store / name)
+    for use, call in USES.items():
+        with within(20), pytest.raises(EventlogError) as refused:
+            call(store, new if use != "restore into" else sound)
+        assert isinstance(refused.value, DamagedError) or use == "restore into", use
+        assert use == "restore into" or f"{store / name} is a " in str(refused.value)
+    with within(20):
+        assert run(["--store", str(store), "verify"]) == Exit.FAULTS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hole_without_an_end_is_not_read(name: str, sound: Path, tmp_path: Path) -> None:
+    """A file that claims to have terabytes is refused or read as far as it has data; it takes no time and no memory."""
+    store = tmp_path / "store"
+    shutil.copytree(sound, store)
+    hole(store / name)
+    for number, call in enumerate(USES.values()):
+        with within(20):
+            try:
+                call(store, tmp_path / f"new{number}")
+            except EventlogError as error:
+                assert str(error)
+
+
+def test_a_journal_with_a_hole_behind_it_is_read(sound: Path, tmp_path: Path) -> None:
+    """What was committed is there, before a hole of terabytes as without it, and is saved by a repair."""
+    store = tmp_path / "store"
+    shutil.copytree(sound, store)
+    hole(store / "journal" / "0000000001.log")
+    with within(20):
+        read(store, read_only=True)
+        assert eventlog.repair(store, tmp_path / "new").losses == ()
+    read(tmp_path / "new", read_only=False)
+
+
+def test_a_key_file_is_a_file(tmp_path: Path) -> None:
+    """A FIFO in the place of a key file is refused at once."""
+    with eventlog.open(tmp_path / "s", keys=tmp_path / "k"):
+        pass
+    fifo(tmp_path / "k")
+    with within(20), pytest.raises(KeysError, match="is not a file"):
+        eventlog.open(tmp_path / "s", keys=tmp_path / "k")

@@ -119,7 +119,8 @@ def break_down(
 ) -> Breakdown:
     """Take a view apart: `state` is the conversation that it shows, `options` are those it was rendered with."""
     sizer = _Sizer(state, options, resolve, counter)
-    shown = [message for message in ordered(state, options) if message.id in {sent.source for sent in view.messages}]
+    sources = {sent.source for sent in view.messages}
+    shown = [message for message in ordered(state, options) if message.id in sources]
     parts = [
         sizer.part(message, part, draft)
         for message in shown

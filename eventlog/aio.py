@@ -7,8 +7,8 @@
         text.append(token)                     # accepted, as ever
         await reply.end(text)                  # durable
 
-A command is decided and handed over in the calling task, in order, and only its durability is awaited; what may wait for
-others (taking a lease, and commands that take one) runs in a thread.  A command that raises is not committed, and will not be.
+A command is decided in the calling task, in order, and only its durability is awaited; what may wait for others or for the disk
+(taking a lease, `do`, `append`, a request id) runs in a thread.  A command that raises is not committed, and will not be.
 A cancelled await leaves the append to its fate: it is committed whole or not at all, and a retry under the same request id
 tells which.
 """
@@ -102,9 +102,10 @@ class AsyncSession:
         self.id = session.id
 
     async def do(self, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Await any command of the handle: `await chat.do(chat.sync.rename, "New title")`."""
-        if self.sync.holds_lease:
-            return await _awaited(self.sync, command, *args, **kwargs)
+        """Await any command of the handle: `await chat.do(chat.sync.rename, "New title")`.
+
+        Runs in a thread, so those of several tasks come in any order.
+        """
         return await asyncio.to_thread(command, *args, **kwargs)
 
     async def user(self, text: str | Sequence[PartKind] = "", *, request_id: str | None = None) -> str:
@@ -128,7 +129,7 @@ class AsyncSession:
         try:
             yield epoch
         finally:
-            await asyncio.to_thread(self.sync.release)
+            await asyncio.shield(asyncio.to_thread(self.sync.release))
 
     def assistant(self, model: str | None = None, *, agent: str = "", mode: str = "", wait: float = 0.0) -> AsyncReply:
         """Begin an assistant message, to be filled in an `async with` block."""
@@ -149,17 +150,14 @@ class AsyncReply:
         try:
             self.sync.begin()
         except BaseException:
-            await asyncio.to_thread(self._session.release)
+            await asyncio.shield(asyncio.to_thread(self._session.release))
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await asyncio.to_thread(self.sync.close, kind)
-        finally:
-            await asyncio.to_thread(self._session.release)
+        await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
 
     def text(self) -> Stream:
         """Begin a text part; its `append` accepts without waiting, and `await reply.end(stream)` ends it."""

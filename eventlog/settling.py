@@ -92,7 +92,12 @@ class Settling(CommittedState, ABC):
             time.sleep(_pause(attempt))
 
     async def settled(self, mine: Sequence[Accepted] | None = None) -> None:
-        """The same for asyncio."""
+        """The same for asyncio, where many wait at once: what they accept meanwhile goes together, in one append."""
+        with self.lock:
+            before = self._flights[-1].ticket if self._flights else None
+        if before is not None:
+            with suppress(Exception):  # who waits for it is told
+                await before
         for attempt in range(ATTEMPTS):
             flights, failure = self._handed_over(mine)
             for flight in flights:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from eventlog.errors import BusyError
 from eventlog.log.base import Append, Committed, Ticket
 from eventlog.log.memory import MemoryLog
-from eventlog.log.ticket import QueuedTicket
+from eventlog.log.ticket import QueuedTicket, wake
 from eventlog.session import Session
 
 __all__ = ["FaultyLog", "together"]
@@ -58,8 +58,7 @@ class FaultyLog(MemoryLog):
                 ticket.succeed(done.wait())
             except Exception as error:  # noqa: BLE001 - the outcome, whatever it is
                 ticket.fail(error)
-            for waiter in ticket.waiters:
-                waiter.release()
+        wake(held)
 
 
 def together(session: Session, *commands: Callable[[], object]) -> None:

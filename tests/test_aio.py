@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count as counting
+from pathlib import Path
+from threading import Event, Timer
+from time import process_time
 
 import pytest
 
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import ConflictError, LeaseHeldError, RefusedError, RequestReusedError
-from eventlog.store import Store
+from eventlog.session import Session
+from eventlog.store import Store, open_store
 from eventlog.values import MessageError, Text, Tokens, Tool, Usage
 from tests.engines import Engine
+from tests.faulty import FaultyLog
 
 
 def events(chat: AsyncSession) -> list[ev.Event]:
@@ -254,3 +263,106 @@ def test_a_foreign_commit_between_two_awaits_is_no_error(engine: Engine) -> None
     joined = "".join(event.text for event in events(chat) if isinstance(event, ev.PartDelta))
     assert joined == "".join(f"{number} " for number in range(10))
     assert events(chat) == events(other)
+
+
+async def until(found: Callable[[], bool]) -> None:
+    """Let the loop run until something is so."""
+    for _ in counting():
+        if found():
+            return
+        await asyncio.sleep(0.001)
+
+
+def seconds_of_pending(path: Path, count: int, *, leased: bool) -> float:
+    """Processor time of so many commands that are all awaited at once in one session, without the collector's."""
+    with open_store(path) as store:
+        chat = AsyncSession(store.create_session())
+
+        async def talk() -> float:
+            gc.collect()
+            gc.disable()
+            begin = process_time()
+            await asyncio.gather(*(chat.user(str(number)) for number in range(count)))
+            seconds = process_time() - begin
+            gc.enable()
+            return seconds
+
+        if leased:
+            chat.sync.acquire()
+        seconds = asyncio.run(talk())
+        parts = [event.kind for event in events(chat) if isinstance(event, ev.PartStarted)]
+    assert parts == [Text(str(number)) for number in range(count)]
+    return seconds
+
+
+@pytest.mark.parametrize("leased", [False, True], ids=["without a lease", "under the lease"])
+def test_pending_commands_cost_their_number(tmp_path: Path, *, leased: bool) -> None:
+    """Eight times as many commands pending in one session cost about eight times the processor time, and keep their order."""
+    few, many = (
+        min(seconds_of_pending(tmp_path / f"{count} {run}", count, leased=leased) for run in range(2))
+        for count in (1_000, 8_000)
+    )
+    assert many <= 13 * few
+
+
+COMMANDS: dict[str, Callable[[Session], object]] = {
+    "rename": lambda session: session.rename("t"),
+    "rollback": lambda session: session.rollback(1),
+    "append": lambda session: session.append([(0, ev.SessionArchived())]),
+    "request": lambda session: session.user("hi", request_id="r"),
+    "fork": lambda session: session.fork(),
+    "settings": lambda session: session.set_system_prompt("p"),
+}
+
+
+@pytest.mark.parametrize("leased", [False, True], ids=["without a lease", "under the lease"])
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_command_that_waits_for_the_disk_leaves_the_loop_free(
+    log: FaultyLog, session: Session, command: Callable[[Session], object], *, leased: bool
+) -> None:
+    """While `do` waits for a sync that only the event loop lets go on, the loop runs: blocked, neither would."""
+    chat = AsyncSession(session)
+    too_late = Timer(60.0, log.let_go)
+
+    async def go() -> bool:
+        log.held = []
+        too_late.start()
+        doing = asyncio.create_task(chat.do(command, session))
+        await until(lambda: bool(log.held))
+        in_time = too_late.is_alive()
+        log.let_go()
+        await doing
+        return in_time
+
+    if leased:
+        session.acquire()
+    assert asyncio.run(go())
+    too_late.cancel()
+
+
+@pytest.mark.parametrize("way", ["reply", "lease"])
+def test_a_cancelled_end_gives_the_lease_back_all_the_same(session: Session, way: str) -> None:
+    """Spec §16: cancelled while the end of the block waits for a thread, the message is closed and the lease given back."""
+    chat = AsyncSession(session)
+    busy = Event()
+
+    async def go() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        at_its_end = asyncio.Event()
+
+        async def work() -> None:
+            async with chat.assistant() if way == "reply" else chat.lease():
+                asyncio.get_running_loop().run_in_executor(None, busy.wait)
+                at_its_end.set()
+
+        task = asyncio.create_task(work())
+        await at_its_end.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        busy.set()
+        await until(lambda: not session.holds_lease)
+
+    asyncio.run(asyncio.wait_for(go(), 60.0))
+    assert session.state().open_messages() == ()

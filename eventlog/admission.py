@@ -42,6 +42,9 @@ LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
 `PartStarted` is one of them when its message is the user's.
 """
 
+_OVER = ("completed", "failed", "interrupted")
+"""The states of a call that has come to an end; after "interrupted" a late result may follow."""
+
 
 def admit(state: State, event: ev.Event) -> None:
     """Raise a `CallError` that says what was expected unless the event may follow now."""
@@ -91,6 +94,11 @@ def _in_state(state: State, part: str, kinds: tuple[str, ...], states: tuple[str
     if status not in states:
         raise RefusedError(f"part {part!r} is {status}", expected=f"a part that is {' or '.join(states)}")
     return facts
+
+
+def _tool_failed(state: State, event: ev.ToolFailed) -> None:
+    late = () if event.interrupted else ("interrupted",)
+    _in_state(state, event.part, ("tool",), ("pending", "running", *late))
 
 
 def _new_message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
@@ -191,14 +199,14 @@ def _usage(state: State, event: ev.UsageRecorded) -> None:
 
 def _pruned(state: State, event: ev.Pruned) -> None:
     for part in event.parts:
-        facts = _in_state(state, part, ("tool",), ("completed", "failed"))
+        facts = _in_state(state, part, ("tool",), _OVER)
         if state.now(facts.prunes) == "pruned":
             raise RefusedError(f"part {part!r} is pruned already", expected="a part that is not pruned")
 
 
 def _restored(state: State, event: ev.Restored) -> None:
     for part in event.parts:
-        if state.now(_in_state(state, part, ("tool",), ("completed", "failed")).prunes) != "pruned":
+        if state.now(_in_state(state, part, ("tool",), _OVER).prunes) != "pruned":
             raise RefusedError(f"part {part!r} is not pruned", expected="a pruned part")
 
 
@@ -281,8 +289,8 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.PartRemoved: _part_removed,
     ev.ToolRunning: lambda state, event: _in_state(state, event.part, ("tool",), ("pending",)),
     ev.ToolProgress: lambda state, event: _in_state(state, event.part, ("tool",), ("running",)),
-    ev.ToolCompleted: lambda state, event: _in_state(state, event.part, ("tool",), ("running",)),
-    ev.ToolFailed: lambda state, event: _in_state(state, event.part, ("tool",), ("pending", "running")),
+    ev.ToolCompleted: lambda state, event: _in_state(state, event.part, ("tool",), ("running", "interrupted")),
+    ev.ToolFailed: _tool_failed,
     ev.StepStarted: _step,
     ev.StepFinished: _step_finished,
     ev.UsageRecorded: _usage,

@@ -22,7 +22,7 @@ from eventlog.stored_state import Below, below_of
 
 __all__ = ["PACKED", "STATE", "PackedAt", "fold_spans", "restore", "save_state"]
 
-STATE = "state 4"
+STATE = "state 5"
 """Kind of the checkpoints of command state; the number is the format of what `State.encode` gives first."""
 PACKED = "packed 1"
 """Kind of what is packed of them, which `State.encode` gives second; read only when a command asks for what is long over."""

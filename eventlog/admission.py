@@ -42,6 +42,9 @@ LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
 `PartStarted` is one of them when its message is the user's.
 """
 
+_OVER = ("completed", "failed", "interrupted")
+"""The states of a call that has come to an end; after "interrupted" a late result may follow."""
+
 
 _COST_DIGITS = 300
 """Digits of a cost, less one: more than money has, and few enough for a float."""
@@ -95,6 +98,11 @@ def _in_state(state: State, part: str, kinds: tuple[str, ...], states: tuple[str
     if status not in states:
         raise RefusedError(f"part {part!r} is {status}", expected=f"a part that is {' or '.join(states)}")
     return facts
+
+
+def _tool_failed(state: State, event: ev.ToolFailed) -> None:
+    late = () if event.interrupted else ("interrupted",)
+    _in_state(state, event.part, ("tool",), ("pending", "running", *late))
 
 
 def _new_message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
@@ -198,14 +206,14 @@ def _usage(state: State, event: ev.UsageRecorded) -> None:
 
 def _pruned(state: State, event: ev.Pruned) -> None:
     for part in event.parts:
-        facts = _in_state(state, part, ("tool",), ("completed", "failed"))
+        facts = _in_state(state, part, ("tool",), _OVER)
         if state.now(facts.prunes) == "pruned":
             raise RefusedError(f"part {part!r} is pruned already", expected="a part that is not pruned")
 
 
 def _restored(state: State, event: ev.Restored) -> None:
     for part in event.parts:
-        if state.now(_in_state(state, part, ("tool",), ("completed", "failed")).prunes) != "pruned":
+        if state.now(_in_state(state, part, ("tool",), _OVER).prunes) != "pruned":
             raise RefusedError(f"part {part!r} is not pruned", expected="a pruned part")
 
 
@@ -288,8 +296,8 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.PartRemoved: _part_removed,
     ev.ToolRunning: lambda state, event: _in_state(state, event.part, ("tool",), ("pending",)),
     ev.ToolProgress: lambda state, event: _in_state(state, event.part, ("tool",), ("running",)),
-    ev.ToolCompleted: lambda state, event: _in_state(state, event.part, ("tool",), ("running",)),
-    ev.ToolFailed: lambda state, event: _in_state(state, event.part, ("tool",), ("pending", "running")),
+    ev.ToolCompleted: lambda state, event: _in_state(state, event.part, ("tool",), ("running", "interrupted")),
+    ev.ToolFailed: _tool_failed,
     ev.StepStarted: _step,
     ev.StepFinished: _step_finished,
     ev.UsageRecorded: _usage,

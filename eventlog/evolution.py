@@ -102,7 +102,7 @@ def _completed(state: State, event: ev.ToolCompleted) -> None:
 
 
 def _failed(state: State, event: ev.ToolFailed) -> None:
-    state.change(state.parts[event.part], "changes", "failed")
+    state.change(state.parts[event.part], "changes", "interrupted" if event.interrupted else "failed")
 
 
 def _step(state: State, event: ev.StepStarted) -> None:

@@ -36,6 +36,7 @@ NAMES = (
     "promoted",
     "edited",
     "redacted",
+    "interrupted",
 )
 """What a message, step, part or pin may become.  The places are stored: add at the end, 32 at most."""
 CODES = {name: code for code, name in enumerate(NAMES)}

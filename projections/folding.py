@@ -299,7 +299,9 @@ def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time:
     tool = _tool(state, event.part)
     if tool is None:
         return
+    late = tool.interrupted
     tool.status = "completed"
+    tool.error, tool.interrupted = None, False
     if tool.live:
         tool.live = []
     truncation = event.truncation
@@ -309,7 +311,7 @@ def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time:
         tool.output, tool.full = truncation.preview, event.output
     tool.title, tool.details = event.title or tool.title, event.metadata
     tool.attachments = event.attachments
-    touches = touched_by(tool.tool, tool.input)
+    touches = () if late else touched_by(tool.tool, tool.input)  # an interruption has touched them
     if touches:
         state.touch_files(touches)
 

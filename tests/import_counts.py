@@ -89,7 +89,8 @@ def claude_counts(path: Path) -> Counts:
     seen: set[Any] = set()
     answers: dict[Any, int] = {}
     calls: set[str] = set()
-    messages = parts = results = 0
+    results: set[str] = set()
+    messages = parts = 0
     for number, record in claude_lines(path).items():
         blocks = _blocks(record)
         if blocks is None or record.get("uuid", number) in seen:
@@ -98,13 +99,13 @@ def claude_counts(path: Path) -> Counts:
         kinds = [block["type"] for block in blocks]
         parts += len(kinds) - kinds.count("tool_result")
         calls |= {block["id"] for block in blocks if block["type"] == "tool_use"}
-        results += sum(block["type"] == "tool_result" and block["tool_use_id"] in calls for block in blocks)
+        results |= {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
         if record["type"] == "assistant":
             message = record["message"]
             answers[message.get("id", number)] = message.get("usage", {}).get("output_tokens", 0)
         elif set(kinds) != {"tool_result"}:
             messages += 1
-    return Counts(messages + len(answers), parts, len(calls), results, 0, sum(answers.values()))
+    return Counts(messages + len(answers), parts, len(calls), len(results & calls), 0, sum(answers.values()))
 
 
 def _stream(path: Path) -> list[dict[str, Any]]:

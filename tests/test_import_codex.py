@@ -213,8 +213,8 @@ def test_calls_and_results(store: Store) -> None:
         ),
     )
     assert [(found.line, found.reason.split(":")[0]) for found in report.skipped] == [
-        (18, "a result for a call that is not open"),
         (19, "the end of a call that the conversation does not have"),
+        (18, "a result for a call that the file does not have"),
     ]
     given = [json.loads(store.text(found.input)) for found in events if isinstance(found, ev.ToolRunning)]
     assert given[:4] == [

@@ -207,7 +207,7 @@ def test_anthropic_messages(store: Store) -> None:
     report, events = run(store, request)
     assert report.format == "anthropic_messages"
     assert [(found.line, found.reason) for found in report.skipped] == [
-        (4, "a tool result for a call that is not open")
+        (4, "a result for a call that the file does not have")
     ]
     assert ev.SystemPromptSet("You are a system prompt.") in events
     kinds = [event.kind for event in events if isinstance(event, ev.PartStarted)]

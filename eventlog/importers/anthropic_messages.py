@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog.importers import anthropic_blocks as blocks
 from eventlog.importers.base import bounded_id
-from eventlog.importers.conversation import Given, Said
+from eventlog.importers.conversation import Given, Result, Said
 from eventlog.importers.message_lists import ANTHROPIC
 from eventlog.importers.message_reader import MessageList, Talk
 from eventlog.importers.records import dump, is_array, is_object
@@ -67,7 +67,8 @@ def _user(talk: Talk, number: int, message: dict[str, Any], content: list[Any], 
 def _result(talk: Talk, number: int, block: dict[str, Any]) -> None:
     text, files = blocks.result_of(block.get("content"), talk.talk.piece)
     name, failed = blocks.text_or_empty(block.get("tool_use_id")), bool(block.get("is_error"))
-    if talk.talk.result(talk.time, name, text, failed=failed, attachments=() if failed else files) is None:
+    result = Result(text, failed, attachments=() if failed else files)
+    if talk.talk.result(talk.time, name, result) is None and not talk.talk.hold(name, number, result):
         talk.report.skip(number, "a tool result for a call that is not open")
 
 
@@ -115,7 +116,7 @@ def _block(talk: Talk, number: int, part: str, block: dict[str, Any]) -> bool:
     result = blocks.server_result(block)
     if result is None:
         return False
-    if talk.talk.result(talk.time, result.call, result.output, failed=result.failed) is None:
+    if talk.talk.result(talk.time, result.call, Result(result.output, result.failed)) is None:
         talk.report.skip(number, "a result for a call that is not open")
     return True
 

@@ -89,6 +89,7 @@ class _Reader:
         for entry in self.preamble:
             self.report.skip(entry.line, "no session begins: the file has no user or assistant record")
         for thread in self.threads:
+            thread.early.close()
             if thread.piece.items:
                 yield thread.take()
 
@@ -294,7 +295,7 @@ class _Reader:
         said: list[Any] = []
         for block in content:
             if is_object(block) and block.get("type") == "tool_result":
-                thread.result(self.time, entry.line, block, record.get("toolUseResult"))
+                thread.result(self.time, entry.line, entry.key, block, record.get("toolUseResult"))
             else:
                 said.append(block)
         if not said and content:
@@ -320,6 +321,9 @@ class _Reader:
             wanted = bounded_id(foreign) if isinstance(foreign, str) and foreign else entry.key
             opened = thread.start(self.time, self._fresh(wanted), foreign, message.get("model"), record.get("cwd"))
         thread.assistant(self.time, entry.line, entry.key, opened, content)
+        for early in thread.arrived:  # what follows an early result follows its call
+            self.positions.move(early, thread.number << 40 | thread.node)
+        thread.arrived.clear()
         opened.reason = blocks.finish_reason(message.get("stop_reason")) or opened.reason
         thread.usage(self.time, opened, message.get("usage"), record.get("costUSD"))
         self._settle_place(entry.key, thread, thread.node)

@@ -5,7 +5,7 @@ For `claude_thread.py` only.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from eventlog.importers.base import bounded_id
 from eventlog.importers.records import is_object
 from eventlog.values import Model, Todo, Tokens, Usage
 
-__all__ = ["Call", "Open", "own_id", "todos_of"]
+__all__ = ["Call", "Early", "Open", "own_id", "todos_of"]
 
 
 class Call(msgspec.Struct, eq=False):
@@ -45,6 +45,14 @@ class Open(msgspec.Struct, eq=False):
     reason: str | None = None
     usage: Usage = Usage(Tokens())
     """What is recorded of it."""
+
+
+class Early(NamedTuple):
+    """A result that came before its call: its block, the record's `toolUseResult`, and the record's key."""
+
+    block: dict[str, Any]
+    extra: object
+    key: str
 
 
 def own_id(owner: str, suffix: str) -> str:

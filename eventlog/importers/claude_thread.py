@@ -5,6 +5,8 @@ that a grown file gives the old events as a prefix; therefore nothing is closed 
 
 * An assistant message is open until a record comes that is not of it.  With calls that have no result yet it stays
   open then, because a result may still come; at most `MAX_OPEN` such messages are waited for.
+* A call and its result may come in either order.  A result before its call is held, and said right after it; one that
+  comes when the call was taken for interrupted completes it late.
 * A message's usage is the sum of its `UsageRecorded`: Claude Code repeats the usage on every record of a message and
   corrects it upward, so the first record gives the event, and later ones give the difference, if there is one.
 * Messages are counted as *nodes*.  A new message whose parent is not in the newest node is a branch: the versions up
@@ -20,7 +22,9 @@ from typing import Any
 from eventlog import events as ev
 from eventlog.importers import anthropic_blocks as blocks
 from eventlog.importers.base import Piece, Report, bounded_id
-from eventlog.importers.claude_open import Call, Open, own_id, todos_of
+from eventlog.importers.claude_open import Call, Early, Open, own_id, todos_of
+from eventlog.importers.early_results import EarlyResults
+from eventlog.importers.positions import Positions
 from eventlog.importers.records import dump, is_array, is_object
 from eventlog.importers.session_pieces import SessionPieces
 from eventlog.importers.spending import added, price
@@ -31,6 +35,8 @@ __all__ = ["INTERRUPT", "Thread"]
 
 MAX_OPEN = 8
 """How many messages with unanswered calls are waited for."""
+MAX_LATE = 1024
+"""How many calls that were taken for interrupted a late result may still come for."""
 MAX_INLINE = 1024
 """Longest JSON text of tool metadata that is kept in an event."""
 INTERRUPT = "[Request interrupted by user"
@@ -49,6 +55,13 @@ class Thread(SessionPieces):
         self.open: Open | None = None
         self.waiting: list[Open] = []
         self.calls: dict[str, Call] = {}
+        self.interrupted: dict[str, Call] = {}
+        """The newest calls that were taken for interrupted: a late result may come."""
+        self.early: EarlyResults[Early] = EarlyResults(report)
+        self.arrived: list[str] = []
+        """Keys of the records whose early results a record has just given a call."""
+        self._called = Positions()
+        """Ids of all calls."""
         self.compaction: tuple[str, str] | None = None
         """The part and message of a compaction whose summary has not come."""
         self.last_user: str | None = None
@@ -70,15 +83,16 @@ class Thread(SessionPieces):
     def branch_off(self, time: int, node: int, key: str) -> Piece:
         """A new message begins on another branch: return the fork that keeps this one, and go back to the end of `node`.
 
-        Calls without a result are no longer waited for: they are on the branch that is left.
+        Calls of the branch that is left are no longer waited for.
         """
         self.supersede()
         fork = Piece(bounded_id(f"{self.session}:{self.tip}"))
         fork.add(time, ev.SessionForked(self.session, self.version, title=self.title))
         self.begin_node(key)
         self.add(time, ev.RolledBack(self.ends[node]))
-        self.waiting.clear()
-        self.calls.clear()
+        self.waiting = [message for message in self.waiting if message.node <= node]
+        self.calls = {name: call for name, call in self.calls.items() if call.message.node <= node}
+        self.interrupted = {name: call for name, call in self.interrupted.items() if call.message.node <= node}
         self.compaction = self.last_user = None
         return fork
 
@@ -110,6 +124,9 @@ class Thread(SessionPieces):
             if call is not None and call.message is message:
                 del self.calls[name]
                 self.add(message.time, ev.ToolFailed(call.part, INTERRUPTED, interrupted=True))
+                self.interrupted[name] = call
+                if len(self.interrupted) > MAX_LATE:
+                    del self.interrupted[next(iter(self.interrupted))]
         self.finish(message, error)
 
     def finish(self, message: Open, error: MessageError | None = None) -> None:
@@ -246,6 +263,12 @@ class Thread(SessionPieces):
             self._answered(earlier.message)
         self.calls[name] = call
         message.calls.add(name)
+        self.interrupted.pop(name, None)
+        self._called.put(name, 0)
+        early = self.early.take(name)
+        if early is not None:
+            self.arrived.append(early.key)
+            self._answer(time, self._settle(name), early.block, early.extra)
         return True
 
     def usage(self, time: int, message: Open, usage: object, cost: object) -> None:
@@ -270,34 +293,52 @@ class Thread(SessionPieces):
             self.waiting.remove(message)
             self.finish(message)
 
-    def result(self, time: int, line: int, block: dict[str, Any], extra: object) -> None:
-        """A `tool_result` block; `extra` is the record's `toolUseResult`."""
-        name = block.get("tool_use_id")
-        if not isinstance(name, str) or name not in self.calls:
+    def result(self, time: int, line: int, key: str, block: dict[str, Any], extra: object) -> None:
+        """A `tool_result` block of the record `key`; `extra` is the record's `toolUseResult`."""
+        name = blocks.text_or_empty(block.get("tool_use_id"))
+        late = name in self.interrupted
+        if name in self.calls:
+            call = self._settle(name)
+        elif late:
+            call = self.interrupted.pop(name)
+        elif not name or self._called.get(name) is not None:
             self.report.skip(line, "a tool result for a call that is not open")
             return
-        call = self._settle(name)
+        elif self.early.hold(name, line, Early(block, extra, key), len(dump([block, extra], plain=False))):
+            return
+        else:
+            self.report.skip(line, "a second tool result for a call")
+            return
+        self._answer(time, call, block, extra, held=True, late=late)
+        call.message.time = time
+        self._answered(call.message)
+
+    def _answer(
+        self, time: int, call: Call, block: dict[str, Any], extra: object, *, held: bool = False, late: bool = False
+    ) -> None:
+        """What a result says; `held` if it is of the record that is being read, `late` if the call is interrupted."""
         text, files = blocks.result_of(block.get("content"), self.piece)
         fields = extra if is_object(extra) else {}
         metadata = dump(fields) if fields else None
         if metadata is not None and len(metadata) > MAX_INLINE:
             metadata = None
         failed = bool(block.get("is_error"))
-        self.group.holds(text, "error" if failed else "output")
-        if metadata is not None:
-            self.group.holds_value(extra, "metadata")
+        interrupted = failed and (fields.get("interrupted") is True or text.startswith(INTERRUPT))
+        if late and interrupted:
+            return
+        if held:
+            self.group.holds(text, "error" if failed else "output")
+            if metadata is not None:
+                self.group.holds_value(extra, "metadata")
         output = self.piece.content(text)
         if failed:
-            interrupted = fields.get("interrupted") is True or text.startswith(INTERRUPT)
             self.add(time, ev.ToolFailed(call.part, output, interrupted, metadata=metadata))
-        else:
-            self.add(time, ev.ToolCompleted(call.part, output, metadata=metadata, attachments=files))
-            if call.todos is not None:
-                todos = fields.get("newTodos", call.todos)
-                if is_array(todos):
-                    self.add(time, ev.TodosSet(todos_of(todos)))
-        call.message.time = time
-        self._answered(call.message)
+            return
+        self.add(time, ev.ToolCompleted(call.part, output, metadata=metadata, attachments=files))
+        if call.todos is not None and not late:  # there may be newer ones
+            todos = fields.get("newTodos", call.todos)
+            if is_array(todos):
+                self.add(time, ev.TodosSet(todos_of(todos)))
 
     # -- compaction --------------------------------------------------------------------------------
 

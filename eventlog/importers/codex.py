@@ -77,6 +77,7 @@ class Codex:
         if reader is not None:
             for echo in reader.rollout.echoes.left():
                 report.skip(echo.line, f"an event with a text of the {echo.kind} whose item has not come")
+            reader.talk.early.close()
             if reader.talk.piece.items:
                 yield reader.talk.take()
 

@@ -14,7 +14,7 @@ from eventlog.importers.base import Report, bounded_id
 from eventlog.importers.codex_calls import CALLS, OUTPUTS, output_of, request, todos_of
 from eventlog.importers.codex_echoes import Echoes
 from eventlog.importers.codex_records import injected, prompt_of
-from eventlog.importers.conversation import ABORTED, Answer, Conversation, Given, Said
+from eventlog.importers.conversation import ABORTED, Answer, Conversation, Given, Result, Said
 from eventlog.importers.positions import Positions
 from eventlog.importers.records import dump, is_array, is_object
 from eventlog.importers.spending import count
@@ -212,17 +212,11 @@ class Rollout:
         if not name:
             calls = self.talk.calls.items()
             name = next((found for found, call in calls if call.tool == items.text_or_empty(item.get("name"))), "")
-        call = self.talk.result(
-            self.time,
-            name,
-            output.text,
-            failed=output.failed,
-            interrupted=output.interrupted,
-            attachments=output.attachments,
-            held=output.held,
-        )
+        result = Result(output.text, output.failed, output.interrupted, attachments=output.attachments)
+        call = self.talk.result(self.time, name, result, held=output.held)
         if call is None:
-            self.report.skip(line, "a result for a call that is not open")
+            if not self.talk.hold(name, line, result):
+                self.report.skip(line, "a result for a call that is not open")
             return
         self.ended = self.ended or call.answer is self.talk.open
         if call.tool == "update_plan" and not output.failed:
@@ -238,7 +232,7 @@ class Rollout:
         )
         self._start(line, kind.call, kind, items.given(action if is_object(action) else None))
         results = item.get("results")
-        self.talk.result(self.time, kind.call, dump(results) if results else "", failed=item.get("status") == "failed")
+        self.talk.result(self.time, kind.call, Result(dump(results) if results else "", item.get("status") == "failed"))
 
     def _image(self, line: int, item: dict[str, Any]) -> None:
         name = items.text_or_empty(item.get("id"))
@@ -253,9 +247,10 @@ class Rollout:
         if data:
             image = Attachment("image/png", self.talk.piece.content(f"data:image/png;base64,{data}"))
             self.talk.group.holds(data, "attachment")
-            self.talk.result(self.time, kind.call, "", attachments=(image,), held=False)
+            self.talk.result(self.time, kind.call, Result("", attachments=(image,)), held=False)
         else:
-            self.talk.result(self.time, kind.call, items.text_or_empty(item.get("status")), failed=True, held=False)
+            failed = Result(items.text_or_empty(item.get("status")), failed=True)
+            self.talk.result(self.time, kind.call, failed, held=False)
 
     def told(self, kinds: tuple[str, ...]) -> None:
         """Take the events of these kinds that will have no item any more."""

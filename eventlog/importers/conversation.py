@@ -6,6 +6,8 @@ records alone, so that a grown file gives the old events as a prefix; nothing is
 * An *answer* is an assistant message with one step.  It is open until something comes that is not of it.  With calls that
   have no result yet it stays open then, because a result may still come; at most `MAX_OPEN` such answers are waited for.
 * A call's input is complete at birth.  Ids of calls are unique within an answer only: a result goes to the newest call of its id.
+* A result that comes before its call is held, and said right after it; one that comes when the call was taken for
+  interrupted completes it late.
 """
 
 from __future__ import annotations
@@ -17,14 +19,18 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.importers.base import Report, bounded_id
+from eventlog.importers.early_results import EarlyResults
+from eventlog.importers.positions import Positions
 from eventlog.importers.session_pieces import SessionPieces
 from eventlog.state import INTERRUPTED
-from eventlog.values import Attachment, File, Json, MessageError, Model, Reasoning, Text, Tool, Usage
+from eventlog.values import Attachment, Body, File, Json, MessageError, Model, Reasoning, Text, Tool, Usage
 
-__all__ = ["ABORTED", "Answer", "Call", "Conversation", "Given", "Said"]
+__all__ = ["ABORTED", "Answer", "Call", "Conversation", "Given", "Result", "Said"]
 
 MAX_OPEN = 8
 """How many answers with calls that have no result are waited for."""
+MAX_LATE = 1024
+"""How many calls that were taken for interrupted a late result may still come for."""
 ABORTED = MessageError("aborted", "interrupted by the user")
 
 
@@ -42,6 +48,23 @@ class Given(NamedTuple):
     text: str
     held: object = None
     field: str = ""
+
+
+class Result(NamedTuple):
+    """What a call gave back."""
+
+    output: str
+    failed: bool = False
+    interrupted: bool = False
+    metadata: Json | None = None
+    attachments: tuple[Attachment, ...] = ()
+
+
+class _Early(NamedTuple):
+    """A result that came before its call, with the bodies of its attachments."""
+
+    result: Result
+    bodies: dict[bytes, bytes]
 
 
 class Answer(msgspec.Struct, eq=False):
@@ -77,6 +100,11 @@ class Conversation(SessionPieces):
         """The newest answer, open or not."""
         self.waiting: list[Answer] = []
         self.calls: dict[str, Call] = {}
+        self.interrupted: dict[str, Call] = {}
+        """The newest calls that were taken for interrupted: a late result may come."""
+        self.early: EarlyResults[_Early] = EarlyResults(report)
+        self._called = Positions()
+        """Ids of all calls."""
         self.last_user: str | None = None
         self.add(time, started)
 
@@ -108,6 +136,7 @@ class Conversation(SessionPieces):
         self.open = self.latest = self.last_user = None
         self.waiting.clear()
         self.calls.clear()
+        self.interrupted.clear()
 
     def _interrupt(self, answer: Answer, error: MessageError | None) -> None:
         for name in sorted(answer.calls):
@@ -115,6 +144,9 @@ class Conversation(SessionPieces):
             if call is not None and call.answer is answer:
                 del self.calls[name]
                 self.add(answer.time, ev.ToolFailed(call.part, INTERRUPTED, interrupted=True))
+                self.interrupted[name] = call
+                if len(self.interrupted) > MAX_LATE:
+                    del self.interrupted[next(iter(self.interrupted))]
         self._finish(answer, error)
 
     def _finish(self, answer: Answer, error: MessageError | None) -> None:
@@ -206,36 +238,50 @@ class Conversation(SessionPieces):
             self.add(time, ev.ToolFailed(earlier.part, INTERRUPTED, interrupted=True))
             self._answered(earlier.answer)
         found = self.calls[kind.call] = Call(part, answer, kind.tool, given.text)
-        answer.calls.add(kind.call)
+        self.interrupted.pop(kind.call, None)
+        self._called.put(kind.call, 0)
+        early = self.early.take(kind.call)
+        if early is None:
+            answer.calls.add(kind.call)
+            return found
+        del self.calls[kind.call]
+        self.piece.bodies.update(early.bodies)
+        self.piece.weight += sum(map(len, early.bodies.values()))
+        self._settle(time, found, early.result)
         return found
 
-    def result(
-        self,
-        time: int,
-        name: str,
-        output: str,
-        *,
-        failed: bool = False,
-        interrupted: bool = False,
-        metadata: Json | None = None,
-        attachments: tuple[Attachment, ...] = (),
-        held: bool = True,
-    ) -> Call | None:
-        """The result of the newest call of this id; None when no such call is open.  `held` as in `text`."""
-        call = self.calls.pop(name, None)
-        if call is None:
-            return None
+    def result(self, time: int, name: str, result: Result, *, held: bool = True) -> Call | None:
+        """The result of the newest call of this id; None when no such call waits for one.  `held` as in `text`."""
+        late = name in self.interrupted
+        call = self.interrupted.pop(name) if late else self.calls.pop(name, None)
+        if call is None or (late and result.interrupted):
+            return call
         call.answer.calls.discard(name)
         call.answer.time = time
         if held:
-            self.group.holds(output, "error" if failed else "output")
-        content = self.piece.content(output)
-        if failed:
-            self.add(time, ev.ToolFailed(call.part, content, interrupted, metadata=metadata))
-        else:
-            self.add(time, ev.ToolCompleted(call.part, content, metadata=metadata, attachments=attachments))
+            self.group.holds(result.output, "error" if result.failed else "output")
+        self._settle(time, call, result)
         self._answered(call.answer)
         return call
+
+    def hold(self, name: str, line: int | None, result: Result) -> bool:
+        """Hold a result whose call has not come; False if it has, or has such a result.  `line` as in `EarlyResults`."""
+        if not name or self._called.get(name) is not None:
+            return False
+        urls = [file.url for file in result.attachments]
+        bodies = {url.digest: self.piece.bodies[url.digest] for url in urls if isinstance(url, Body)}
+        size = len(result.output) + sum(url.size if isinstance(url, Body) else len(url) for url in urls)
+        return self.early.hold(name, line, _Early(result, bodies), size)
+
+    def _settle(self, time: int, call: Call, result: Result) -> None:
+        content = self.piece.content(result.output)
+        if result.failed:
+            self.add(time, ev.ToolFailed(call.part, content, result.interrupted, metadata=result.metadata))
+        else:
+            self.add(
+                time,
+                ev.ToolCompleted(call.part, content, metadata=result.metadata, attachments=result.attachments),
+            )
 
     def _answered(self, answer: Answer) -> None:
         if not answer.calls and answer in self.waiting:

@@ -127,8 +127,10 @@ class MessageList(ABC):
                         talk.settings(found.around)
                         talk.talk.keep(talk.time, 0, [found.member, found.around])
                 yield from self._message(talk, number, value, plain=plain)
-            if talk is not None and talk.talk.piece.items:
-                yield talk.talk.take()
+            if talk is not None:
+                talk.talk.early.close()
+                if talk.talk.piece.items:
+                    yield talk.talk.take()
 
     def _message(self, talk: Talk, number: int, value: Any, *, plain: bool) -> Iterator[Piece]:
         talk.talk.group.plain = plain

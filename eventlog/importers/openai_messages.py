@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventlog.importers import openai_items as items
+from eventlog.importers.conversation import Result
 from eventlog.importers.message_lists import OPENAI
 from eventlog.importers.message_reader import MessageList, Talk
 from eventlog.importers.openai_sse import chat_usage, finish_reason
@@ -66,13 +67,11 @@ def _result(talk: Talk, number: int, message: dict[str, Any], role: str) -> None
         call = next((name for name, found in calls if tool and found.tool == tool), "")
     texts = items.texts_of(content)
     text = "\n".join(texts)
-    if call not in talk.talk.calls:
+    result = Result(text, attachments=items.attachments_of(content, talk.talk.piece))
+    if talk.talk.result(talk.time, call, result, held=len(texts) == 1) is None:
+        talk.talk.hold(call, None, result)
         talk.report.skip(number, f"a {role} message for no open call: imported as a synthetic user message")
         _user(talk, number, message, role)
-        return
-    talk.talk.result(
-        talk.time, call, text, attachments=items.attachments_of(content, talk.talk.piece), held=len(texts) == 1
-    )
 
 
 def _assistant(talk: Talk, number: int, message: dict[str, Any]) -> None:

@@ -45,6 +45,11 @@ class Positions:
             self._grow()
         return True
 
+    def move(self, key: str, value: int) -> None:
+        """Set the number of `key`, known or not."""
+        if not self.put(key, value):
+            self._values[self._slot(_hash(key))] = value
+
     def _slot(self, wanted: int) -> int:
         hashes = self._hashes
         mask = len(hashes) - 1

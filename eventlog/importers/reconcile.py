@@ -9,9 +9,8 @@ another origin is somebody else's and is passed over.  All of them are compared 
   forked at the last common version, and the fork, which has the same origin, gets the rest.  It is found again the
   next time.
 
-Times and the origin's path are not compared: a file that was moved or copied is the same.  Pieces speak of versions
-as if they had been imported into an empty session; a fork's own first event shifts the later ones, so versions are
-translated.
+Times and the origin's path are not compared: a file that was moved or copied is the same.  How calls and messages end may be
+told otherwise than an older program told it; what that one missed is appended (`candidate.py`), here and to the branches.
 
 Not here: reading files (`claude_code.py` and its neighbours), deciding what may follow (`admission.py`).
 """
@@ -24,11 +23,10 @@ from itertools import count
 import msgspec
 
 from eventlog import events as ev
-from eventlog.deltas import DeltaRun
 from eventlog.errors import NotFoundError
 from eventlog.importers.base import Piece, Report, bounded_id
+from eventlog.importers.candidate import Candidate, is_snapshot, stored_events
 from eventlog.listing import SessionInfo
-from eventlog.reader import ancestry, spans
 from eventlog.session import Session
 from eventlog.store import Store
 from eventlog.values import Origin
@@ -37,8 +35,6 @@ __all__ = ["reconcile"]
 
 BATCH_EVENTS = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
-SNAPSHOT = (ev.SessionRenamed, ev.SessionArchived, ev.ForeignKept)
-"""What `Piece.snapshot` may hold; of `ForeignKept` not what is kept of a record (`line:…`, `lines:…`), which is history."""
 
 
 def reconcile(store: Store, pieces: Iterable[Piece], report: Report) -> None:
@@ -99,98 +95,24 @@ def _branch(store: Store, piece: Piece, forked: ev.SessionForked, parent: _Targe
         if info is None:
             free = name
         elif _same_origin(info, forked.origin) and (info.fork_of, info.forked_at) == (source.name, at):
+            report.events += _mend(source, store.session(name)) if source.owed else 0
             return name
     event = ev.SessionForked(source.name, at, b"", forked.title, store.info(source.name).scope, forked.origin)
     _fork(source.session(), event, free, piece.items[0][0])
-    report.events += 1
+    report.events += 1 + (_mend(source, store.session(free)) if source.owed else 0)
     return free
+
+
+def _mend(source: Candidate, session: Session) -> int:
+    """Append to a session what is owed of its history; how many events that were."""
+    owing = source.owing(session)
+    if owing:
+        session.append(owing, bodies=source.bodies, expected_version=session.version)
+    return len(owing)
 
 
 def _fork(session: Session, event: ev.SessionForked, name: str, time: int) -> None:
     session.store.begin(event, id=name, time=time)
-
-
-class _Candidate:
-    """A stored session that may be the file's, compared as far as it agrees."""
-
-    def __init__(self, store: Store, name: str, *, snapshots: bool) -> None:
-        self.store = store
-        self.name = name
-        self._snapshots = snapshots
-        self._session: Session | None = None
-        self.stored = _stored(store, name)
-        self.common = 0
-        """How many of the file's events agree."""
-        self.shifts: list[int] = []
-        """After how many of the file's events the stored history has one that is not compared."""
-        self.agrees = True
-        self.ended = False
-
-    def session(self) -> Session:
-        """The handle; taken only to write, because it loads the session's state."""
-        if self._session is None:
-            self._session = self.store.session(self.name)
-        return self._session
-
-    def compare(self, event: ev.Event) -> None:
-        """Take in the file's next event."""
-        stored = self._next()
-        if stored is not None and _plain(self.translate(event)) == _plain(stored):
-            self.common += 1
-            return
-        self.agrees = False
-        self.ended = stored is None
-
-    def at_end(self) -> bool:
-        """Whether nothing is stored beyond what was compared; asked once, when the file is at its end."""
-        return self._next() is None
-
-    def told(self) -> int:
-        """When the newest snapshot was taken, in UTC milliseconds."""
-        stored = spans(self.store.log, ancestry(self.store.log, self.name), 0, self.store.info(self.name).version)
-        return max(
-            (span.time for span in stored if isinstance(span.item, SNAPSHOT) and _is_snapshot(span.item)), default=0
-        )
-
-    def _next(self) -> ev.Event | None:
-        """The next stored event that is compared."""
-        for stored in self.stored:
-            if not isinstance(stored, ev.SessionForked) and not (self._snapshots and _is_snapshot(stored)):
-                return stored
-            self.shifts.append(self.common)
-        return None
-
-    def version(self, version: int) -> int:
-        """The stored version of the file's version."""
-        return version + sum(shift < version for shift in self.shifts)
-
-    def translate(self, event: ev.Event) -> ev.Event:
-        """The event with stored versions in it."""
-        if self.shifts and isinstance(event, ev.RolledBack):
-            return ev.RolledBack(self.version(event.to))
-        return event
-
-
-def _stored(store: Store, name: str) -> Iterator[ev.Event]:
-    """The events of a session, inherited ones included, one by one."""
-    for span in spans(store.log, ancestry(store.log, name), 0, store.info(name).version):
-        if isinstance(span.item, DeltaRun):
-            yield from span.item.deltas()
-        else:
-            yield span.item
-
-
-def _plain(event: ev.Event) -> ev.Event:
-    """The event without what two imports of one session may differ in."""
-    if isinstance(event, ev.SessionStarted) and event.origin is not None:
-        origin = msgspec.structs.replace(event.origin, path="")
-        return msgspec.structs.replace(event, origin=origin, parent=None)
-    return event
-
-
-def _is_snapshot(event: ev.Event) -> bool:
-    """Whether the event may be of a snapshot, in a format that has them."""
-    return isinstance(event, SNAPSHOT) and not (isinstance(event, ev.ForeignKept) and event.of.startswith("line"))
 
 
 def _is_tail(event: ev.Event) -> bool:
@@ -213,9 +135,9 @@ class _Target:
         snapshots = self._snapshots = piece.snapshot is not None
         self.started = started
         self.added = 0
-        self.candidates: list[_Candidate] = []
+        self.candidates: list[Candidate] = []
         self.free = ""
-        self.chosen: _Candidate | None = None
+        self.chosen: Candidate | None = None
         """Where events are appended, once something is new."""
         self.items: list[tuple[int, ev.Event]] = []
         self.bodies: dict[bytes, bytes] = {}
@@ -225,7 +147,7 @@ class _Target:
             if info is None:
                 self.free = name
             elif _same_origin(info, started.origin):
-                self.candidates.append(_Candidate(store, name, snapshots=snapshots))
+                self.candidates.append(Candidate(store, name, snapshots=snapshots))
 
     def name(self) -> str:
         """The session's id in the store, as far as it is known."""
@@ -239,7 +161,7 @@ class _Target:
         items = iter(piece.items)
         if self.chosen is None:
             for time, event in items:
-                if not self._compare(event):
+                if not self._compare(time, event, piece.bodies):
                     self._choose(time, event)
                     break
         if self.chosen is None:
@@ -249,23 +171,32 @@ class _Target:
         self.bodies.update(piece.bodies)
         self.weight += piece.weight
         for time, event in items:
-            self.items.append((time, self.chosen.translate(event)))
+            self._add(time, event)
             if len(self.items) >= BATCH_EVENTS:
                 self.flush()
         if self.weight >= BATCH_BYTES:
             self.flush()
 
-    def _compare(self, event: ev.Event) -> bool:
+    def _add(self, time: int, event: ev.Event) -> None:
+        """The file's next event is new, unless it is an ending that is stored already."""
+        assert self.chosen is not None
+        self.chosen.common += 1
+        if self.chosen.has(event):
+            self.chosen.move(self.chosen.common, -1)
+        else:
+            self.items.append((time, self.chosen.translate(event)))
+
+    def _compare(self, time: int, event: ev.Event, bodies: dict[bytes, bytes]) -> bool:
         agreed = False
         for candidate in self.candidates:
             if candidate.agrees:
-                candidate.compare(event)
+                candidate.compare(time, event, bodies)
                 agreed = agreed or candidate.agrees
         return agreed
 
     def _choose(self, time: int, new: ev.Event) -> None:
         """Something is new: find or make the session that gets it, `new` first."""
-        best = max(self.candidates, key=lambda found: (found.common, found.ended), default=None)
+        best = max(self.candidates, key=lambda found: (found.common - len(found.gap), found.ended), default=None)
         if best is None or best.common == 0:
             started = self.started
             self.store.begin(  # not `create_session`: its parent may come with a later file
@@ -281,23 +212,32 @@ class _Target:
                 id=self.free,
                 time=time,
             )
-            self.chosen = _Candidate(self.store, self.free, snapshots=self._snapshots)
+            self.chosen = Candidate(self.store, self.free, snapshots=self._snapshots)
             self.added += 1
             self.head = 1
             return
         if not best.ended:
-            at = best.version(best.common)
             info = self.store.info(best.name)
-            event = ev.SessionForked(info.id, at, b"", info.title, info.scope, self.started.origin)
+            event = ev.SessionForked(info.id, best.base, b"", info.title, info.scope, self.started.origin)
             _fork(best.session(), event, self.free, time)
-            shifts, best = [*best.shifts, best.common], _Candidate(self.store, self.free, snapshots=self._snapshots)
-            best.shifts = shifts
+            fork = Candidate(self.store, self.free, snapshots=self._snapshots)
+            fork.inherit(best)
+            best = fork
             self.added += 1
         self.chosen = best
         self.head = self.store.info(best.name).version
-        self.items.append((time, best.translate(new)))
+        owing = best.owing(best.session())
+        best.move(best.common - len(best.gap), len(owing))
+        self.items += owing
+        self.bodies.update(best.bodies)
+        for said_at, said in best.gap:
+            if best.has(said):
+                best.move(best.common, -1)
+            else:
+                self.items.append((said_at, said))
+        self._add(time, new)
 
-    def settled(self, version: int) -> tuple[_Candidate, int]:
+    def settled(self, version: int) -> tuple[Candidate, int]:
         """What holds everything so far, and what the file's version is there."""
         self.flush()
         found = self.chosen or next(candidate for candidate in self.candidates if candidate.agrees)
@@ -309,6 +249,10 @@ class _Target:
         A file that is shorter than what is stored is an older one, or, if its snapshot is newer, one that lost its end: a fork.
         """
         self.flush()
+        for one in [self.chosen] if self.chosen else [found for found in self.candidates if found.agrees]:
+            if one is not self.chosen:
+                one.settle()
+            self.added += _mend(one, one.session()) if one.owed else 0
         if not self.snapshot:
             return
         agreeing = [found for found in self.candidates if found.agrees]
@@ -321,7 +265,7 @@ class _Target:
             self._choose(*self.snapshot[0])
             found = self.chosen
             assert found is not None
-        latest = {_about(event): event for event in _stored(self.store, found.name) if _is_snapshot(event)}
+        latest = {_about(event): event for event in stored_events(self.store, found.name) if is_snapshot(event)}
         self.items = [(time, event) for time, event in self.snapshot if latest.get(_about(event)) != event]
         if self.items:
             self.chosen = found

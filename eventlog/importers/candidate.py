@@ -1,0 +1,291 @@
+"""A stored session that may be a file's, compared with the file event by event, as far as the two agree.
+
+For `reconcile.py` only.  How calls and messages end follows from the records, and programs of different age tell it
+differently (older ones dropped a result that stands before its call).  So in the formats that keep a record per line these
+endings may stand elsewhere or be missing: what the file says and the store lacks is *owed*, and appended at the end.  All other
+events must be equal, one by one; of what is kept of a record, all but the places of its texts.
+
+Versions that the file's events speak of are those of an import into an empty session; `version` translates them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.blobs import unpack
+from eventlog.deltas import DeltaRun
+from eventlog.errors import NotFoundError
+from eventlog.importers.event_jsonl import bodies_of
+from eventlog.importers.records import is_array
+from eventlog.reader import ancestry, spans
+from eventlog.session import Session
+from eventlog.state import State
+from eventlog.store import Store
+from eventlog.values import Content
+
+__all__ = ["SNAPSHOT", "Candidate", "Timed", "is_snapshot", "stored_events"]
+
+SNAPSHOT = (ev.SessionRenamed, ev.SessionArchived, ev.ForeignKept)
+"""What `Piece.snapshot` may hold; of `ForeignKept` not what is kept of a record (`line:…`, `lines:…`), which is history."""
+
+ENDINGS = (ev.ToolCompleted, ev.ToolFailed, ev.ToolProgress, ev.StepFinished, ev.MessageFinished, ev.TodosSet)
+"""Endings of calls, steps and messages; what a call reports before its end, and the list that its result sets."""
+
+Timed: TypeAlias = tuple[int, ev.Event]
+
+
+class Candidate:
+    """One stored session."""
+
+    def __init__(self, store: Store, name: str, *, snapshots: bool) -> None:
+        self.store = store
+        self.name = name
+        self._snapshots = snapshots
+        self._session: Session | None = None
+        self._stored = stored_events(store, name)
+        self._ahead: ev.Event | None = None
+        """The next stored event that is compared, once it was looked at."""
+        self.common = 0
+        """How many of the file's events agree, with those in `gap`."""
+        self.moves: list[tuple[int, int]] = []
+        """(version, by): the file's versions from this one on lie so much further on here."""
+        self.agrees = True
+        self.ended = False
+        self.base = 0
+        """How many of the stored versions agree: where a fork would begin."""
+        self._read = 0
+        """How many stored versions were read, the one that is looked at included."""
+        self.gap: list[Timed] = []
+        """Endings of the file since the latest event that agrees, for which another may stand here."""
+        self.bodies: dict[bytes, bytes] = {}
+        """Packed bodies that `gap` and `owed` refer to."""
+        self.owed: dict[object, Timed] = {}
+        """Endings of the file that are not stored in their place, by what they end.  Some may be stored behind it, where a
+        rollback may hide them again: so the session's state says which are missing."""
+        self._extra: dict[object, ev.Event] = {}
+        """Endings that are stored and not the file's, by what they end."""
+
+    def session(self) -> Session:
+        """The handle; taken only to write, because it loads the session's state."""
+        if self._session is None:
+            self._session = self.store.session(self.name)
+        return self._session
+
+    # -- comparing -------------------------------------------------------------------------------
+
+    def compare(self, time: int, event: ev.Event, bodies: Mapping[bytes, bytes]) -> None:
+        """Take in the file's next event; `bodies` has those it refers to."""
+        stored = self._look()
+        if not self.gap and stored is not None and _plain(self.translate(event)) == _plain(stored):
+            self._agree()
+            return
+        if self._may_differ(event) and stored is not None:
+            self.gap.append((time, event))
+            self.bodies.update((body.digest, bodies[body.digest]) for body in bodies_of(event) if body.digest in bodies)
+            self.common += 1
+            return
+        extra = self._drain()
+        stored = self._look()
+        if stored is not None:
+            before = len(self.moves)
+            self.move(self.common, len(extra) - len(self.gap))
+            if self._same(self.translate(event), stored, bodies):
+                self._take_in(*self._unequal(extra))
+                self._agree()
+                return
+            del self.moves[before:]
+        else:
+            left, extra = self._unequal(extra)
+            self.move(self.common, len(extra))
+            self._take_in([], extra)
+            self.gap = left
+        self.agrees = False
+        self.ended = stored is None
+
+    def settle(self) -> None:
+        """The file ends here: what it has said since the latest event that agrees is owed or stored."""
+        self._take_in(*self._unequal(self._drain()))
+
+    def _agree(self) -> None:
+        self._ahead = None
+        self.common += 1
+        self.base = self._read
+
+    def _may_differ(self, event: ev.Event) -> bool:
+        return not self._snapshots and isinstance(event, ENDINGS)
+
+    def _drain(self) -> list[ev.Event]:
+        """The endings that are stored next."""
+        found: list[ev.Event] = []
+        while (stored := self._look()) is not None and self._may_differ(stored):
+            found.append(stored)
+            self._ahead = None
+        return found
+
+    def _unequal(self, extra: list[ev.Event]) -> tuple[list[Timed], list[ev.Event]]:
+        """Of the endings said since the latest event that agrees, and of those stored, what the other side has not."""
+        said = [event for _, event in self.gap]
+        return [timed for timed in self.gap if timed[1] not in extra], [
+            stored for stored in extra if stored not in said
+        ]
+
+    def _take_in(self, said: list[Timed], extra: list[ev.Event]) -> None:
+        self.gap = []
+        for stored in extra:
+            about = _about(stored)
+            owed = self.owed.get(about)
+            if owed is None or (_is_interruption(stored) and not _is_interruption(owed[1])):
+                self._extra[about] = stored
+            elif owed[1] != stored:
+                del self.owed[about]
+        for time, event in said:
+            about = _about(event)
+            stored_one = self._extra.get(about)
+            if stored_one is None or (_is_interruption(stored_one) and not _is_interruption(event)):
+                self.owed[about] = (time, event)
+            else:
+                del self._extra[about]
+
+    def _same(self, event: ev.Event, stored: ev.Event, bodies: Mapping[bytes, bytes]) -> bool:
+        if _plain(event) == _plain(stored):
+            return True
+        if not isinstance(event, ev.ForeignKept) or not isinstance(stored, ev.ForeignKept) or self._snapshots:
+            return False
+        if event.of != stored.of or not event.of.startswith("line:") or event.of.count(":") > 1:
+            return False
+        return _rest(self._text(event.data, bodies)) == _rest(self._text(stored.data, {}))
+
+    def _text(self, content: Content, bodies: Mapping[bytes, bytes]) -> str:
+        packed = None if isinstance(content, str) else bodies.get(content.digest)
+        if isinstance(content, str) or packed is None:
+            return self.store.text(content, self.name)
+        return unpack(content, packed)
+
+    def at_end(self) -> bool:
+        """Whether nothing is stored beyond what was compared."""
+        return self._look() is None
+
+    def told(self) -> int:
+        """When the newest snapshot was taken, in UTC milliseconds."""
+        stored = spans(self.store.log, ancestry(self.store.log, self.name), 0, self.store.info(self.name).version)
+        return max(
+            (span.time for span in stored if isinstance(span.item, SNAPSHOT) and is_snapshot(span.item)), default=0
+        )
+
+    def _look(self) -> ev.Event | None:
+        """The next stored event that is compared."""
+        while self._ahead is None:
+            stored = next(self._stored, None)
+            if stored is None:
+                return None
+            self._read += 1
+            if isinstance(stored, ev.SessionForked) or (self._snapshots and is_snapshot(stored)):
+                self.move(self.common + 1, 1)
+            else:
+                self._ahead = stored
+        return self._ahead
+
+    # -- appending -------------------------------------------------------------------------------
+
+    def version(self, version: int) -> int:
+        """The stored version of the file's version."""
+        return version + sum(by for since, by in self.moves if since <= version)
+
+    def move(self, since: int, by: int) -> None:
+        """Note that the file's versions from `since` on lie `by` further on here."""
+        if by:
+            self.moves.append((since, by))
+
+    def translate(self, event: ev.Event) -> ev.Event:
+        """The event with stored versions in it."""
+        if self.moves and isinstance(event, ev.RolledBack):
+            return ev.RolledBack(self.version(event.to))
+        return event
+
+    def has(self, event: ev.Event) -> bool:
+        """Whether a file's event that comes now is stored in another place: endings only."""
+        stored = self._extra.get(_about(event)) if self._extra and isinstance(event, ENDINGS) else None
+        return stored is not None and (not _is_interruption(stored) or _is_interruption(event))
+
+    def inherit(self, other: Candidate) -> None:
+        """Begin as a fork of `other` where that agrees: the file's next event comes at this one's head."""
+        agreed = other.common - len(other.gap)
+        self.common, self.gap, self.bodies = other.common, other.gap, other.bodies
+        self.owed, self._extra = other.owed, other._extra
+        self.moves = [(since, by) for since, by in other.moves if since <= agreed]
+        self.move(agreed + 1, 1)
+
+    def owing(self, session: Session) -> list[Timed]:
+        """What is owed and may be said of a session's effective history now."""
+        if not self.owed:
+            return []
+        with session.deciding() as state:
+            return [(time, event) for time, event in self.owed.values() if _is_open(state, event)]
+
+
+def stored_events(store: Store, name: str) -> Iterator[ev.Event]:
+    """The events of a session, inherited ones included, one by one."""
+    for span in spans(store.log, ancestry(store.log, name), 0, store.info(name).version):
+        if isinstance(span.item, DeltaRun):
+            yield from span.item.deltas()
+        else:
+            yield span.item
+
+
+def is_snapshot(event: ev.Event) -> bool:
+    """Whether the event may be of a snapshot, in a format that has them."""
+    return isinstance(event, SNAPSHOT) and not (isinstance(event, ev.ForeignKept) and event.of.startswith("line"))
+
+
+def _plain(event: ev.Event) -> ev.Event:
+    """The event without what two imports of one session may differ in."""
+    if isinstance(event, ev.SessionStarted) and event.origin is not None:
+        origin = msgspec.structs.replace(event.origin, path="")
+        return msgspec.structs.replace(event, origin=origin, parent=None)
+    return event
+
+
+def _rest(data: str) -> object:
+    """What is kept of a record (`kept.py`), without the places of the events that have its texts."""
+    rest, moved = json.loads(data)
+    return rest, [(path, field) for path, (_, field) in moved] if is_array(moved) else moved
+
+
+def _about(event: ev.Event) -> object:
+    """What an ending ends."""
+    match event:
+        case ev.ToolCompleted() | ev.ToolFailed():
+            return "call", event.part
+        case ev.StepFinished():
+            return "step", event.part
+        case ev.MessageFinished():
+            return "message", event.message
+        case _:
+            return event
+
+
+def _is_interruption(event: ev.Event) -> bool:
+    return isinstance(event, ev.ToolFailed) and event.interrupted
+
+
+def _is_open(state: State, event: ev.Event) -> bool:
+    """Whether what an ending ends is effective, and has no end but an interruption.
+
+    Never for progress, which is over, and for todos, which newer ones may have replaced.
+    """
+    try:
+        if isinstance(event, (ev.ToolCompleted, ev.ToolFailed)):
+            status = state.status(state.part(event.part))
+            return status == "running" or (status == "interrupted" and not _is_interruption(event))
+        if isinstance(event, ev.StepFinished):  # its id cannot come again, even when a rollback hides it
+            return event.message in state.open_messages() and not state.has_part(event.part)
+        if isinstance(event, ev.MessageFinished):
+            return event.message in state.open_messages()
+    except NotFoundError:
+        return False
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -160,5 +161,15 @@ def test_export_harms_no_store_and_no_keys(cli: Cli, store: Path, tmp_path: Path
     (tmp_path / "other").symlink_to(tmp_path / "real")
     assert cli("export", "ses_a1", "--format", "jsonl", "-o", tmp_path / "other").code == Exit.OK
     assert (tmp_path / "other").is_symlink()
-    assert cli("export", "ses_a1", "--format", "jsonl", "-o", "/dev/null").code == Exit.OK
-    assert Path("/dev/null").is_char_device()
+
+
+def test_export_into_a_pipe_with_a_name(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """What is no file is written to, and never replaced by one: a pipe as well as a device."""
+    del store
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert cli("export", "ses_a1", "--format", "jsonl", "-o", pipe).code == Exit.OK
+    assert os.read(reader, 1 << 16).startswith(b"{")
+    os.close(reader)
+    assert pipe.is_fifo()

@@ -24,7 +24,7 @@ from eventlog.copying import commits_behind, copy_commits, storage_errors
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError
 from eventlog.log import swap
 from eventlog.log.copying import Copy
-from eventlog.log.directory import encryption_of, identity_of, require_store_files
+from eventlog.log.directory import encryption_of, identity_of, refuse_inside_store, require_store_files
 from eventlog.log.filesystem import make_directory, refuse_network_filesystem
 from eventlog.log.locks import Presence
 from eventlog.log.options import Options
@@ -217,6 +217,7 @@ def _add_gone(log: EmbeddedLog, copy: Copy, upto: int) -> int:
 def _held(to: Path) -> Generator[None]:
     """The directory to copy into, made if it is not there, with nobody else in it."""
     refuse_network_filesystem(to)
+    refuse_inside_store(to)
     if to.exists() and not to.is_dir():
         raise CallError(f"{to} is not a directory")
     make_directory(to)

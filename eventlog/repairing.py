@@ -61,7 +61,7 @@ def repair(
     if somebody has the store open.
     """
     from eventlog.log import swap
-    from eventlog.log.directory import require_store_files
+    from eventlog.log.directory import refuse_inside_store, require_store_files
     from eventlog.log.filesystem import make_directory, refuse_network_filesystem
     from eventlog.log.locks import Presence
     from eventlog.log.options import Options
@@ -81,6 +81,7 @@ def repair(
         if presence is not None and not presence.alone:
             raise BusyError(f"somebody has {old} open")
         refuse_network_filesystem(new)
+        refuse_inside_store(new)
         with storage_errors(new):
             make_directory(new)
             swap.begin_anew(new, _UNFINISHED)

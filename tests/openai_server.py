@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -45,6 +45,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     cut: int | None = None
     """The connection is closed after so many pieces of text, without an end."""
+    raw: Callable[[], Iterator[bytes]] | None = None
+    """The body as it is sent, in these pieces, with `status` and `headers`; it may have no end."""
     hold: threading.Event | None = None
     """The answer waits for this event after its first piece."""
 
@@ -142,6 +144,8 @@ class OpenAIServer:
 def _reply(handler: BaseHTTPRequestHandler, answer: Answer, body: dict[str, Any]) -> None:
     if handler.path != "/v1/chat/completions":
         _send_whole(handler, 404, {"error": {"message": "not found"}}, {})
+    elif answer.raw is not None:
+        _send_raw(handler, answer, answer.raw())
     elif answer.error is not None or answer.status != 200:
         _send_whole(handler, answer.status, {"error": answer.error or {"message": "scripted"}}, answer.headers)
     elif body.get("stream"):
@@ -159,6 +163,16 @@ def _send_whole(
         handler.send_header(name, text)
     handler.end_headers()
     handler.wfile.write(data)
+
+
+def _send_raw(handler: BaseHTTPRequestHandler, answer: Answer, pieces: Iterator[bytes]) -> None:
+    handler.send_response(answer.status)
+    for name, text in {"content-type": "text/event-stream", "transfer-encoding": "chunked", **answer.headers}.items():
+        handler.send_header(name, text)
+    handler.end_headers()
+    for piece in pieces:
+        handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+    handler.wfile.write(b"0\r\n\r\n")
 
 
 def _send_stream(handler: BaseHTTPRequestHandler, answer: Answer, body: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import eventlog
 from eventlog.encryption import keyfile
 from eventlog.encryption.envelope import opened_commit, opened_head
 from eventlog.encryption.keyfile import KeyFile
@@ -401,3 +402,13 @@ def test_what_is_wrong_with_keys_is_no_damage_of_a_session(tmp_path: Path) -> No
         with pytest.raises(KeysError, match="line 3") as caught:
             use()
         assert "one" not in str(caught.value).replace(str(tmp_path), "")
+
+
+def test_without_the_library_no_key_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the library is not installed opening says so, and leaves neither a key file nor a store."""
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    monkeypatch.delitem(sys.modules, "eventlog.encryption.family", raising=False)
+    for keys in (True, tmp_path / "k"):
+        with pytest.raises(KeysError, match=r"a library that is not installed"):
+            eventlog.open(tmp_path / "s", keys=keys)
+    assert [*tmp_path.iterdir()] == []

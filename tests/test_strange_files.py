@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -116,10 +116,8 @@ def test_a_hole_without_an_end_is_not_read(name: str, sound: Path, tmp_path: Pat
     hole(store / name)
     for number, call in enumerate(USES.values()):
         with within(20):
-            try:
+            with suppress(EventlogError):
                 call(store, tmp_path / f"new{number}")
-            except EventlogError as error:
-                assert str(error)
 
 
 def test_a_journal_with_a_hole_behind_it_is_read(sound: Path, tmp_path: Path) -> None:

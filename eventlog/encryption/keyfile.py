@@ -30,7 +30,7 @@ from eventlog.encryption.keys import KEY_BYTES
 from eventlog.errors import DamagedError, KeysError, StorageError, TooNewError
 from eventlog.log.filesystem import make_directory, sync_directory
 
-__all__ = ["KeyFile"]
+__all__ = ["KeyFile", "is_key_file"]
 
 _TITLE = b"eventlog keys "
 _HEADER = _TITLE + b"1\n"
@@ -313,6 +313,17 @@ def _unbroken(data: bytes) -> int:
 def _line(name: str, key: bytes) -> bytes:
     said = f"{name} {key.hex()}".encode()
     return b"%b %08x\n" % (said, crc32(said))
+
+
+def is_key_file(path: Path) -> bool:
+    """Whether there is a file with keys at a path; False if that cannot be known."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_TITLE)) == _TITLE
+    except OSError:
+        return False
 
 
 def _header(path: Path, data: bytes) -> bool:

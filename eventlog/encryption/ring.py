@@ -59,15 +59,16 @@ class Ring:
                 if len(self._known) >= _KNOWN:
                     self._known = {}
                 secret = self._keys.find(id.hex())
-                self._known[id] = None if secret is None else _family(id, secret)
+                self._known[id] = None if secret is None else _kind()(id, secret)
             return self._known[id]
 
     def make(self) -> Family:
         """A new family; `KeyMissingError` if there is nobody to make a key."""
         if self._keys is None:
             raise KeyMissingError("the store is encrypted, and was opened without its keys")
+        kind = _kind()  # before there is a key that nothing could be done with
         id = os.urandom(KEY_ID_BYTES)
-        family = _family(id, self._keys.make(id.hex()))
+        family = kind(id, self._keys.make(id.hex()))
         with self._lock:
             self._known[id] = family
         return family
@@ -84,11 +85,11 @@ class Ring:
             self._known[id] = None
 
 
-def _family(id: bytes, secret: bytes) -> Family:
+def _kind() -> type[Family]:
     try:
         from eventlog.encryption.family import Family
     except ModuleNotFoundError as error:
         raise KeysError(
             f"encryption needs a library that is not installed ({error.name}): everdelta[encryption]"
         ) from None
-    return Family(id, secret)
+    return Family

@@ -42,6 +42,7 @@ __all__ = [
     "format_of",
     "identity_of",
     "prepare",
+    "refuse_inside_store",
     "require_store_files",
     "write_format",
 ]
@@ -78,8 +79,17 @@ def require_store_files(path: Path) -> None:
         require_files(directory)
 
 
+def refuse_inside_store(path: Path) -> None:
+    """`CallError` for a path inside a store, whose files are nobody else's."""
+    for directory in path.resolve().parents:
+        with suppress(OSError, DamagedError):
+            if read_small(directory / "format").startswith(_TITLE):
+                raise CallError(f"{path} is in the store {directory}: name another place")
+
+
 def _make(path: Path, options: Options, encryption: str) -> None:
     path = path.resolve()
+    refuse_inside_store(path)
     made = [path, *(parent for parent in path.parents if not parent.exists())]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     strangers = sorted(entry.name for entry in path.iterdir() if entry.name not in _NAMES)

@@ -72,6 +72,17 @@ _NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EBADF, er
 R = TypeVar("R")
 
 
+def nobody_writes(path: Path) -> bool:
+    """Whether the files cannot be written by anyone, so that they are read without LMDB's lock file, which a reader writes into.
+
+    That is so on a read-only file system, and where the right to write them was taken from everybody.
+    """
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return True
+    data = path / "data.mdb"
+    return data.exists() and not data.stat().st_mode & 0o222 and not os.access(data, os.W_OK)
+
+
 class Environment:
     """One LMDB environment of this process."""
 
@@ -83,7 +94,7 @@ class Environment:
         self._writing = Lock()
         self._readers: set[object] = set()
         self._closed = False
-        lock = not (read_only and os.statvfs(path).f_flag & os.ST_RDONLY)  # nobody can write there
+        lock = not (read_only and nobody_writes(path))
         if lock and not read_only:
             self._reserve_lock()
         try:
@@ -257,6 +268,12 @@ class Environment:
     def _refusal(self, error: lmdb.Error) -> EventlogError:
         """The same for what ends opening: nothing was written, and whatever is not damage is what the system refuses."""
         code = getattr(error, "code", 0)
+        if code in DENIED and not os.access(self._path / "lock.mdb", os.W_OK):
+            return StorageError(
+                f"{self._path} cannot be opened: {os.strerror(code)}: a reader writes into lock.mdb which pages it reads, and this user may not;"
+                " let it (group and mode of the directory), read a backup of your own, or take the right to write"
+                " from everybody (chmod -R a-w)"
+            )
         found = self._translate(error)
         if not isinstance(found, PoisonedError):
             return found

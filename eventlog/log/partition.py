@@ -27,6 +27,7 @@ from eventlog.errors import (
 from eventlog.log import frames, swap
 from eventlog.log.check import check_segments, check_trees
 from eventlog.log.derived import DerivedBuffer
+from eventlog.log.environment import nobody_writes
 from eventlog.log.extent import is_whole
 from eventlog.log.fold import fold, write_address, write_derived
 from eventlog.log.housekeeper import Housekeeper
@@ -83,6 +84,8 @@ class Partition:
         self.writer: Writer | None = None
         self._mark: Mark | None = None
         self._lock: WriterLock | None = None
+        self._still: int | None = None
+        """Keeps writers out where this process reads without a lock that they would see."""
         read_only = options.read_only
         self.journal = Journal(path / "journal", options.io, writable=not read_only, file_bytes=options.journal_bytes)
         self._presence = Presence(path, read_only=read_only)
@@ -93,6 +96,8 @@ class Partition:
                 self._mark = Mark(path / "mark", read_only=read_only)
             if not is_whole(path / "lmdb") or (self._presence.alone and not self._closed_in_order()):
                 require_structure(path / "lmdb", writing=self._presence.alone and not read_only)
+            if read_only and nobody_writes(path / "lmdb"):
+                self._keep_writers_out()
             self._segments = Segments(path / "lmdb", read_only=read_only, map_bytes=options.map_bytes)
         except BaseException:
             self._release_files()
@@ -112,6 +117,12 @@ class Partition:
             raise
 
     # --- opening and closing
+
+    def _keep_writers_out(self) -> None:
+        with suppress(FileNotFoundError):  # a copy without it
+            self._still = try_shared(self.path)
+            if self._still is None:
+                raise BusyError(f"{self.path} may not be written, and is being written all the same")
 
     def _closed_in_order(self) -> bool:
         """Whether everything was folded when the store was last closed, and nothing was done to it since."""
@@ -259,6 +270,9 @@ class Partition:
             self._mark.close()
         if self._lock is not None:
             self._lock.close()
+        if self._still is not None:
+            os.close(self._still)
+            self._still = None
         self._presence.close()
 
     def hold_still(self) -> None:

@@ -9,7 +9,6 @@ Where no child of this interpreter can be started (a frozen program) nothing is 
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 import lmdb
 
 from eventlog.errors import BusyError, DamagedError
-from eventlog.log.environment import LIB_VERSION, REMEDY
+from eventlog.log.environment import LIB_VERSION, REMEDY, nobody_writes
 from eventlog.log.layout import TREES
 
 __all__ = ["probe", "require_structure"]
@@ -34,7 +33,7 @@ def probe(directory: Path, *, writing: bool = False) -> list[str]:
     """
     if getattr(sys, "frozen", False) or not sys.executable:
         return []
-    mode = "w" if writing else "-" if os.statvfs(directory).f_flag & os.ST_RDONLY else "r"
+    mode = "w" if writing else "-" if nobody_writes(directory) else "r"
     command = [sys.executable, "-I", "-S", str(_CHILD), str(_LIBRARY), str(directory), str(LIB_VERSION), mode, *TREES]
     try:
         child = subprocess.run(command, capture_output=True, check=False, text=True, errors="replace")  # noqa: S603 - our own program

@@ -113,7 +113,16 @@ def _documents(session: Session, directory: Path) -> None:
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file whole: under another name first, so that no half of it is ever there under its own."""
+    """Write a file whole: under another name first, so that no half of it is ever there under its own.
+
+    `UsageFault` for a file of a store, or of keys; what is no file, such as a pipe, is written to as it is.
+    """
+    path = path.resolve()  # or a link would be replaced, and not what it leads to
+    _refuse_to_harm(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as pipe:
+            pipe.writelines(pieces)
+        return
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
@@ -123,3 +132,16 @@ def _write(path: Path, pieces: Iterable[bytes]) -> None:
         part.unlink(missing_ok=True)
         raise
     output.note(f"{path}: {counted(path.stat().st_size, 'byte')}")
+
+
+def _refuse_to_harm(path: Path) -> None:
+    from eventlog.encryption.keyfile import is_key_file
+    from eventlog.errors import CallError
+    from eventlog.log.directory import refuse_inside_store
+
+    try:
+        refuse_inside_store(path)
+    except CallError as error:
+        raise UsageFault(str(error)) from None
+    if is_key_file(path):
+        raise UsageFault(f"{path} is a file with keys: name another place")

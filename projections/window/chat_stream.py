@@ -7,6 +7,7 @@ message, which may repeat a key; only its error code, if that is one word.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
@@ -16,10 +17,30 @@ from eventlog.errors import RequestTooLargeError, SummarizerError, SummarizerRef
 from eventlog.importers.openai_sse import chat_usage
 from projections.window.summarizer import Piece, ToolCalled
 
-__all__ = ["error_code", "is_too_large", "pieces_of_answer", "pieces_of_stream", "refusal"]
+__all__ = [
+    "LARGEST_REFUSAL",
+    "LARGEST_STREAM",
+    "LARGEST_WHOLE",
+    "error_code",
+    "is_too_large",
+    "pieces_of_answer",
+    "pieces_of_stream",
+    "refusal",
+    "unpacked",
+]
 
 LONGEST_EVENT = 4 * 1024 * 1024
 """Bytes of one event of a stream at most; a summary has some thousands."""
+MOST_EVENTS = 1_000_000
+"""Events of a stream at most: several times the tokens of any model's longest answer, reasoning included."""
+LARGEST_STREAM = 256 * 1024 * 1024
+"""Bytes of a streamed answer at most, as they come and as they are unpacked: some hundreds for each token."""
+LARGEST_WHOLE = 16 * 1024 * 1024
+"""Bytes at most of an answer that is read as a whole."""
+LARGEST_REFUSAL = 1024 * 1024
+"""Bytes that are read of an answer that says why there is none."""
+_PIECE = 1024 * 1024
+"""Bytes that are unpacked at a time."""
 
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}")
 _SIZE = re.compile(
@@ -37,7 +58,9 @@ def pieces_of_stream(chunks: Iterable[bytes]) -> Iterator[Piece]:
     """
     ended: str | None = None
     done = False
-    for data in _events(chunks):
+    for number, data in enumerate(_events(chunks)):
+        if number == MOST_EVENTS:
+            raise SummarizerRefusedError(f"the answer to the request for a summary has more than {MOST_EVENTS} events")
         if data == b"[DONE]":
             done = True
             break
@@ -50,6 +73,43 @@ def pieces_of_stream(chunks: Iterable[bytes]) -> Iterator[Piece]:
         if isinstance(record.get("usage"), dict):
             yield chat_usage(record["usage"])
     _end(ended, done=done)
+
+
+def unpacked(chunks: Iterable[bytes], encoding: str, most: int) -> Iterator[bytes]:
+    """The bytes of an answer, unpacked piece by piece; `SummarizerRefusedError` once they, or what came, are over `most`."""
+    name = encoding.strip().lower()
+    if name in {"", "identity"}:
+        yield from _bounded(chunks, most)
+    elif name in {"gzip", "x-gzip", "deflate"}:
+        yield from _bounded(_inflated(_bounded(chunks, most), bare=name == "deflate"), most)
+    else:
+        raise SummarizerRefusedError("the answer to the request for a summary is packed in a way that nobody asked for")
+
+
+def _bounded(chunks: Iterable[bytes], most: int) -> Iterator[bytes]:
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > most:
+            raise SummarizerRefusedError(f"the answer to the request for a summary has more than {most} bytes")
+        yield chunk
+
+
+def _inflated(chunks: Iterable[bytes], *, bare: bool) -> Iterator[bytes]:
+    """The plain bytes; `bare`: the header of a deflated stream may be missing, as some servers have it."""
+    inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    first = True
+    try:
+        for chunk in filter(None, chunks):
+            if first and bare and chunk[0] & 15 != zlib.DEFLATED:
+                inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+            first = False
+            left = chunk
+            while left and not inflater.eof:
+                yield inflater.decompress(left, _PIECE)
+                left = inflater.unconsumed_tail
+    except zlib.error:
+        raise SummarizerError("the answer to the request for a summary cannot be unpacked") from None
 
 
 def pieces_of_answer(data: bytes) -> Iterator[Piece]:
@@ -105,16 +165,18 @@ def _events(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The data of each event.  Lines end at line feeds only: JSON may hold other characters that end lines elsewhere."""
     rest = b""
     data: list[bytes] = []
+    size = 0
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             text = line.removesuffix(b"\r")
             if text.startswith(b"data:"):
                 data.append(text[5:].strip())
+                size += len(text)
             elif not text and data:
                 yield b"\n".join(data)
-                data = []
-        if len(rest) + sum(map(len, data)) > LONGEST_EVENT:
+                data, size = [], 0
+        if len(rest) + size > LONGEST_EVENT:
             raise SummarizerError("the answer to the request for a summary is no stream of events")
     if rest.startswith(b"data:"):
         data.append(rest[5:].strip())

@@ -10,16 +10,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eventlog.errors import CallError, SummarizerError
+from eventlog.errors import CallError, SummarizerError, SummarizerRefusedError
 from projections.formats.openai import chat_messages
-from projections.window.chat_stream import pieces_of_answer, pieces_of_stream, refusal
+from projections.window.chat_stream import (
+    LARGEST_REFUSAL,
+    LARGEST_STREAM,
+    LARGEST_WHOLE,
+    pieces_of_answer,
+    pieces_of_stream,
+    refusal,
+    unpacked,
+)
 from projections.window.request import SummaryRequest
 from projections.window.summarizer import Piece
 
@@ -31,6 +39,8 @@ __all__ = ["API_KEY", "HttpSummarizer"]
 API_KEY = "OPENAI_API_KEY"
 """The environment variable that the key is taken from by default."""
 
+LONGEST_SILENCE = 600.0
+"""Seconds in which an endpoint may send no data, though it sends something to keep the connection open."""
 _AGAIN = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Statuses after which the same request may succeed."""
 
@@ -40,7 +50,7 @@ class HttpSummarizer:
 
     A request is tried again, `attempts` times in all, when it did not get through, or was answered with 429, 5xx and the like, and nothing
     of an answer had come; the wait doubles from `backoff` seconds, or is what `Retry-After` asks for, and is never longer than
-    `longest_wait`.  `timeout` and `connect_timeout` are seconds without any byte.  `body` holds further fields of the request
+    `longest_wait`.  `timeout` and `connect_timeout` are seconds without any byte; without data `LONGEST_SILENCE` holds.  `body` holds further fields of the request
     (`temperature`, `max_tokens` …).  `report_usage` off spares servers that refuse `stream_options`.
     """
 
@@ -125,7 +135,13 @@ class HttpSummarizer:
         if not (key.isascii() and key.isprintable()):
             raise CallError("the API key has characters that no header may hold")
         authorized = {"authorization": f"Bearer {key}"} if key else {}
-        return {"content-type": "application/json", "accept": "text/event-stream", **authorized, **self._headers}
+        return {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "gzip, deflate",
+            **authorized,
+            **self._headers,
+        }
 
     def _tried(self, client: httpx2.Client, content: bytes) -> Iterator[Piece]:
         """The pieces of the first attempt that brings any."""
@@ -159,9 +175,9 @@ class HttpSummarizer:
                 if response.status_code != 200:
                     raise self._unwelcome(response)
                 if "json" in response.headers.get("content-type", ""):
-                    yield from pieces_of_answer(response.read())
+                    yield from pieces_of_answer(b"".join(_bytes_of(response, LARGEST_WHOLE)))
                 else:
-                    yield from pieces_of_stream(response.iter_bytes())
+                    yield from pieces_of_stream(_bytes_of(response, LARGEST_STREAM))
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
             failure: Exception = CallError(f"the request for a summary cannot be sent ({type(error).__name__})")
         except (httpx2.HTTPError, httpx2.StreamError) as error:
@@ -176,7 +192,7 @@ class HttpSummarizer:
         """The error for an answer that is none."""
         status = response.status_code
         if status not in _AGAIN:
-            return refusal(status, response.read())
+            return refusal(status, _beginning(response))
         return _WaitError(status, self._wait(response.headers.get("retry-after")))
 
     def _wait(self, header: str | None) -> float | None:
@@ -194,6 +210,27 @@ class HttpSummarizer:
             return None
         at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
         return max((at - self._now()).total_seconds(), 0.0)
+
+
+def _bytes_of(response: httpx2.Response, most: int) -> Iterator[bytes]:
+    """What is sent, unpacked; `SummarizerError` if data does not come for `LONGEST_SILENCE`, whatever else does."""
+    newest = time.monotonic()
+    for chunk in unpacked(response.iter_raw(), response.headers.get("content-encoding", ""), most):
+        now = time.monotonic()
+        if b"data:" in chunk or b"{" in chunk:
+            newest = now
+        elif now - newest > LONGEST_SILENCE:
+            raise SummarizerError(f"the endpoint for summaries sent no data for {LONGEST_SILENCE:g} seconds")
+        yield chunk
+
+
+def _beginning(response: httpx2.Response) -> bytes:
+    """As much of a refusal as is read."""
+    found = bytearray()
+    with suppress(SummarizerError, SummarizerRefusedError):  # it says no more
+        for chunk in _bytes_of(response, LARGEST_REFUSAL):
+            found += chunk
+    return bytes(found)
 
 
 class _WaitError(SummarizerError):

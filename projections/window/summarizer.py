@@ -24,13 +24,18 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from eventlog.errors import CallError
+from eventlog.errors import CallError, SummarizerRefusedError
 from eventlog.values import Usage
 from projections.window.request import SummaryRequest
 
-__all__ = ["Piece", "Summarizer", "Summary", "ToolCalled", "apieces", "pieces"]
+__all__ = ["LONGEST_SUMMARY", "MOST_PIECES", "Piece", "Summarizer", "Summary", "ToolCalled", "apieces", "pieces"]
 
 T = TypeVar("T")
+
+LONGEST_SUMMARY = 2_000_000
+"""Characters of a summary at most: several times what any model writes in one answer."""
+MOST_PIECES = 1_000_000
+"""Pieces of a summary at most, empty ones counted."""
 
 
 class ToolCalled(msgspec.Struct, frozen=True):
@@ -51,6 +56,7 @@ Summarizer: TypeAlias = Callable[[SummaryRequest], Summary]
 def pieces(summarizer: Summarizer, request: SummaryRequest) -> Generator[Piece]:
     """What the summariser answers, as it comes.  Empty pieces are left out; what it raises is raised here.
 
+    `SummarizerRefusedError` for an answer that is over `LONGEST_SUMMARY` or `MOST_PIECES`, and may have no end.
     An async summariser runs on an event loop of its own in a thread of its own, so this works wherever it is called from, a running
     loop included (which then waits).  Closing the iterator early closes the summariser's, so a request on its way is given up.
     """
@@ -80,9 +86,10 @@ def _is_async(summarizer: Summarizer) -> bool:
 def _plain(answer: Iterable[Piece]) -> Generator[Piece]:
     if isinstance(answer, str):
         answer = (answer,)
+    room = _Room()
     try:
         for piece in answer:
-            yield from _checked(piece)
+            yield from room.taken(piece)
     finally:
         close = getattr(answer, "close", None)
         if close is not None:
@@ -94,10 +101,10 @@ async def _awaited(answer: Summary) -> AsyncGenerator[Piece]:
     if isinstance(answer, Awaitable):
         answer = cast("Summary", await answer)
     if isinstance(answer, AsyncIterable):
-        stream = answer
+        stream, room = answer, _Room()
         try:
             async for piece in stream:
-                for found in _checked(piece):
+                for found in room.taken(piece):
                     yield found
         finally:
             close = getattr(stream, "aclose", None)
@@ -163,9 +170,22 @@ async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*given_up, return_exceptions=True)
 
 
-def _checked(piece: object) -> Iterator[Piece]:
-    """The piece, unless it is an empty text; `CallError` if it is none."""
-    if not isinstance(piece, (str, Usage, ToolCalled)):
-        raise CallError(f"a summariser gave a {type(piece).__name__}; expected text, Usage or ToolCalled")
-    if piece != "":
-        yield piece
+class _Room:
+    """What a summary may still have."""
+
+    def __init__(self) -> None:
+        self._pieces = MOST_PIECES
+        self._characters = LONGEST_SUMMARY
+
+    def taken(self, piece: object) -> Iterator[Piece]:
+        """The piece, unless it is an empty text; `CallError` if it is none, `SummarizerRefusedError` if there is no room for it."""
+        if not isinstance(piece, (str, Usage, ToolCalled)):
+            raise CallError(f"a summariser gave a {type(piece).__name__}; expected text, Usage or ToolCalled")
+        self._pieces -= 1
+        self._characters -= len(piece) if isinstance(piece, str) else 0
+        if self._pieces < 0 or self._characters < 0:
+            raise SummarizerRefusedError(
+                f"the summary has more than {LONGEST_SUMMARY} characters, or {MOST_PIECES} pieces: it may have no end"
+            )
+        if piece != "":
+            yield piece

@@ -98,3 +98,30 @@ def test_the_demo_makes_an_encrypted_store_that_is_named(tmp_path: Path, keys: P
     before = keys.read_bytes()
     assert program("demo", env={"EVENTLOG_KEY_FILE": str(keys), "PATH": ""}).returncode == 0
     assert keys.read_bytes() == before
+
+
+def test_every_session_without_its_key_is_marked(cli: Cli, tmp_path: Path, keys: Path) -> None:
+    """Lists mark whatever has lost its key, forks and archived ones too, in the table, in JSON and in the API; others show what they are."""
+    with eventlog.open(tmp_path / "store", keys=keys) as store:
+        kept = store.create_session(id="a", title="kept")
+        kept.user("hello")
+        kept.fork(id="a-fork")
+        lost = store.create_session(id="b", title="lost")
+        lost.user("hello")
+        lost.fork(id="b-fork")
+        lost.subsession(id="b-sub").archive()
+    header, *lines = keys.read_text().splitlines()
+    for gone in range(1, len(lines)):  # the first is the store's own
+        keys.write_text("\n".join([header, *lines[:gone], *lines[gone + 1 :]]) + "\n")
+        with eventlog.open(tmp_path / "store", keys=keys, read_only=True) as store:
+            locked = {info.id for info in store.sessions() if info.locked}
+        listed = cli("sessions", "--json", "--key-file", keys).json["sessions"]
+        assert locked == {info["id"] for info in listed if info["locked"]} != set()
+        assert locked in ({"a", "a-fork"}, {"b", "b-fork"}, {"b-sub"})
+        assert all(
+            info["title"] in {"kept", "lost", ""} and bool(info["locked"]) == (info["id"] in locked) for info in listed
+        )
+        assert cli("sessions", "--key-file", keys).out.count("no key") == len(locked)
+    listed = cli("sessions", "--json").json["sessions"]
+    assert len(listed) == 5
+    assert all(info["locked"] for info in listed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,43 @@ def test_export_reads_only(cli: Cli, store: Path) -> None:
     for form in ("jsonl", "markdown", "opencode"):
         assert cli("export", "ses_a1", "--format", form).code == Exit.OK
     assert before == {path: path.read_bytes() for path in before}
+
+
+def test_export_harms_no_store_and_no_keys(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Nothing is written over, or beside, the files of a store, nor over keys, through a link either; a pipe gets what it is given."""
+    keys = tmp_path / "chats.keys"
+    with eventlog.open(tmp_path / "locked", keys=keys) as other:
+        other.create_session(id="kept").user("hi")
+    (tmp_path / "link").symlink_to(store / "lmdb" / "data.mdb")
+    (tmp_path / "keys").symlink_to(keys)
+    before = {
+        path: path.read_bytes() for path in [*store.rglob("*"), keys] if path.is_file() and path.name != "lock.mdb"
+    }
+    places = [store / "lmdb" / "data.mdb", store / "format", store / "journal" / "new", tmp_path / "link", keys]
+    for place in [*places, tmp_path / "keys", tmp_path / "locked" / "x"]:
+        answer = cli("export", "ses_a1", "--format", "jsonl", "-o", place)
+        assert (answer.code, "name another place" in answer.err) == (Exit.USAGE, True), place
+    answer = cli("export", "ses_a1", "--format", "opencode", "--tree", "-o", store / "journal")
+    assert (answer.code, "name another place" in answer.err) == (Exit.USAGE, True)
+    for command in (["backup", tmp_path / "locked" / "b"], ["repair", "--into", tmp_path / "locked" / "b"]):
+        answer = cli(*command)
+        assert (answer.code, "name another place" in answer.err) == (Exit.USAGE, True), command
+    answer = cli("restore", store, "--into", tmp_path / "locked" / "b")
+    assert (answer.code, "name another place" in answer.err) == (Exit.USAGE, True)
+    for path, data in before.items():
+        assert path.read_bytes() == data, path
+    (tmp_path / "other").symlink_to(tmp_path / "real")
+    assert cli("export", "ses_a1", "--format", "jsonl", "-o", tmp_path / "other").code == Exit.OK
+    assert (tmp_path / "other").is_symlink()
+
+
+def test_export_into_a_pipe_with_a_name(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """What is no file is written to, and never replaced by one: a pipe as well as a device."""
+    del store
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert cli("export", "ses_a1", "--format", "jsonl", "-o", pipe).code == Exit.OK
+    assert os.read(reader, 1 << 16).startswith(b"{")
+    os.close(reader)
+    assert pipe.is_fifo()

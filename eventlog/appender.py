@@ -402,6 +402,8 @@ class Appender(Settling):
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+        if not self._flights and not self._accepted:
+            self._keep()
 
     def _look(self) -> None:
         """Catch up, unless the state is ahead of anything there is to be taken in."""

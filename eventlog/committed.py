@@ -18,7 +18,7 @@ from eventlog.state import State
 __all__ = ["CHECKPOINT_EVENTS", "CommittedState"]
 
 CHECKPOINT_EVENTS = 2_000
-"""Events after which the state of a session that is being run is kept, so that opening it stays short."""
+"""Events after which the state of a session that is written is kept, so that opening it stays short."""
 
 
 class CommittedState:
@@ -76,10 +76,7 @@ class CommittedState:
         self.state.settle(self._certain)
 
     def _keep(self) -> None:
-        """Keep the state, all of which is committed, if enough events have come since it was kept last.
-
-        Enough is `checkpoint_events`, or a quarter of the history when that is more, so that keeping stays cheap.
-        """
-        if self.state.version >= self._saved + max(self.checkpoint_events, self._saved // 4):
+        """Keep the state, all of which is committed, if `checkpoint_events` have come since it was kept last."""
+        if self.state.version >= self._saved + self.checkpoint_events:
             save_state(self.log, self.session, self.state)
             self._saved = self.state.version

@@ -10,7 +10,8 @@ For `state.py` only, which decides what is packed and when; nothing here knows w
   a chunk is looked into before it is believed, and whoever chooses ids cannot make them meet.
 * The greatest id of a message and of a part are known: ids that grow with time are told to be new by one comparison.
 * What was packed before a checkpoint is stored apart from it and read when an id is looked up that is not found otherwise (`later`).
-  Nothing is decoded to open it then: a million parts are a copy of 30 MB.
+  It lies in pieces: the first has all chunks of its time and their index, which nothing is decoded to open (a million parts are a
+  copy of 30 MB), and each of the others the chunks that came after the one before it (`added`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from array import array
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -53,7 +55,7 @@ class Stored(msgspec.Struct, array_like=True):
     modulus: int
     chunks: list[bytes]
     index: bytes
-    """The sorted numbers, 8 bytes each, least significant first."""
+    """The sorted numbers, 8 bytes each, least significant first; none in a later piece."""
     greatest_message: str
     greatest_part: str
 
@@ -61,11 +63,23 @@ class Stored(msgspec.Struct, array_like=True):
 class Packed:
     """The packed facts of one session.  Not safe across threads: its owner has a lock."""
 
-    __slots__ = ("_bounds", "_buckets", "_cached", "_chunks", "_load", "_modulus", "greatest_message", "greatest_part")
+    __slots__ = (
+        "_bounds",
+        "_buckets",
+        "_cached",
+        "_chunks",
+        "_kept",
+        "_load",
+        "_modulus",
+        "greatest_message",
+        "greatest_part",
+    )
 
     def __init__(self) -> None:
         self._modulus = int.from_bytes(os.urandom(5), "big") >> 1 | 1 << 39 | 1
         self._chunks: list[bytes] = []
+        self._kept = 0
+        """How many of the chunks lie in pieces that are stored."""
         self._buckets: list[array[int]] = [array("Q")]
         self._bounds: list[int] = [0]
         """The least number that belongs in each bucket."""
@@ -131,10 +145,13 @@ class Packed:
         """Whether what was packed before was not read yet."""
         return self._load is not None
 
-    def follow(self, stored: Stored) -> None:
-        """What is packed here came after `stored`."""
+    def follow(self, stored: Stored, *added: Stored) -> None:
+        """What is packed here came after these pieces."""
         newer, self._load = self._chunks, None
         self._open(stored)
+        for chunk in chain.from_iterable(piece.chunks for piece in added):
+            self._add(chunk, _unpack(chunk))
+        self._kept += len(self._chunks)
         for chunk in newer:
             self._add(chunk, _unpack(chunk))
 
@@ -147,6 +164,14 @@ class Packed:
         self._loaded()
         index = b"".join(map(_little, self._buckets))
         return Stored(self._modulus, self._chunks, index, self.greatest_message, self.greatest_part)
+
+    def added(self) -> Stored:
+        """What no stored piece has, as the next piece."""
+        return Stored(self._modulus, self._chunks[self._kept :], b"", self.greatest_message, self.greatest_part)
+
+    def keep(self) -> None:
+        """All of it lies in stored pieces now."""
+        self._kept = len(self._chunks)
 
     def _open(self, stored: Stored) -> None:
         self._modulus = stored.modulus

@@ -21,16 +21,17 @@ from eventlog.errors import DamagedError
 from eventlog.events import SessionForked
 from eventlog.foreign import is_foreign
 from eventlog.log.rebuild import Fault, Grown, prefix_fault
-from eventlog.log.tree import HASH_BYTES, grow, leaf_of, peak_sizes
+from eventlog.log.tree import HASH_BYTES, TAG_BYTES, grow, leaf_of, peak_sizes
+from eventlog.reader import continued
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from eventlog.events import Event
     from eventlog.lineage import Stream
     from eventlog.log.base import Head, Log
 
-__all__ = ["inherited_fault", "portable", "prefix_head", "read_prefix"]
+__all__ = ["inherited_fault", "kept_of", "portable", "prefix_head", "read_prefix", "unchanged"]
 
 _FIELDS = Struct("<QQ")
 
@@ -69,22 +70,41 @@ def portable(event: Event) -> Event:
     return replace(event, parent_head=b"") if isinstance(event, SessionForked) and event.parent_head else event
 
 
-def inherited_fault(log: Log, head: Head, streams: Sequence[Stream]) -> Fault | None:
-    """The first thing that a fork inherited and that is not what it was at the fork, or None.
+def kept_of(log: Log, head: Head) -> tuple[Head, Grown] | Fault | None:
+    """The head of what a fork continues, as it is now, and as the fork keeps it.
 
-    `head` is the fork's, `streams` its ancestry.  None also for a session that is no fork, or that keeps no such head.
-    What cannot be read raises.
+    None for a session that is no fork, or that keeps no such head.  What cannot be read raises.
     """
     first = next(iter(log.read(head.session, head.base, head.base + 1)), None)
-    if first is None or is_foreign(first) or not first.payload or len(streams) < 2:
+    if first is None or is_foreign(first) or not first.payload or (above := continued(log, head)) is None:
         return None
     event = next(iter(spans_of(first))).item
     if not isinstance(event, SessionForked) or not event.parent_head:
         return None
     kept = read_prefix(event.parent_head)
-    stream = streams[-2]
-    above = log.head(stream.session)
-    if above is None or kept.version < event.at:
-        return Fault("what it was forked from is not there", stream.first)
-    commits = () if above.gone else log.read(stream.session, 0, kept.version)
+    if kept.version < event.at:
+        return Fault("what it was forked from is not there", above.base + 1)
+    return above, kept
+
+
+def inherited_fault(log: Log, above: Head, kept: Grown) -> Fault | None:
+    """The first thing that a fork inherited and that is not what it was at the fork, or None; for what `kept_of` gives."""
+    commits = () if above.gone else log.read(above.session, 0, kept.version)
     return prefix_fault(above, commits, kept, "the head that the fork keeps")
+
+
+def unchanged(log: Log, above: Head, kept: Iterable[Grown]) -> set[Grown]:
+    """Those of the heads that forks keep of one stream that it had: one reading for all; the others need `inherited_fault`."""
+    wanted = set(kept)
+    found: set[Grown] = set()
+    if above.gone or not wanted:
+        return found
+    appends, peaks, version = 0, b"", above.base
+    for commit in log.read(above.session, 0, max(one.version for one in wanted)):
+        leaf = leaf_of(commit)
+        if commit.first != version + 1 or (leaf[:TAG_BYTES] != commit.leaf and not commit.emptied):
+            break
+        peaks = grow(appends, peaks, leaf)
+        appends, version = appends + 1, commit.last
+        found |= wanted & {Grown(version, appends, peaks)}
+    return found

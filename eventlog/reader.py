@@ -20,7 +20,7 @@ from eventlog.lineage import END, Stream
 from eventlog.log.base import Head, Log
 from eventlog.values import Body
 
-__all__ = ["ancestry", "head_of", "history_spans", "spans", "stream_spans", "stretches", "texts"]
+__all__ = ["ancestry", "continued", "head_of", "history_spans", "spans", "stream_spans", "stretches", "texts"]
 
 TEXTS_AT_ONCE = 64
 """Bodies that are read together: some hundred KB."""
@@ -70,6 +70,17 @@ def ancestry(log: Heads, session: str) -> list[Stream]:
             last = min(last, card.forked_at)
     streams.reverse()
     return streams
+
+
+def continued(log: Heads, head: Head) -> Head | None:
+    """The head of the session whose stream holds the version that a fork continues; None for what is no fork."""
+    above = head
+    while above.base >= head.base > 0:
+        name = card_of(above).fork_of
+        if name is None:
+            return None
+        above = _head_of(log, name)
+    return None if above is head else above
 
 
 def stretches(log: Log, streams: Sequence[Stream], after: int = 0, upto: int | None = None) -> Iterator[Stretch]:

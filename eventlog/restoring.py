@@ -18,14 +18,14 @@ from eventlog.lineage import Stream
 from eventlog.log.base import Log
 from eventlog.reader import spans
 from eventlog.state import State
-from eventlog.stored_state import Below, below_of
+from eventlog.stored_state import Below, Piece, below_of
 
 __all__ = ["PACKED", "STATE", "PackedAt", "fold_spans", "restore", "save_state"]
 
-STATE = "state 5"
+STATE = "state 6"
 """Kind of the checkpoints of command state; the number is the format and the meaning of what `State.encode` gives first."""
-PACKED = "packed 1"
-"""Kind of what is packed of them, which `State.encode` gives second; read only when a command asks for what is long over."""
+PACKED = "packed 2"
+"""Kind of the pieces of what is packed of them, which `State.encode` gives second; read only when a command asks for what is long over."""
 KEPT = 2
 """Checkpoints kept of a session's state: the newest, and one to fall back to."""
 UNDO_KEPT = 4096
@@ -45,14 +45,27 @@ def restore(log: Log, streams: Sequence[Stream], upto: int) -> tuple[State, int]
 
 
 def save_state(log: Log, session: str, state: State) -> None:
-    """Keep a checkpoint of the state, all of which must be committed."""
+    """Keep a checkpoint of the state, all of which must be committed.
+
+    What is packed is written whole when a quarter has come since, so that keeping it costs no more than what came; in between a
+    piece is added to it.
+    """
     state.settle(state.version)
+    known = set(checkpoints.versions(log, PACKED, session))
+    there = bool(state.pieces) and all(
+        version in known for version, _ in state.pieces
+    )  # not in a fork that kept none yet
+    first = state.pieces[0][0] if there else state.version
+    whole = state.version >= first + first // 4 or not there
     # Ids with lone surrogates cannot stand in a checkpoint: such a session is replayed.
     with suppress(UnicodeEncodeError):
-        data, packed = state.encode()
-        if packed:
-            checkpoints.save(log, PACKED, session, state.version, packed, surplus=checkpoints.newest(KEPT))
+        data, piece = state.encode(whole=whole)
+        if piece:  # the pieces before it serve the checkpoint before
+            checkpoints.save(
+                log, PACKED, session, state.version, piece, surplus=lambda kept: [at for at in kept if at < first]
+            )
         checkpoints.save(log, STATE, session, state.version, data, surplus=checkpoints.newest(KEPT))
+        state.keep(piece, whole=whole)
 
 
 class PackedAt:
@@ -64,18 +77,22 @@ class PackedAt:
         self._session = session
         self._version = version
 
-    def __call__(self, state: State, digest: bytes) -> Below:
+    def __call__(self, state: State, pieces: Sequence[Piece]) -> Sequence[Below]:
         """See `State.decode`."""
-        data = checkpoints.sound(self._log, PACKED, self._session, self._version)
-        if data is not None:
-            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                below = below_of(data, digest)
-                if below is not None:
-                    return below
+        found = [below for piece in pieces if (below := self._read(*piece)) is not None]
+        if len(found) == len(pieces):
+            return found
+        state.pieces = ()  # to be kept anew
         whole = State()
         fold_spans(self._log, self._streams, whole, self._version)
         whole.settle(self._version)
-        return whole.below(state)
+        return [whole.below(state)]
+
+    def _read(self, version: int, digest: bytes) -> Below | None:
+        data = checkpoints.sound(self._log, PACKED, self._session, version)
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            return None if data is None else below_of(data, digest)
+        return None
 
 
 def fold_spans(log: Log, streams: Sequence[Stream], state: State, upto: int) -> None:

@@ -185,8 +185,6 @@ class Settling(CommittedState, ABC):
                     self._newest_epoch = head.lease.epoch
                     if head.version != self.state.version:
                         self._read_on(head)
-                if self.epoch:
-                    self._keep()
 
     def checkpoint(self) -> None:
         """Keep the state as of now if all is committed and enough events have come since it was kept last."""

@@ -27,7 +27,7 @@ from eventlog.errors import NotFoundError
 from eventlog.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
 from eventlog.lineage import History
 from eventlog.packed import Packed
-from eventlog.stored_state import Below, Known, Plain, digest_of, plain_of
+from eventlog.stored_state import Below, Known, Piece, Plain, digest_of, plain_of
 from eventlog.timeline import Entry, Timeline
 from eventlog.values import MessageError
 
@@ -94,6 +94,7 @@ class State:
         "messages",
         "opens",
         "parts",
+        "pieces",
         "pins",
         "started",
         "undo",
@@ -120,6 +121,8 @@ class State:
         self.history = History()
         self.undo: list[tuple[Any, ...]] = []
         """(version, function, its arguments) that take back the newest facts, oldest first; cut by `settle`."""
+        self.pieces: tuple[Piece, ...] = ()
+        """Where what is packed is kept, as far as it is."""
         self._warm_messages: dict[str, MessageFacts] = {}
         self._warm_parts: dict[str, PartFacts] = {}
         """The parts of the warm messages, and no others."""
@@ -324,19 +327,36 @@ class State:
 
     # -- stored ----------------------------------------------------------------------------------
 
-    def encode(self) -> tuple[bytes, bytes]:
-        """The state as a checkpoint has it, and what is packed (b"" if nothing is), which is read first if it was not yet.
+    def encode(self, *, whole: bool = True) -> tuple[bytes, bytes]:
+        """The state as a checkpoint has it, and the piece to keep beside it (b"" if there is none), to be told of by `keep`.
 
-        Without the way back, so all of it must be committed.
+        The piece has all that is packed (`whole`, which reads what was not read yet), or what no other piece has.  Without the way
+        back, so all of it must be committed.
         """
         with self._lock:
             opens, users, packed = self.opens, self.users, self._packed
             warm = list(self._warm_messages.items())
             if not (packed or opens.begins or users.begins):
                 return self._encode(opens.recent, users.recent, warm, None), b""
-            below = msgspec.msgpack.encode(Below(packed.stored(), opens.packed(), users.packed()))
-            known = Known(packed.greatest_message, packed.greatest_part, opens.begins, users.begins, digest_of(below))
-            return self._encode(opens.recent, users.recent, warm, known), below
+            if whole:
+                below = Below(packed.stored(), opens.packed(), users.packed())
+            else:
+                below = Below(packed.added(), opens.added(), users.added())
+            piece = msgspec.msgpack.encode(below) if whole or below.packed.chunks or below.opens or below.users else b""
+            pieces = list(self._pieces_with(piece, whole=whole))
+            known = Known(packed.greatest_message, packed.greatest_part, opens.begins, users.begins, pieces)
+            return self._encode(opens.recent, users.recent, warm, known), piece
+
+    def keep(self, piece: bytes, *, whole: bool) -> None:
+        """What `encode` gave is kept."""
+        with self._lock:
+            self.pieces = self._pieces_with(piece, whole=whole)
+            for packed in (self._packed, self.opens, self.users):
+                packed.keep()
+
+    def _pieces_with(self, piece: bytes, *, whole: bool) -> tuple[Piece, ...]:
+        before = () if whole else self.pieces
+        return (*before, (self.version, digest_of(piece))) if piece else before
 
     def canonical(self) -> bytes:
         """The same bytes for every state that holds the same facts, however much of it is packed: for comparing."""
@@ -365,10 +385,10 @@ class State:
         )
 
     @staticmethod
-    def decode(data: bytes, find: Callable[[State, bytes], Below]) -> State:
+    def decode(data: bytes, find: Callable[[State, Sequence[Piece]], Sequence[Below]]) -> State:
         """The state that was encoded; `msgspec.MsgspecError` if it is none.
 
-        `find` is asked for what is packed when that is first needed, with this state and what `below_of` takes for a digest.
+        `find` is asked for what is packed when that is first needed, with this state and the pieces it lies in.
         """
         plain = plain_of(data)
         state = State()
@@ -380,20 +400,21 @@ class State:
             state._warm(name, facts)
         known = plain.known
         if known is not None:
-            load = partial(state._load, find, known.digest)
+            state.pieces = tuple(known.pieces)
+            load = partial(state._load, find, state.pieces)
             state._packed.later(load, known.greatest_message, known.greatest_part)
             state.opens.later(load, known.opens_begin)
             state.users.later(load, known.users_begin)
         return state
 
-    def _load(self, find: Callable[[State, bytes], Below], digest: bytes) -> None:
-        """Read what is packed, unless somebody else just did."""
+    def _load(self, find: Callable[[State, Sequence[Piece]], Sequence[Below]], pieces: Sequence[Piece]) -> None:
+        """Read what is packed, unless another thread just did."""
         with self._lock:
             if self._packed.is_later:
-                found = find(self, digest)
-                self._packed.follow(found.packed)
-                self.opens.follow(found.opens)
-                self.users.follow(found.users)
+                found = find(self, pieces)
+                self._packed.follow(*(piece.packed for piece in found))
+                self.opens.follow([entry for piece in found for entry in piece.opens])
+                self.users.follow([entry for piece in found for entry in piece.users])
 
     def below(self, other: State) -> Below:
         """What `other` should have packed, which is of the same history, out of this state: everything but what `other` has of timelines."""

@@ -1,4 +1,4 @@
-"""A command state as it is stored: what is needed to go on, and apart from it what is long over and packed.
+"""A command state as it is stored: what is needed to go on, and apart from it, in pieces, what is long over and packed.
 
 Plain data, for `state.py`, which makes and opens it, and `restoring.py`, which keeps both.  Nothing here knows what a fact means.
 """
@@ -14,11 +14,14 @@ from eventlog.lineage import History
 from eventlog.packed import Stored
 from eventlog.timeline import Entry, Older
 
-__all__ = ["Below", "Known", "Plain", "below_of", "digest_of", "plain_of"]
+__all__ = ["Below", "Known", "Piece", "Plain", "below_of", "digest_of", "plain_of"]
+
+Piece = tuple[int, bytes]
+"""The version a piece was kept at, and the digest of its bytes."""
 
 
 class Below(msgspec.Struct, array_like=True):
-    """What is packed, as it is stored apart from the rest: change `restoring.PACKED` with it."""
+    """A piece of what is packed, as it is stored apart from the rest: change `restoring.PACKED` with it."""
 
     packed: Stored
     opens: Older
@@ -32,7 +35,8 @@ class Known(msgspec.Struct, array_like=True):
     greatest_part: str
     opens_begin: int
     users_begin: int
-    digest: bytes
+    pieces: list[Piece]
+    """Where it lies, the oldest first."""
 
 
 class Plain(msgspec.Struct, array_like=True):
@@ -63,10 +67,10 @@ def plain_of(data: bytes) -> Plain:
 
 
 def below_of(data: bytes, digest: bytes) -> Below | None:
-    """What was packed, if these are the bytes that the digest is of."""
+    """A piece of what was packed, if these are the bytes that the digest is of."""
     return _BELOW.decode(data) if digest_of(data) == digest else None
 
 
 def digest_of(data: bytes) -> bytes:
-    """By which a state knows what it has packed."""
+    """By which a state knows a piece of what it has packed."""
     return blake2b(data, digest_size=16).digest()

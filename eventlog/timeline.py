@@ -31,11 +31,13 @@ Older = list[tuple[int, bytes]]
 class Timeline:
     """Entries in the order of their versions.  Changed by its owner alone."""
 
-    __slots__ = ("_load", "begins", "older", "recent")
+    __slots__ = ("_kept", "_load", "begins", "older", "recent")
 
     def __init__(self, recent: list[Entry] | None = None) -> None:
         self.recent: list[Entry] = [] if recent is None else recent
         self.older: Older = []
+        self._kept = 0
+        """How many of the packed pieces are stored."""
         self.begins = 0
         """Version of the oldest packed entry, 0 if there is none."""
         self._load: Callable[[], None] | None = None
@@ -49,12 +51,21 @@ class Timeline:
         """What is here came after `older`."""
         self._load = None
         self.older[:0] = older
+        self._kept += len(older)
 
     def packed(self) -> Older:
         """All that is packed."""
         if self._load is not None:
             self._load()
         return self.older
+
+    def added(self) -> Older:
+        """What is packed and not stored yet."""
+        return self.older[self._kept :]
+
+    def keep(self) -> None:
+        """All that is packed is stored now."""
+        self._kept = len(self.older)
 
     def oldest(self) -> int:
         """Version of the oldest entry that is here, 0 if there is none or nothing was packed before."""

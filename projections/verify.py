@@ -6,7 +6,7 @@ the history that each had then is the beginning of today's.  A fork keeps a head
 these are compared, too.  `deep`: replay equals live, and every checkpoint equals a replay.
 
 Reading only; nothing is repaired.  What cannot be read is reported with its session and version, and the rest is
-still looked at.  Anybody may import this module.
+still looked at.  What forks share is read once (`streams.py`).  Anybody may import this module.
 """
 
 from __future__ import annotations
@@ -18,17 +18,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from eventlog import checkpoints
-from eventlog import events as ev
-from eventlog.blanking import contents
-from eventlog.card import Card, card_of, evolve_card
+from eventlog.card import card_of
 from eventlog.codec import Span, Stretch
-from eventlog.deltas import DeltaRun
 from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.foreign import is_foreign
 from eventlog.head import SessionHead, StoreHead, session_head
 from eventlog.log.base import Commit, Head
 from eventlog.log.rebuild import Fault, first_fault
-from eventlog.prefix import inherited_fault
 from eventlog.reader import ancestry
 from eventlog.remains import recorded, remains_fault
 from eventlog.restoring import STATE, PackedAt, fold_spans
@@ -36,12 +32,12 @@ from eventlog.sealed import is_sealed
 from eventlog.session import Session
 from eventlog.state import State
 from eventlog.store import Store
-from eventlog.values import Body
 from projections.checkpoints import Checkpoints
 from projections.emptied import unexplained
 from projections.projection import Projection, Source
 from projections.replay import Follower, hide_inherited, replay
 from projections.sealing import seal_fault
+from projections.streams import Problem, Streams
 from projections.tombstones import tombstone_fault
 
 __all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session", "verify_store"]
@@ -52,22 +48,15 @@ LOOKS = 8
 """At how many versions of a session the live state is compared with a replay."""
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong; `version` as far as it is known."""
-
-    problem: str
-    version: int | None = None
-
-
 class SessionReport(msgspec.Struct):
     """What was looked at in one session, and what is wrong with it."""
 
     session: str
     version: int = 0
     events: int = 0
-    """Events read, inherited ones included."""
+    """Events read of its own stream; inherited ones count with the session whose stream has them."""
     bodies: int = 0
-    """Distinct large texts read and compared with their hash."""
+    """Distinct large texts that these name, read and compared with their hash."""
     problems: list[Problem] = msgspec.field(default_factory=list[Problem])
     locked: bool = False
     """Whether it is encrypted and its key is not there: its hashes were looked at, and nothing was read.
@@ -122,10 +111,11 @@ def verify(
         names = _lineage(store, session, against)
     kept = {} if against is None else against.by_session
     projections = _deep() if deep else []
+    streams = Streams(store, names)
     gone = [name for name in kept if name not in set(names) and session is None]
     for name in sorted([*names, *gone]) if session is None else names:
         told = None if telling is None else telling(name)
-        report.sessions.append(verify_session(store, name, projections, told, kept=kept.get(name)))
+        report.sessions.append(_session(streams, name, projections, told, kept.get(name)))
     return report
 
 
@@ -147,7 +137,17 @@ def verify_session(
     `projections` are folds whose live state and checkpoints are compared with replays, and with them the checkpoints of
     command state; without any, only what is stored is looked at.  `kept` is an earlier head of the session.
     """
-    report = SessionReport(name)
+    return _session(Streams(store, [name]), name, projections, told, kept)
+
+
+def _session(
+    streams: Streams,
+    name: str,
+    projections: Sequence[Projection[Any]],
+    told: Callable[[int, int], None] | None,
+    kept: SessionHead | None,
+) -> SessionReport:
+    store, report = streams.store, SessionReport(name)
     head = _try(report, partial(store.log.head, name))
     unsealed = _try(report, partial(seal_fault, store.log.engine, name))
     _add(report, unsealed)
@@ -174,8 +174,8 @@ def verify_session(
     session = _try(report, partial(store.session, name))
     if session is None:
         return report
-    _try(report, partial(_inherited, store, head, report))
-    _try(report, partial(_read, store, session, report, told))
+    _add(report, _try(report, partial(_inherited, streams, head)))
+    _try(report, partial(_read, streams, session, report, told))
     for projection in projections:
         _try(report, partial(_compare, projection, session, report))
         _try(report, partial(_checkpoints, projection, session, report))
@@ -276,52 +276,26 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
         report.problems.append(Problem("the append lost its content, and no redaction says so", found.first))
 
 
-def _inherited(store: Store, head: Head, report: SessionReport) -> None:
+def _inherited(streams: Streams, head: Head) -> Fault | None:
     """Compare what a fork inherited with the head that it keeps of it."""
-    fault = inherited_fault(store.log, head, ancestry(store.log, head.session))
-    if fault is not None:
-        _add(report, fault._replace(problem=f"inherited: {fault.problem}"))
+    fault = streams.changed(head)
+    return None if fault is None else fault._replace(problem=f"inherited: {fault.problem}")
 
 
-def _read(store: Store, session: Session, report: SessionReport, told: Callable[[int, int], None] | None) -> None:
-    """Read every event and every body they refer to, and compare the totals in the head."""
+def _read(streams: Streams, session: Session, report: SessionReport, told: Callable[[int, int], None] | None) -> None:
+    """Read every event and every body they refer to, what others have read excepted, and compare the totals in the head."""
     report.version = session.version
-    head = store.log.head(session.id)
-    card, messages = Card(), 0
-    seen: set[bytes] = set()
-    position = 0
-    for span in session.spans(upto=report.version):
-        if span.first != report.events + 1:
-            report.problems.append(Problem(f"version {report.events + 1} is missing", report.events + 1))
-        if span.position <= position:
-            report.problems.append(Problem(f"position {span.position} does not come after {position}", span.first))
-        count = span.last - span.first + 1
-        report.events = span.last
-        position = span.position + count - 1
-        if span.session == session.id and not isinstance(span.item, DeltaRun):
-            card = evolve_card(card, span.item)
-            messages += isinstance(span.item, (ev.UserMessageAdded, ev.AssistantMessageStarted))
-        for body in _bodies(span):
-            if body.digest not in seen:
-                seen.add(body.digest)
-                try:
-                    store.text(body, span.session)
-                except DataError as error:
-                    report.problems.append(Problem(error.message, span.first))
-        if told is not None:
-            told(span.last, report.version)
-    report.bodies = len(seen)
-    if report.events != report.version:
-        report.problems.append(
-            Problem(f"the session is at version {report.version}, its last event at {report.events}", report.events + 1)
-        )
-    if head is not None and head.version == report.version and (card_of(head), head.messages) != (card, messages):
-        report.problems.append(Problem("what lists of sessions show of it is not what its events say"))
-
-
-def _bodies(span: Span) -> Iterator[Body]:
-    if not isinstance(span.item, DeltaRun):
-        yield from (content for content in contents(span.item) if isinstance(content, Body))
+    head = streams.store.log.head(session.id)
+    if head is None:
+        return
+    problems = [*streams.inherited(head)]
+    reading = streams.reading(head)
+    reading.read_on(report.version, None if told is None else lambda version: told(version, report.version))
+    report.events, report.bodies = reading.events, reading.bodies
+    problems += reading.problems(report.version)
+    if head.version == reading.version and (card_of(head), head.messages) != (reading.card, reading.messages):
+        problems.append(Problem("what lists of sessions show of it is not what its events say"))
+    report.problems += (problem for problem in dict.fromkeys(problems) if problem not in report.problems)
 
 
 class _Growing:

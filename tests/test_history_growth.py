@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import process_time
 
@@ -10,9 +10,15 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
+from eventlog.committed import CHECKPOINT_EVENTS
 from eventlog.log.base import Commit, Log
+from eventlog.restoring import PACKED
 from eventlog.session import Session
+from eventlog.store import Store
 from eventlog.values import Patch, Text
+from projections.verify import verify
+from tests.engines import Engine
+from tests.talking import derived_reads
 
 SMALL, LARGE = 1_000, 8_000
 """Messages, or what else is counted, of the two sizes."""
@@ -97,3 +103,89 @@ def test_a_rollback_costs_the_same_after_ten_thousand_others(tmp_path: Path) -> 
             return best
 
     assert any(cost(10_000 + attempt) < 2 * cost(1_250 + attempt) for attempt in range(3))
+
+
+def alone(session: Session, messages: int) -> None:
+    """Appended without a lease, as an import does."""
+    talk(session, messages)
+
+
+def leased(session: Session, messages: int) -> None:
+    """Appended under one lease."""
+    with session.lease():
+        talk(session, messages)
+
+
+@pytest.mark.parametrize("writing", [alone, leased])
+def test_opening_a_state_reads_no_more_of_a_longer_history(
+    engine: Engine, events_read: Callable[[Log], list[int]], writing: Callable[[Session, int], None]
+) -> None:
+    """Promise 8: a process that opens a session reads the newest checkpoint and the few events after it, whatever came before."""
+    for messages in (SMALL, LARGE, LARGE + LARGE // 4):
+        with engine.open() as store:
+            session = store.create_session(id=str(messages))
+            writing(session, messages)
+        with engine.open() as store:
+            counts, values = events_read(store.log), derived_reads(store.log)
+            assert store.session(str(messages)).state().last_message
+            assert sum(counts) <= CHECKPOINT_EVENTS + 300  # what is kept comes before an append
+            assert not [key for key in values if PACKED.encode() in key]
+
+
+def test_keeping_a_state_writes_no_more_for_a_longer_history(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    """Promise 14: checkpoints of the state cost what came since the one before, so they do not grow with its square."""
+    written: list[int] = []
+    for messages in (2 * SMALL, 2 * LARGE):
+        with engine.open(checkpoint_events=500) as store:
+            put, sizes = store.log.put_derived, list[int]()
+
+            def watched(
+                items: Sequence[tuple[bytes, bytes | None]],
+                put: Callable[[Sequence[tuple[bytes, bytes | None]]], None] = put,
+                sizes: list[int] = sizes,
+            ) -> None:
+                sizes.extend(len(value or b"") for _, value in items)
+                put(items)
+
+            monkeypatch.setattr(store.log, "put_derived", watched)
+            talk(store.create_session(id=str(messages)), messages)
+            written.append(sum(sizes))
+    assert written[1] < 16 * written[0]  # written whole each time it would be some 60 times
+
+
+def chain(store: Store, forks: int) -> None:
+    """Each session continues the one before it."""
+    session = store.create_session(id="00000")
+    talk(session, 16)
+    for number in range(1, forks):
+        session = session.fork(id=f"{number:05}")
+        talk(session, 16)
+
+
+def star(store: Store, forks: int) -> None:
+    """All sessions continue one long one, each at another version, and come before or after it."""
+    session = store.create_session(id="00100")
+    for number in range(forks):
+        talk(session, 16)
+        session.fork(id=f"{number + number // 100:05}x")
+
+
+@pytest.mark.parametrize("family", [chain, star])
+def test_verify_reads_what_is_stored_and_not_what_is_inherited(
+    events_read: Callable[[Log], list[int]], family: Callable[[Store, int], None]
+) -> None:
+    """To verify a store costs what it holds, however often that is inherited: in events read, and in processor time."""
+    read: list[int] = []
+    taken: list[float] = []
+    for forks in (SMALL // 16, LARGE // 16):
+        with eventlog.open("memory:", checkpoint_events=20) as store:
+            family(store, forks)
+            counts = events_read(store.log)
+            begin = process_time()
+            report = verify(store)
+            taken.append(process_time() - begin)
+            assert report.sound
+            assert len(report.sessions) in {forks, forks + 1}
+            read.append(sum(counts))
+    assert read[1] < 9 * read[0]
+    assert taken[1] < 16 * taken[0]

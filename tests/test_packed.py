@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -20,10 +20,12 @@ from eventlog.errors import AlreadyExistsError, CallError, RefusedError
 from eventlog.evolution import evolve
 from eventlog.facts import MessageFacts, PartFacts
 from eventlog.ids import new_id
+from eventlog.lineage import END, Stream
+from eventlog.log.memory import MemoryLog
 from eventlog.packed import Packed
-from eventlog.restoring import PACKED, fold_spans
+from eventlog.restoring import PACKED, fold_spans, restore, save_state
 from eventlog.state import State
-from eventlog.stored_state import Below, below_of
+from eventlog.stored_state import Below, Piece, below_of
 from eventlog.values import Text, Tool
 from tests.strategies import histories
 from tests.talking import derived_reads
@@ -67,11 +69,12 @@ def kept(state: State) -> State:
     """The state as it is when it is opened from its checkpoint."""
     data, packed = state.encode()
 
-    def find(opened: State, digest: bytes) -> Below:
-        assert opened.version == state.version
+    def find(opened: State, pieces: Sequence[Piece]) -> list[Below]:
+        ((version, digest),) = pieces
+        assert opened.version == state.version == version
         below = below_of(packed, digest)
         assert below is not None
-        return below
+        return [below]
 
     return State.decode(data, find)
 
@@ -326,3 +329,57 @@ def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) 
         whole = State()
         fold_spans(store.log, session.ancestry(), whole, session.version)
         assert session.state().canonical() == whole.canonical()
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories(), st.integers(1, 3), st.integers(1, 4), st.lists(st.integers(0, 200), max_size=8))
+def test_pieces_add_up_to_what_is_packed(
+    grown: list[tuple[int, ev.Event]], warm: int, chunk: int, looks: list[int]
+) -> None:
+    """Promise 7: a state that is kept in pieces, opened and kept on, answers as one that never was, whatever was read of it between."""
+    plain, state, log = State(), State(), MemoryLog()
+    with packing(warm, chunk):
+        for number, (_, event) in enumerate(grown):
+            for one in (plain, state):
+                evolve(one, event)
+                one.settle(one.version)
+            if number % 5 == 4:
+                save_state(log, "s", state)
+            if number in looks:
+                save_state(log, "s", state)
+                state, saved = restore(log, [Stream("s", 1, END)], state.version)
+                assert saved == state.version
+                if number % 2:
+                    assert answers(state) == answers(plain)
+        save_state(log, "s", state)
+        state, _ = restore(log, [Stream("s", 1, END)], state.version)
+        assert answers(state) == answers(plain)
+        assert state.canonical() == plain.canonical()
+
+
+@pytest.mark.parametrize("lost", [0, 1, -1])
+def test_a_lost_piece_is_read_from_the_log(tmp_path: Path, lost: int) -> None:
+    """Promise 8: where one of the pieces is lost nothing but time is, and what is kept next has everything again."""
+    prefix = b"checkpoint\0" + PACKED.encode()
+    with eventlog.open(tmp_path, checkpoint_events=300) as store:
+        session = store.create_session(id="s")
+        turns = 0
+        while turns < 600 or len(session.state().pieces) < 3:
+            session.append([(0, event) for number in range(turns, turns + 20) for event in turn(number)])
+            turns += 20
+        pieces = session.state().pieces
+        key = next(key for key in store.log.derived_keys(prefix) if key.endswith(pieces[lost][0].to_bytes(8, "big")))
+        store.log.put_derived([(key, None)])
+    for again in range(2):
+        with eventlog.open(tmp_path, checkpoint_events=300) as store:
+            session = store.session("s")
+            facts = session.state().part("a3:call")
+            assert bool(session.state().pieces) is bool(again)  # those of which one is lost are used no more
+            assert (facts.kind, facts.call, facts.message) == ("tool", "call3", "a3")
+            whole = State()
+            fold_spans(store.log, session.ancestry(), whole, session.version)
+            assert session.state().canonical() == whole.canonical()
+            if not again:
+                session.append([(0, event) for number in range(turns, turns + 40) for event in turn(number)])
+                session.append([(0, ev.Custom("n", "{}"))])
+                assert session.state().pieces[0][0] > pieces[-1][0]

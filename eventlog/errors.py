@@ -44,6 +44,8 @@ Errors carry fields, and never the text of a conversation.  This module imports 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "AlreadyExistsError",
     "BlockedError",
@@ -300,7 +302,14 @@ class KeysError(CallError):
 
 
 class ImportFormatError(CallError):
-    """The file is of no known format, or not of the one that was named."""
+    """The file is of no known format, not of the one that was named, or nothing of a conversation is in it.
+
+    `skipped` has the records that were read and say nothing, each with its line and the reason.
+    """
+
+    def __init__(self, text: str, skipped: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(text)
+        self.skipped = skipped
 
 
 class DamagedError(DataError):

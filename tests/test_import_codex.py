@@ -131,7 +131,7 @@ def test_growth_line_by_line(tmp_path: Path) -> None:
             added = 0
             for end in [*range(2_000, len(data), 2_000), len(data)]:
                 path.write_bytes(data[:end])
-                added += import_file(store, path).events
+                added += import_file(store, path).events if b'"role"' in data[:end] else 0
             (info,) = store.sessions()
             assert info.events == added
             with eventlog.open("memory:") as alone:

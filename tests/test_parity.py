@@ -46,10 +46,10 @@ def test_view_equals_what_was_sent(scenario: Scenario) -> None:
     for pair in pairs:
         stop = None
         expected = pair.sent
-        if scenario.name == "max-steps" and expected[-1]["role"] == "assistant":
+        if str(expected[-1]["content"]).startswith("CRITICAL - MAXIMUM STEPS REACHED"):
+            assert scenario.name.startswith("max-steps")
             stop = expected[-1]["content"]
-            assert stop.startswith("CRITICAL - MAXIMUM STEPS REACHED")
-        if scenario.name == "plan-switch":
+        if scenario.name.startswith("plan-switch"):
             expected = [_without_reminder(message) for message in expected]
         same = _parsed(_view(pair, stop)) == _parsed(expected)
         assert same is ((pair.scenario, pair.name) not in DEVIATIONS), f"{pair.scenario} {pair.name}"

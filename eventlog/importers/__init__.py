@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO
 
+from eventlog import events as ev
 from eventlog.errors import ImportFormatError
 from eventlog.importers.anthropic_messages import AnthropicMessages
 from eventlog.importers.anthropic_sse import AnthropicStream
@@ -19,10 +21,13 @@ from eventlog.importers.claude_code import ClaudeCode
 from eventlog.importers.codex import Codex
 from eventlog.importers.event_jsonl import EventJsonl
 from eventlog.importers.event_streams import place
+from eventlog.importers.message_lists import family_of
+from eventlog.importers.message_reader import MessageList
 from eventlog.importers.openai_messages import OpenAIMessages
 from eventlog.importers.openai_responses_sse import OpenAIResponsesStream
 from eventlog.importers.openai_sse import OpenAIChatStream
 from eventlog.importers.opencode import OpenCodeImporter
+from eventlog.importers.recognized import looks_like
 from eventlog.importers.reconcile import reconcile
 from eventlog.importers.sse import kind_of_stream
 from eventlog.store import Store
@@ -46,12 +51,24 @@ FORMATS: MappingProxyType[str, Importer] = MappingProxyType({importer.name: impo
 
 START = 64 * 1024
 """How much of a file its format is told from, in bytes."""
+LONGEST = 8 * 1024 * 1024
+"""How much more is read to have the first line whole."""
+HELD = 8
+"""Pieces of a file that are held until one says something."""
+
+_DOCUMENTS = (EventJsonl.name, OpenCodeImporter.name)
+"""Formats that say themselves that a session is empty."""
+_FRAME = (ev.SessionStarted, ev.SessionForked, ev.SessionRenamed, ev.MetadataSet, ev.ForeignKept)
+"""Events of a session in which nothing is said."""
 
 Progress = Callable[[int, int | None], None]
 
 
 def detect(start: bytes, path: str = "") -> str:
     """The format of a file that begins with these bytes; `ImportFormatError` if it is none that can be imported."""
+    other = looks_like(start)
+    if other is not None:
+        raise ImportFormatError(f"{path or 'the file'}: looks like {other}; not a format that can be imported")
     for importer in FORMATS.values():
         if importer.detect(start, path):
             return importer.name
@@ -86,20 +103,56 @@ def import_file(
 def _import(store: Store, file: BinaryIO, path: str, name: str | None, progress: Progress | None) -> Report:
     begin = file.tell()
     start = file.read(START)
+    if b"\n" not in start:
+        start += file.readline(LONGEST)
     file.seek(0, os.SEEK_END)
     size = file.tell() - begin
     file.seek(begin)
     if name is None:
-        name = detect(start, path)
+        name = _told(file, start, path)
+        file.seek(begin)
     elif name not in FORMATS:
         raise ImportFormatError(f"{name!r} is no format that can be imported (known: {', '.join(FORMATS)})")
     report = Report(path, name)
-    pieces = FORMATS[name].read(file, path, report)
+    pieces = _saying(FORMATS[name].read(file, path, report), report, size)
     put = place if name == EventJsonl.name else reconcile
     put(store, pieces if progress is None else _watched(pieces, file, begin, size, progress), report)
     if progress is not None:
         progress(size, size)
     return report
+
+
+def _told(file: BinaryIO, start: bytes, path: str) -> str:
+    """The format of a file that is at its beginning; a list of messages may begin late in it."""
+    try:
+        return detect(start, path)
+    except ImportFormatError:
+        family = "" if looks_like(start) or kind_of_stream(start) else family_of(file)
+        found = next(
+            (name for name, one in FORMATS.items() if isinstance(one, MessageList) and one.family == family), None
+        )
+        if found is None:
+            raise
+        return found
+
+
+def _saying(pieces: Iterator[Piece], report: Report, size: int) -> Iterator[Piece]:
+    """The pieces; `ImportFormatError` if none of them says anything, before any is taken in."""
+    held: list[Piece] = []
+    for piece in pieces:
+        held.append(piece)
+        said = any(not isinstance(event, _FRAME) for _, event in piece.items)
+        if said or report.format in _DOCUMENTS or len(held) > HELD:
+            yield from chain(held, pieces)
+            return
+    if size:
+        report.sessions.clear()
+        reasons = report.skipped
+        why = f"; line {reasons[0].line}: {reasons[0].reason}" if reasons else ""
+        more = f", and {len(reasons) - 1} more lines were skipped" if len(reasons) > 1 else ""
+        raise ImportFormatError(
+            f"{report.path}: no conversation of the format {report.format} is in it{why}{more}", reasons
+        )
 
 
 def _watched(pieces: Iterator[Piece], file: BinaryIO, begin: int, size: int, progress: Progress) -> Iterator[Piece]:

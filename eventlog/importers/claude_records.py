@@ -62,7 +62,11 @@ def looks_right(start: bytes) -> bool:
 def _is_record(record: dict[str, Any]) -> bool:
     kind = blocks.text_or_empty(record.get("type"))
     if kind in CONVERSATION:
-        return "message" in record and ("uuid" in record or "sessionId" in record or "parentUuid" in record)
+        message = record.get("message")
+        if not is_object(message) or not ("uuid" in record or "sessionId" in record or "parentUuid" in record):
+            return False
+        content = message.get("content")
+        return isinstance(content, str) or is_array(content)
     return (
         (kind == "summary" and "leafUuid" in record)
         or (kind == "file-history-snapshot" and "snapshot" in record)

@@ -13,6 +13,7 @@ around them is record 0, `[member, object]`, with null in place of the array.  `
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -22,7 +23,7 @@ from eventlog.importers.kept import Source
 from eventlog.importers.openai_items import text_or_empty
 from eventlog.importers.records import DamagedLineError, check_depth, dump, is_array, is_object, lines, parse, sound
 
-__all__ = ["ANTHROPIC", "OPENAI", "Found", "conversations", "document", "family"]
+__all__ = ["ANTHROPIC", "OPENAI", "Found", "conversations", "document", "family", "family_of"]
 
 OPENAI = "openai"
 ANTHROPIC = "anthropic"
@@ -31,6 +32,11 @@ MEMBERS = ("messages", "traj", "history")
 ALONE = "."
 """The member of a conversation that is one record, not an array of them."""
 START = 64 * 1024
+"""How much of a file is read at first to tell what it is, in bytes."""
+LONGEST = 8 * 1024 * 1024
+"""How much more, to have the first line whole."""
+FURTHEST = 64 * 1024 * 1024
+"""How far into a file a list of messages may begin, in bytes."""
 SAMPLE = 50
 """How many messages a format is told from."""
 
@@ -75,7 +81,85 @@ def family(start: bytes) -> str:
     return _shape(start).family
 
 
+def family_of(file: BinaryIO) -> str:
+    """Whose messages a file has, wherever in its first `FURTHEST` bytes they begin."""
+    return _shape_of(file).family
+
+
 # -- telling ---------------------------------------------------------------------------------------
+
+
+def _shape_of(file: BinaryIO) -> _Shape:
+    """The shape of a file, which is left where it was."""
+    begin = file.tell()
+    start = file.read(START)
+    if b"\n" not in start:
+        start += file.readline(LONGEST)
+    shape = _shape(start)
+    if not shape.family and start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in {b"{", b"["}:
+        file.seek(begin)
+        shape = _further(file, start) or shape
+    file.seek(begin)
+    return shape
+
+
+def _further(file: BinaryIO, start: bytes) -> _Shape | None:
+    """The shape of a document whose messages, or the first of them, are not in its beginning."""
+    begin = file.tell()
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        told = _told(_sample(_Bounded(file, FURTHEST)), {})
+        return _Shape("array", family=told) if told else None
+    for member, at in _arrays(file):
+        file.seek(begin + at)
+        told = _told(_sample(_Bounded(file, FURTHEST)), {})
+        if told:
+            return _Shape("object", member, told)
+    return None
+
+
+class _Bounded(io.RawIOBase):
+    """The next bytes of a file, at most so many."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        super().__init__()
+        self._file = file
+        self._left = most
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read up to `size` bytes, or what is left."""
+        data = self._file.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(data)
+        return data
+
+
+_OUTSIDE = re.compile(rb'["{}\[\]]')
+_INSIDE = re.compile(rb'["\\]')
+_MEMBER = re.compile(rb'"(' + "|".join(MEMBERS).encode() + rb')"\s*:\s*\[')
+
+
+def _arrays(file: BinaryIO) -> list[tuple[str, int]]:
+    """The members of a top object that may have the messages and are arrays, with the places of these; none is decoded."""
+    found: list[tuple[str, int]] = []
+    data = file.read(FURTHEST)
+    at, depth = 0, 0
+    while (token := _OUTSIDE.search(data, at)) is not None:
+        at = token.end()
+        character = token[0]
+        if character == b'"':
+            if depth == 1 and (member := _MEMBER.match(data, token.start())) is not None:
+                found.append((member[1].decode(), member.end() - 1))
+            while (inside := _INSIDE.search(data, at)) is not None and inside[0] != b'"':
+                at = inside.end() + 1
+            if inside is None:
+                break
+            at = inside.end()
+        elif character in b"{[":
+            depth += 1
+        else:
+            depth -= 1
+            if not depth:
+                break
+    return found
 
 
 def _shape(start: bytes) -> _Shape:
@@ -113,9 +197,14 @@ def _parsed(data: bytes) -> Any:
 
 
 def _first_elements(data: bytes) -> list[Any]:
+    return _sample(io.BytesIO(data))
+
+
+def _sample(file: Any) -> list[Any]:
+    """The first elements of an array."""
     found: list[Any] = []
     try:
-        for element in Document(io.BytesIO(data), "").elements():
+        for element in Document(file, "").elements():
             found.append(element)
             if len(found) == SAMPLE:
                 break
@@ -196,8 +285,7 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[Found]:
     messages after it are sound.  A line of its own is not imported when it has some.
     """
     begin = file.tell()
-    shape = _shape(file.read(START))
-    file.seek(begin)
+    shape = _shape_of(file)
     if shape.kind == "array":
         yield Found("", "", {}, _numbered(Document(file, "", report.skip).elements(), report))
     elif shape.kind == "object":
@@ -218,7 +306,7 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[Found]:
             else:
                 report.skip(number, "not an object")
     elif shape.kind == "none":
-        report.skip(1, "no list of messages is found in the first 64 KiB")
+        report.skip(1, "no list of messages is found in it")
     else:
         yield Found("", "", {}, _values(file, report))
 

@@ -29,6 +29,9 @@ __all__ = ["DONE", "Record", "StreamImporter", "StreamReader", "StreamSession", 
 
 DONE = "[DONE]"
 
+STRANGE = 3
+"""How many more lines that are none of a stream than records its beginning may have."""
+
 _FIELDS = (b"event:", b"id:", b"retry:", b":")
 
 
@@ -90,9 +93,17 @@ def _dispatch(data: list[Line], report: Report) -> Iterator[Record]:
 
 def kind_of_stream(start: bytes) -> str:
     """Whose stream a file is that begins with these bytes: a format's name, or "" for none that is known."""
-    for line in start.split(b"\n")[:200]:
-        data = line.strip(b"\xef\xbb\xbf \t\r").removeprefix(b"data:").strip()
-        if not data.startswith(b"{"):
+    strange = 0
+    for line in start.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        data = line.removeprefix(b"data:").strip()
+        if line.startswith(b"{") or (line.startswith(b"data:") and data.startswith(b"{")):
+            strange -= 1
+        elif not data or line.startswith((b"data:", *_FIELDS)):
+            continue
+        else:  # what is indented is within something else
+            strange += 1
+            if strange > STRANGE:
+                return ""
             continue
         try:
             value, _ = parse(data)

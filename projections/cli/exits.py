@@ -112,8 +112,6 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.BUSY, _advised(error, "try again when the other program is done")
         case errors.RetryError():
             return Exit.BUSY, _advised(error, "try again")
-        case errors.ImportFormatError():
-            return Exit.USAGE, _advised(error, "name the format with --format")
         case errors.KeysError():
             return Exit.USAGE, _advised(error, "the keys are those of --key-file, or else of EVENTLOG_KEY_FILE")
         case errors.CallError():

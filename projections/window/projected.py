@@ -15,15 +15,17 @@ from eventlog.arguments import require, require_limits
 from eventlog.storing import model_of
 from eventlog.values import Limits, Model
 from projections.checkpoints import Checkpoints
-from projections.model_view import RENDERER, LiveView, ModelView, digest_of
+from projections.model_view import RENDERER, LiveView, RunningDigest, digest_of
 from projections.presets import preset
 from projections.replay import Follower
 from projections.system_prompt import two_segments
 from projections.tokens import CharsCounter, LogCountCache, counter_named, encoding_for
 from projections.view_tokens import ViewCounter
 from projections.window.agenda import Agenda, AgendaProjection
+from projections.window.candidates import Candidates
 from projections.window.digest import digest
 from projections.window.hooks import Hooks, patch_of
+from projections.window.outline import Outline
 from projections.window.overflow import usable
 from projections.window.policy import ContextPolicy, decode_policy, encode_policy, policy_named, switched
 from projections.window.situation import Situation
@@ -33,6 +35,7 @@ from projections.window.steps import CallModel
 if TYPE_CHECKING:
     from eventlog.reply import Reply
     from eventlog.session import Session
+    from projections.model_view import ModelView
     from projections.neutral import NeutralMessage
     from projections.parts import Message
     from projections.render_options import RenderOptions
@@ -122,6 +125,7 @@ class ProjectedSession:
         self._settings: _Settings | None = None
         self._live = LiveView(session)
         self._saved = session.version
+        self._digest = RunningDigest()
         self._reply: Reply | None = None
         self.catch_up()
 
@@ -141,6 +145,8 @@ class ProjectedSession:
             self._configure(settings)
         self._sizes.follow(self._live.state)
         self._sizes_ratio()
+        self._outline.look(self._live.state)
+        self._live.note()
 
     def _configure(self, settings: _Settings) -> None:
         self._settings = settings
@@ -159,6 +165,8 @@ class ProjectedSession:
         self._sizes: Sizes = sizes_named(
             self._counter.name, self._live.state, self.options, self.session.text, cache=self._cache
         )
+        self._outline = Outline(self._live.state, self.options)
+        self._candidates = Candidates(self._outline, self.policy.prune.protected_tools, self._sizes)
 
     @property
     def agenda(self) -> Agenda:
@@ -231,6 +239,8 @@ class ProjectedSession:
             self.usable,
             cache(lambda: self.tokens),
             cache(self._fixed),
+            self._outline,
+            self._candidates,
             self._open(),
             allow_repeats,
         )
@@ -240,8 +250,8 @@ class ProjectedSession:
         options = self.options
         view = self.view()
         if step.last:
-            options = msgspec.structs.replace(options, max_steps=LAST_STEP)
-            view = ModelView.of(self.session, view.version, options)
+            view = self._live.excluding(None, max_steps=LAST_STEP)
+            options = view.options
         sent: Sequence[NeutralMessage] = view.messages
         system = view.system
         if self.hooks.messages is not None:
@@ -250,7 +260,7 @@ class ProjectedSession:
             system = two_segments(self.hooks.system(view.system))
         hooked = self.hooks.messages is not None or self.hooks.system is not None
         patch = patch_of(view.messages, sent, view.system, system) if hooked else None
-        digest_sent = view.digest if patch is None else digest_of(sent, system, view.tools)
+        digest_sent = self._digest.of(view) if patch is None else digest_of(sent, system, view.tools)
         counted = self._views.count(sent, system, view.tools)
         return Request(sent, system, view.tools, view.version, digest_sent, options, counted, patch)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from eventlog.arguments import require, require_limits
 from eventlog.storing import model_of
-from eventlog.values import Limits, Model
+from eventlog.values import Content, Limits, Model
 from projections.checkpoints import Checkpoints
 from projections.model_view import RENDERER, LiveView, RunningDigest, digest_of
 from projections.presets import preset
@@ -28,6 +28,7 @@ from projections.window.hooks import Hooks, patch_of
 from projections.window.outline import Outline
 from projections.window.overflow import usable
 from projections.window.policy import ContextPolicy, decode_policy, encode_policy, policy_named, switched
+from projections.window.recall_calls import offers_recall
 from projections.window.situation import Situation
 from projections.window.sizes import TokenSizes, sizes_named
 from projections.window.steps import CallModel
@@ -93,6 +94,7 @@ class ProjectedSession:
         hooks: Hooks | None = None,
         options: RenderOptions | None = None,
         environment: Mapping[str, str] | None = None,
+        recall: bool = False,
         checkpoint_every: int = 2_000,
     ) -> None:
         """Look at a session.  Nothing is written until something is to be done.  `CallError` for arguments of other types.
@@ -100,7 +102,8 @@ class ProjectedSession:
         `policy` (or the name of one), `model` and `limits` go before what the session recorded, and are recorded by `record` or
         with the first `with`.  `options` (what the provider asks for, reminders) go before the policy's preset; their model is
         the session's, and they are recorded with every step.  `summary_model` is recorded with summaries; its limits are taken for
-        those of the model.  `environment` is `os.environ` by default (`policy.switched`).  A checkpoint is kept with every completed compaction, and
+        those of the model.  `recall` offers the model a tool that reads what truncation left out: it is added to the session's tools with the first
+        `with`, and `run` answers its calls.  `environment` is `os.environ` by default (`policy.switched`).  A checkpoint is kept with every completed compaction, and
         `checkpoint_every` events.
         """
         if policy is not None:
@@ -119,6 +122,9 @@ class ProjectedSession:
         self._environment = environment
         self.hooks = hooks or Hooks()
         self._given_options = options
+        self._recall = recall
+        self._tools: Content | None = None
+        self._offers_recall = False
         self._checkpoint_every = checkpoint_every
         self._cache = LogCountCache(session.store.log.of(session.id))
         self._agenda = Follower(AgendaProjection(), session, Checkpoints(session.store.log))
@@ -172,6 +178,15 @@ class ProjectedSession:
     def agenda(self) -> Agenda:
         """What the last steps used, how compactions went, and the calibration."""
         return self._agenda.state
+
+    @property
+    def offers_recall(self) -> bool:
+        """Whether the tool `recall` is among those that the session has recorded."""
+        tools = self._live.state.tools
+        if tools != self._tools:
+            self._offers_recall = tools is not None and offers_recall(self.session.text(tools))
+            self._tools = tools
+        return self._offers_recall
 
     def _is_calibrated(self) -> bool:
         return self.policy.counter != CharsCounter.name

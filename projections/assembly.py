@@ -65,11 +65,12 @@ class Assembly:
         self._drafts.clear()
         state.follow()
 
-    def view(self, excluding: str | None = None) -> Messages:
-        """The messages now; `excluding` leaves out the message that is about to be filled (spec §4.11)."""
-        state = self._state
-        if state.touched or state.born or state.reshaped:
-            self._catch_up()
+    def view(self, excluding: str | None = None, last_words: str | None = None) -> Messages:
+        """The messages now, `last_words` of the assistant's at their end (instead of the options' `max_steps`).
+
+        `excluding` leaves out the message that is about to be filled (spec §4.11).
+        """
+        self.catch_up()
         if excluding is not None and excluding in self._index:
             self._unsettle(self._index[excluding])
         tail: list[NeutralMessage] = []
@@ -88,9 +89,16 @@ class Assembly:
                     rendered = [_reminded(found, message) for found in rendered]
                 for found in rendered:
                     length = self._append(tail, length, found)
-        if self._options.max_steps is not None:
-            length = self._append(tail, length, NeutralMessage("assistant", (Text(self._options.max_steps),)))
+        words = last_words or self._options.max_steps
+        if words is not None:
+            length = self._append(tail, length, NeutralMessage("assistant", (Text(words),)))
         return Messages(self._shared, length, tuple(tail))
+
+    def catch_up(self) -> None:
+        """Take in what changed since the last look."""
+        state = self._state
+        if state.touched or state.born or state.reshaped:
+            self._catch_up()
 
     # -- helpers -------------------------------------------------------------------------------
 

@@ -61,6 +61,15 @@ class Messages(Sequence[NeutralMessage]):
         found += self._tail[max(count - self._length, 0) :]
         return found
 
+    @property
+    def settled(self) -> Messages:
+        """Those that lie in the list that views share, without the tail."""
+        return Messages(self._shared, self._length)
+
+    def begins_with(self, other: Messages) -> bool:
+        """Whether `other`, which has no tail, is the beginning of the list that both share; found without a look at any message."""
+        return self._shared is other._shared and self._length >= other._length and not other._tail
+
     def common(self, other: Messages) -> int:
         """How many messages at the beginning are equal."""
         start = min(self._length, other._length) if self._shared is other._shared else 0

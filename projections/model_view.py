@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from eventlog.session import Session
 from projections.assembly import Assembly
 from projections.checkpoints import Checkpoints
@@ -34,6 +36,7 @@ __all__ = [
     "ModelView",
     "ModelViewProjection",
     "Prefix",
+    "RunningDigest",
     "common_prefix",
     "digest_of",
     "models_of",
@@ -199,15 +202,20 @@ class LiveView:
             self._assembly.follow(self._follower.state)
         return changed
 
-    def excluding(self, message: str | None) -> ModelView:
-        """The view without the message that is about to be filled."""
+    def note(self) -> None:
+        """Take note of what changed, as the next view would: the state then tells what changes after this."""
+        self._assembly.catch_up()
+
+    def excluding(self, message: str | None, *, max_steps: str | None = None) -> ModelView:
+        """The view without the message that is about to be filled; `max_steps` goes before that of the options."""
         follower, session = self._follower, self._session
         state = follower.state
+        options = self._options if max_steps is None else replace(self._options, max_steps=max_steps)
         return ModelView(
             session,
             follower.version,
-            self._options,
-            self._assembly.view(message),
+            options,
+            self._assembly.view(message, max_steps),
             system=self._system.of(state),
             tools=None if state.tools is None else session.text(state.tools),
             counting=self._counting,
@@ -229,10 +237,38 @@ def digest_of(
     messages: Iterable[NeutralMessage], system: tuple[str, ...], tools: str | None, renderer: str | None = None
 ) -> bytes:
     """SHA-256 of a request in its neutral form; names that form and its version: `renderer`, or the one of today."""
-    found = sha256(pack([RENDERER if renderer is None else renderer, system, tools]))
+    found = sha256(_head(system, tools, renderer or RENDERER))
     for message in messages:
         found.update(pack(message))
     return found.digest()
+
+
+class RunningDigest:
+    """Digests of views that follow each other; what they share at the beginning is hashed once.  For one thread."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._settled = Messages([])
+        self._hash = sha256()
+        """Of the head and of these messages."""
+
+    def of(self, view: ModelView) -> bytes:
+        """The digest of a view."""
+        head, settled = _head(view.system, view.tools), view.messages.settled
+        done = len(self._settled)
+        if head != self._head or not settled.begins_with(self._settled):
+            done, self._head, self._hash = 0, head, sha256(head)
+        for message in settled.since(done):
+            self._hash.update(pack(message))
+        self._settled = settled
+        found = self._hash.copy()
+        for message in view.messages.since(len(settled)):
+            found.update(pack(message))
+        return found.digest()
+
+
+def _head(system: tuple[str, ...], tools: str | None, renderer: str = RENDERER) -> bytes:
+    return pack([renderer, system, tools])
 
 
 class _Counting:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         policy_named,
     )
     from projections.window.prune import PrunePlan, register_planner
+    from projections.window.recall_calls import recall_tool
     from projections.window.recalling import Recalled, recall
     from projections.window.report import WindowReport, window_report
     from projections.window.request import SummaryRequest
@@ -86,6 +87,7 @@ __all__ = [
     "fill",
     "policy_named",
     "recall",
+    "recall_tool",
     "register_planner",
     "window_report",
 ]
@@ -122,6 +124,7 @@ _HOMES = {
         "policy_named",
     ),
     "prune": ("PrunePlan", "register_planner"),
+    "recall_calls": ("recall_tool",),
     "recalling": ("Recalled", "recall"),
     "report": ("WindowReport", "window_report"),
     "request": ("SummaryRequest",),

@@ -67,7 +67,10 @@ class AsyncContextWindow:
         if started is None:
             return
         try:
-            output = await tool(started.arguments)
+            if self.sync.is_recall(call):
+                output = await asyncio.to_thread(self.sync.recall, started.arguments)
+            else:
+                output = await tool(started.arguments)
         except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
             await asyncio.to_thread(self.sync.fail, started.call, error)
         else:

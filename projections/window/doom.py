@@ -5,7 +5,7 @@ Not what is done about it (`next_step.py`), which imports this.  Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from projections.parts import Message, ToolPart
@@ -23,8 +23,8 @@ class RepeatedCall(NamedTuple):
     parts: tuple[str, ...]
 
 
-def repeated_call(messages: Sequence[Message], limit: int, measure: Measure) -> RepeatedCall | None:
-    """The newest calls if at least `limit` of them in a row are the same tool with inputs equal as JSON; never with a limit of 0.
+def repeated_call(messages: Iterable[Message], limit: int, measure: Measure) -> RepeatedCall | None:
+    """The newest calls of these messages, newest first, if at least `limit` of them in a row are the same tool with inputs equal as JSON; never with a limit of 0.
 
     Results make no difference, nor does what is said between the calls; a message of the user's does.
     """
@@ -40,9 +40,9 @@ def repeated_call(messages: Sequence[Message], limit: int, measure: Measure) -> 
     return RepeatedCall(row[0].tool, len(row), tuple(part.id for part in reversed(row)))
 
 
-def _newest_first(messages: Sequence[Message]) -> Iterator[ToolPart]:
+def _newest_first(messages: Iterable[Message]) -> Iterator[ToolPart]:
     """The calls since the last message of the user's own."""
-    for message in reversed(messages):
+    for message in messages:
         if message.user and not message.synthetic and not message.removed:
             return
         for part in reversed(message.parts):

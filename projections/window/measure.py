@@ -27,6 +27,11 @@ class Measure(Protocol):
         """Tokens that these messages of the conversation send, one after another."""
         ...
 
-    def result(self, part: ToolPart) -> int:
-        """Tokens of a completed tool's result as it is sent now, attachments included."""
+    def counted(self, part: ToolPart) -> int:
+        """Tokens of a completed tool's result when it is not pruned, attachments included, before calibration."""
+        ...
+
+    @property
+    def ratio(self) -> float:
+        """Tokens that the provider reports for one that is counted."""
         ...

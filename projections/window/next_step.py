@@ -7,13 +7,11 @@ covered, and nothing else can be said before they are there.)
 
 from __future__ import annotations
 
-from projections.parts import Message, SubtaskPart, ToolPart
-from projections.selection import hidden
+from projections.parts import SubtaskPart, ToolPart
 from projections.window.agenda import NOTHING, Answer
 from projections.window.doom import repeated_call
 from projections.window.measure import Measure
 from projections.window.overflow import is_over
-from projections.window.prune_case import is_real_user
 from projections.window.situation import INTERRUPTED, Situation
 from projections.window.steps import (
     Blocked,
@@ -76,22 +74,16 @@ class _Turn:
 
     def __init__(self, situation: Situation) -> None:
         self._now = situation
-        state = situation.state
-        order = sorted(state.messages.values(), key=_place)
-        shown = [message for message in order if not hidden(state, message, situation.options)]
-        self._shown = shown
-        self._waiting = [message for message in order if message.waiting and not message.removed]
-        self._asked = next((message for message in reversed(shown) if message.user and not message.is_marker), None)
-        self._answers = [message for message in shown if not message.user and not message.summary]
+        self._outline = situation.outline
+        self._asked = situation.outline.asked
         self._last = self._newest_answer()
-        begin = next((message.place for message in reversed(shown) if is_real_user(message)), 0)
-        self._turn = [message for message in self._answers if message.place > begin]
-        asked = max((message.place for message in order if message.user and _is_said(message)), default=0)
-        self.interrupted = situation.agenda.interrupted > asked and not self._is_closed_after_interrupt()
+        said = situation.outline.said_place
+        self.interrupted = situation.agenda.interrupted > said and not self._is_closed_after_interrupt()
 
     def _newest_answer(self) -> Answer | None:
         """The newest answer, also one that a compaction covers: what was answered is not asked again."""
-        last = self._answers[-1] if self._answers else None
+        answers = self._outline.answers
+        last = answers[-1] if answers else None
         known = self._now.agenda.answer
         if (
             known is not None
@@ -115,7 +107,7 @@ class _Turn:
 
     def open_message(self) -> _Found | None:
         """An open message waits for its results, or for whoever fills it."""
-        message = next((found for found in reversed(self._answers) if found.finished is None), None)
+        message = self._outline.open_answer()
         if message is None:
             return None
         if message.id != self._now.mine:
@@ -198,9 +190,10 @@ class _Turn:
 
     def promotion(self) -> _Found | None:
         """A queued message, once the turn is over."""
-        if not self._waiting or self._broke_off():
+        waiting = self._outline.waiting
+        if not waiting or self._broke_off():
             return None
-        return _Found(Promote(self._waiting[0].id))
+        return _Found(Promote(next(iter(waiting))))
 
     def end(self) -> _Found:
         """Nothing is left to do."""
@@ -247,7 +240,7 @@ class _Turn:
         policy = now.policy.overflow
         if self._broke_off():
             return None
-        if policy.max_messages is not None and len(self._shown) > policy.max_messages:
+        if policy.max_messages is not None and len(self._outline.messages) > policy.max_messages:
             return now.request()
         if now.usable is None:
             return None
@@ -265,21 +258,12 @@ class _Turn:
         now = self._now
         if now.allow_repeats or not now.policy.loop.doom_loop:
             return None
-        found = repeated_call(self._turn, now.policy.loop.doom_loop, now.measure)
+        found = repeated_call(self._outline.turn_answers(), now.policy.loop.doom_loop, now.measure)
         if found is None:
             return None
         return _Found(
             Blocked("doom-loop", f"the model called {found.tool} {found.times} times in a row with the same input")
         )
-
-
-def _place(message: Message) -> int:
-    return message.place
-
-
-def _is_said(message: Message) -> bool:
-    """Whether somebody said this; not what a compaction left or added."""
-    return message.cause is None and not message.is_marker
 
 
 def _crashed(answer: Answer) -> bool:

@@ -13,19 +13,22 @@ import msgspec
 
 from eventlog.arguments import require, require_limits
 from eventlog.storing import model_of
-from eventlog.values import Limits, Model
+from eventlog.values import Content, Limits, Model
 from projections.checkpoints import Checkpoints
-from projections.model_view import RENDERER, LiveView, ModelView, digest_of
+from projections.model_view import RENDERER, LiveView, RunningDigest, digest_of
 from projections.presets import preset
 from projections.replay import Follower
 from projections.system_prompt import two_segments
 from projections.tokens import CharsCounter, LogCountCache, counter_named, encoding_for
 from projections.view_tokens import ViewCounter
 from projections.window.agenda import Agenda, AgendaProjection
+from projections.window.candidates import Candidates
 from projections.window.digest import digest
 from projections.window.hooks import Hooks, patch_of
+from projections.window.outline import Outline
 from projections.window.overflow import usable
 from projections.window.policy import ContextPolicy, decode_policy, encode_policy, policy_named, switched
+from projections.window.recall_calls import offers_recall
 from projections.window.situation import Situation
 from projections.window.sizes import TokenSizes, sizes_named
 from projections.window.steps import CallModel
@@ -33,6 +36,7 @@ from projections.window.steps import CallModel
 if TYPE_CHECKING:
     from eventlog.reply import Reply
     from eventlog.session import Session
+    from projections.model_view import ModelView
     from projections.neutral import NeutralMessage
     from projections.parts import Message
     from projections.render_options import RenderOptions
@@ -90,6 +94,7 @@ class ProjectedSession:
         hooks: Hooks | None = None,
         options: RenderOptions | None = None,
         environment: Mapping[str, str] | None = None,
+        recall: bool = False,
         checkpoint_every: int = 2_000,
     ) -> None:
         """Look at a session.  Nothing is written until something is to be done.  `CallError` for arguments of other types.
@@ -97,7 +102,8 @@ class ProjectedSession:
         `policy` (or the name of one), `model` and `limits` go before what the session recorded, and are recorded by `record` or
         with the first `with`.  `options` (what the provider asks for, reminders) go before the policy's preset; their model is
         the session's, and they are recorded with every step.  `summary_model` is recorded with summaries; its limits are taken for
-        those of the model.  `environment` is `os.environ` by default (`policy.switched`).  A checkpoint is kept with every completed compaction, and
+        those of the model.  `recall` offers the model a tool that reads what truncation left out: it is added to the session's tools with the first
+        `with`, and `run` answers its calls.  `environment` is `os.environ` by default (`policy.switched`).  A checkpoint is kept with every completed compaction, and
         `checkpoint_every` events.
         """
         if policy is not None:
@@ -116,12 +122,16 @@ class ProjectedSession:
         self._environment = environment
         self.hooks = hooks or Hooks()
         self._given_options = options
+        self._recall = recall
+        self._tools: Content | None = None
+        self._offers_recall = False
         self._checkpoint_every = checkpoint_every
         self._cache = LogCountCache(session.store.log.of(session.id))
         self._agenda = Follower(AgendaProjection(), session, Checkpoints(session.store.log))
         self._settings: _Settings | None = None
         self._live = LiveView(session)
         self._saved = session.version
+        self._digest = RunningDigest()
         self._reply: Reply | None = None
         self.catch_up()
 
@@ -141,6 +151,8 @@ class ProjectedSession:
             self._configure(settings)
         self._sizes.follow(self._live.state)
         self._sizes_ratio()
+        self._outline.look(self._live.state)
+        self._live.note()
 
     def _configure(self, settings: _Settings) -> None:
         self._settings = settings
@@ -159,11 +171,22 @@ class ProjectedSession:
         self._sizes: Sizes = sizes_named(
             self._counter.name, self._live.state, self.options, self.session.text, cache=self._cache
         )
+        self._outline = Outline(self._live.state, self.options)
+        self._candidates = Candidates(self._outline, self.policy.prune.protected_tools, self._sizes)
 
     @property
     def agenda(self) -> Agenda:
         """What the last steps used, how compactions went, and the calibration."""
         return self._agenda.state
+
+    @property
+    def offers_recall(self) -> bool:
+        """Whether the tool `recall` is among those that the session has recorded."""
+        tools = self._live.state.tools
+        if tools != self._tools:
+            self._offers_recall = tools is not None and offers_recall(self.session.text(tools))
+            self._tools = tools
+        return self._offers_recall
 
     def _is_calibrated(self) -> bool:
         return self.policy.counter != CharsCounter.name
@@ -231,6 +254,8 @@ class ProjectedSession:
             self.usable,
             cache(lambda: self.tokens),
             cache(self._fixed),
+            self._outline,
+            self._candidates,
             self._open(),
             allow_repeats,
         )
@@ -240,8 +265,8 @@ class ProjectedSession:
         options = self.options
         view = self.view()
         if step.last:
-            options = msgspec.structs.replace(options, max_steps=LAST_STEP)
-            view = ModelView.of(self.session, view.version, options)
+            view = self._live.excluding(None, max_steps=LAST_STEP)
+            options = view.options
         sent: Sequence[NeutralMessage] = view.messages
         system = view.system
         if self.hooks.messages is not None:
@@ -250,7 +275,7 @@ class ProjectedSession:
             system = two_segments(self.hooks.system(view.system))
         hooked = self.hooks.messages is not None or self.hooks.system is not None
         patch = patch_of(view.messages, sent, view.system, system) if hooked else None
-        digest_sent = view.digest if patch is None else digest_of(sent, system, view.tools)
+        digest_sent = self._digest.of(view) if patch is None else digest_of(sent, system, view.tools)
         counted = self._views.count(sent, system, view.tools)
         return Request(sent, system, view.tools, view.version, digest_sent, options, counted, patch)
 

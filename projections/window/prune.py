@@ -12,6 +12,7 @@ from typing import TypeAlias
 from eventlog.errors import AlreadyExistsError, NotFoundError
 from projections.conversation import Conversation
 from projections.render_options import RenderOptions
+from projections.window.candidates import Candidates
 from projections.window.measure import Measure
 from projections.window.policy import PrunePolicy
 from projections.window.prune_case import PruneCase, PrunePlan
@@ -48,15 +49,16 @@ def plan_prune(
     options: RenderOptions,
     usable: int | None,
     inside: bool,
+    candidates: Candidates | None = None,
 ) -> PrunePlan | None:
     """The results to clear now, or None if there is nothing to do; the state is that of the model view.
 
     `options` are the view's; `usable` is None for an unlimited window; `inside` says that a loop goes on, so that steps are protected
-    instead of turns.  `NotFoundError` for a policy that names no planner.
+    instead of turns; `candidates` are those of the view, if they are kept.  `NotFoundError` for a policy that names no planner.
     """
     planner = PLANNERS.get(policy.policy)
     if planner is None:
         raise NotFoundError("planner", policy.policy)
     if not policy.enabled or (inside and policy.steps is None):
         return None
-    return planner(PruneCase(state, policy, measure, options, usable, inside=inside))
+    return planner(PruneCase(state, policy, measure, options, usable, inside=inside, candidates=candidates))

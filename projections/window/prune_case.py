@@ -6,39 +6,28 @@ out what no planner may touch: protected turns or steps, protected tools, result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple
 
 import msgspec
 
 from projections.conversation import Conversation
-from projections.parts import Message, StepPart, ToolPart
+from projections.parts import Message
 from projections.render_options import RenderOptions
-from projections.selection import ordered
+from projections.window.candidates import CLEARED_TOKENS, Candidates, is_candidate
 from projections.window.measure import Measure
+from projections.window.outline import Outline, Result, is_result
 from projections.window.policy import PrunePolicy
 
-__all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan", "Result", "beyond", "is_real_user", "is_result"]
-
-CLEARED_TOKENS = 8
-"""About what the marker in place of a pruned result costs, in any counter."""
+__all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan", "Result", "is_result"]
 
 
 class PrunePlan(msgspec.Struct, frozen=True):
-    """The parts to prune, oldest first, the tokens of their results, and the policy that chose them."""
+    """The parts to prune, oldest first, the tokens that this frees (calibrated), and the policy that chose them."""
 
     parts: tuple[str, ...]
     freed: int
     policy: str
-
-
-class Result(NamedTuple):
-    """A completed tool's result, and where it stands: the index of its message in the view, and of the part in it."""
-
-    message: int
-    place: int
-    part: ToolPart
 
 
 class PruneCase:
@@ -53,18 +42,25 @@ class PruneCase:
         usable: int | None,
         *,
         inside: bool,
+        candidates: Candidates | None = None,
     ) -> None:
+        """A question about this state; `candidates` are those of its view, if they are known from an earlier look."""
         self.state = state
         self.policy = policy
         self.measure = measure
         self.options = options
         self.usable = usable
         self.inside = inside
+        if candidates is None:
+            candidates = Candidates(Outline(state, options), policy.protected_tools, measure)
+        candidates.look()
+        self.candidates = candidates
+        """What may be pruned in the whole view, protected turns and steps included."""
 
-    @cached_property
+    @property
     def messages(self) -> list[Message]:
         """The messages of the view, in its order."""
-        return ordered(self.state, self.options)
+        return self.candidates.outline.messages
 
     @property
     def protect(self) -> int:
@@ -78,12 +74,7 @@ class PruneCase:
 
     def results(self) -> Iterator[Result]:
         """Every result of the view that is complete and shown, newest first, with no regard to protection."""
-        for index in range(len(self.messages) - 1, -1, -1):
-            parts = self.messages[index].parts
-            for place in range(len(parts) - 1, -1, -1):
-                part = parts[place]
-                if isinstance(part, ToolPart) and is_result(part):
-                    yield Result(index, place, part)
+        return reversed(self.candidates.outline.results)
 
     def prunable(self) -> Iterator[Result]:
         """The results that may be pruned, newest first."""
@@ -95,25 +86,52 @@ class PruneCase:
                 yield found
 
     def is_prunable(self, found: Result) -> bool:
-        """Whether a result may be pruned at all: outside what is protected, and not pruned yet."""
+        """Whether a result may be pruned at all: outside what is protected, not pruned yet, and larger than the marker."""
         return (
             found.message < self.unprotected
-            and not found.part.pruned
             and found.part.tool not in self.policy.protected_tools
+            and is_candidate(found.part, self.measure)
         )
 
     @cached_property
     def unprotected(self) -> int:
         """How many messages at the beginning of the view are outside the protected turns, or steps inside a loop."""
-        if self.inside:
-            steps = self.policy.steps
-            return len(self.messages) if steps is None else _before(self.messages, steps, _is_step)
-        return _before(self.messages, self.policy.turns, is_real_user)
+        outline = self.candidates.outline
+        begins, count = (outline.steps, self.policy.steps) if self.inside else (outline.turns, self.policy.turns)
+        if count is None or count <= 0:
+            return len(self.messages)
+        return begins[-count] if len(begins) >= count else 0
 
-    def plan(self, chosen: Iterable[Result], name: str, *, least: int | None = None) -> PrunePlan | None:
-        """The plan that prunes these; None unless they free more than `least` tokens (the policy's minimum if not given)."""
+    @property
+    def room(self) -> float:
+        """`protect` in tokens as they are counted, before calibration."""
+        return self.protect / self.measure.ratio
+
+    def size(self, found: Result) -> int:
+        """Tokens of a result as counted."""
+        return self.measure.counted(found.part)
+
+    def beyond(self, results: Iterable[Result]) -> Iterator[Result]:
+        """Those of the results, newest first, with which more than `protect` tokens are reached, and all after them."""
+        total = 0
+        for found in results:
+            total += self.size(found)
+            if total > self.room:
+                yield found
+
+    def calibrated(self, counted: int) -> int:
+        """Tokens that the provider will report for so many as counted."""
+        return round(self.measure.ratio * counted)
+
+    def plan(
+        self, chosen: Iterable[Result], name: str, *, least: int | None = None, marker: int = CLEARED_TOKENS
+    ) -> PrunePlan | None:
+        """The plan that prunes these; None unless they free more than `least` tokens (the policy's minimum if not given).
+
+        `marker` are the tokens that come in place of each.
+        """
         found = sorted(chosen, key=lambda result: (result.message, result.place))
-        freed = sum(self.measure.result(result.part) for result in found)
+        freed = self.calibrated(sum(self.size(result) - marker for result in found))
         if not found or freed <= (self.minimum if least is None else least):
             return None
         return PrunePlan(tuple(result.part.id for result in found), freed, name)
@@ -130,38 +148,3 @@ class PruneCase:
             if found.part.pruned:
                 return
             yield found
-
-
-def beyond(results: Iterable[Result], protect: int, measure: Measure) -> Iterator[Result]:
-    """Those of the results, newest first, with which more than `protect` tokens are reached, and all after them."""
-    total = 0
-    for found in results:
-        total += measure.result(found.part)
-        if total > protect:
-            yield found
-
-
-def is_result(part: ToolPart) -> bool:
-    """Whether a tool came to its end and its result is shown, or would be if it were not pruned."""
-    return part.status == "completed" and not part.removed and not part.redacted
-
-
-def is_real_user(message: Message) -> bool:
-    """Whether a message begins a turn: a user's own, not one that the program wrote, nor the marker of a compaction."""
-    return message.user and not message.synthetic and not message.is_marker
-
-
-def _is_step(message: Message) -> bool:
-    """Whether a message is a model call that said something; one that is about to be filled protects nothing."""
-    return not message.user and any(not isinstance(part, StepPart) and not part.removed for part in message.parts)
-
-
-def _before(messages: list[Message], count: int, begins: Callable[[Message], bool]) -> int:
-    """How many messages stand before the newest `count` of those that `begins` holds of; none if there are fewer."""
-    if count <= 0:
-        return len(messages)
-    for index in range(len(messages) - 1, -1, -1):
-        count -= begins(messages[index])
-        if count == 0:
-            return index
-    return 0

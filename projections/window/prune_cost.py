@@ -18,24 +18,24 @@ from decimal import Decimal
 from itertools import accumulate
 
 from projections.parts import Message, ToolPart
-from projections.window.prune_case import CLEARED_TOKENS, PruneCase, PrunePlan, Result, beyond, is_result
+from projections.window.prune_case import CLEARED_TOKENS, PruneCase, PrunePlan, Result, is_result
 
 __all__ = ["cost_aware"]
 
 
 def cost_aware(case: PruneCase) -> PrunePlan | None:
     """The results whose pruning saves the most money, if any does."""
+    candidates = case.candidates
+    if not candidates.beyond(candidates.before(case.unprotected), case.room):
+        return None  # all of them are among the newest
     prices = case.policy.prices
     read, write = prices.cache_read, prices.cache_write or prices.input
     after = _tokens_after(case)
     chosen: list[Result] = []
     saved, count, best = 0, 0, Decimal(0)
-    for found in beyond(case.prunable(), case.protect, case.measure):
-        saving = case.measure.result(found.part) - CLEARED_TOKENS
-        if saving <= 0:
-            continue
+    for found in case.beyond(case.prunable()):
         chosen.append(found)
-        saved += saving
+        saved += case.size(found) - CLEARED_TOKENS
         anew = after[found.message] + _results_from(case, case.messages[found.message], found.place) - saved
         gain = case.policy.expected_turns * saved * read - anew * (write - read)
         if gain > best:
@@ -52,7 +52,7 @@ def _tokens_after(case: PruneCase) -> list[int]:
 def _results_from(case: PruneCase, message: Message, place: int) -> int:
     """Tokens of a message's results from a part on: they are sent after all that the message says."""
     return sum(
-        CLEARED_TOKENS if part.pruned else case.measure.result(part)
+        CLEARED_TOKENS if part.pruned else case.measure.counted(part)
         for part in message.parts[place:]
         if isinstance(part, ToolPart) and is_result(part)
     )

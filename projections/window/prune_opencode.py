@@ -2,7 +2,8 @@
 
 A planner for `prune.py`.  It differs from `recency` in what it walks: all messages in the order of their beginning, so that the tail of a
 compaction, which began before the summary, is out of reach; every user message begins a turn, also the marker of a compaction and what
-the program wrote; a summary ends the walk, also a failed one; and the first result that is already pruned ends it too.
+the program wrote; a summary ends the walk, also a failed one; and the first result that is already pruned ends it too.  Results that are no
+larger than the marker in their place are cleared too, and the marker does not lessen what counts as freed.
 """
 
 from __future__ import annotations
@@ -10,21 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.parts import ToolPart
-from projections.window.prune_case import PruneCase, PrunePlan, Result, beyond, is_result
+from projections.window.prune_case import PruneCase, PrunePlan, Result, is_result
 
 __all__ = ["opencode"]
 
 
 def opencode(case: PruneCase) -> PrunePlan | None:
     """Every result beyond the newest `protect` tokens before the newest `turns` turns, if they have more than `minimum`."""
-    return case.plan(beyond(_walk(case), case.protect, case.measure), "opencode")
+    return case.plan(case.beyond(_walk(case)), "opencode", marker=0)
 
 
 def _walk(case: PruneCase) -> Iterator[Result]:
     turns = 0
-    messages = list(case.state.messages.values())
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
+    for older, message in enumerate(reversed(case.state.messages.values())):
         if message.removed:
             continue
         turns += message.user
@@ -38,4 +37,4 @@ def _walk(case: PruneCase) -> Iterator[Result]:
                 continue
             if part.pruned:
                 return
-            yield Result(index, place, part)
+            yield Result(-older, place, part)

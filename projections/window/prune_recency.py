@@ -5,11 +5,17 @@ A planner for `prune.py`.  Planning right after a plan was carried out gives not
 
 from __future__ import annotations
 
-from projections.window.prune_case import PruneCase, PrunePlan, beyond
+from projections.window.prune_case import PruneCase, PrunePlan
 
 __all__ = ["recency"]
 
 
 def recency(case: PruneCase) -> PrunePlan | None:
     """Every result beyond the newest `protect` tokens, if together they have more than `minimum`."""
-    return case.plan(beyond(case.prunable(), case.protect, case.measure), "recency")
+    if case.policy.stop_at_pruned:
+        return case.plan(case.beyond(case.prunable()), "recency")
+    candidates = case.candidates
+    count = candidates.beyond(candidates.before(case.unprotected), case.room)
+    if case.calibrated(candidates.freed(count)) <= case.minimum:
+        return None  # found without a look at each of them
+    return case.plan(candidates.oldest(count), "recency")

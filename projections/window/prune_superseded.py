@@ -23,18 +23,19 @@ from eventlog.values import Patch
 from projections.parts import NotePart, ToolPart
 from projections.paths import access_of, paths_of
 from projections.window.call_key import call_key
-from projections.window.prune_case import PruneCase, PrunePlan, Result, beyond, is_result
+from projections.window.prune_case import PruneCase, PrunePlan, Result, is_result
 
 __all__ = ["superseded"]
 
 
 def superseded(case: PruneCase) -> PrunePlan | None:
     """Every result that was superseded, and of the others those that are beyond the newest `protect` tokens."""
-    if sum(case.measure.result(found.part) for found in case.prunable()) <= case.minimum:
+    candidates = case.candidates
+    if case.calibrated(candidates.freed(candidates.before(case.unprotected))) <= case.minimum:
         return None  # whatever is stale, it is too little: no input need be read
     stale = {found.part.id: found for found in _stale(case) if case.is_prunable(found)}
     rest = (found for found in case.prunable() if found.part.id not in stale)
-    return case.plan([*stale.values(), *beyond(rest, case.protect, case.measure)], "superseded")
+    return case.plan([*stale.values(), *case.beyond(rest)], "superseded")
 
 
 class _Use(NamedTuple):

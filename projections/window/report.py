@@ -244,7 +244,7 @@ def _results(now: Situation, plan: PrunePlan) -> Iterator[PartSize]:
     for name in plan.parts:
         message, part = now.state.where[name]
         if isinstance(part, ToolPart):
-            tokens = now.measure.result(part)
+            tokens = round(now.measure.ratio * now.measure.counted(part))
             yield PartSize(
                 part.id, message.id, "tool", tokens, part.tool, part.title, part.pruned, part.full is not None
             )

@@ -14,7 +14,9 @@ from projections.conversation import Conversation
 from projections.parts import Compaction
 from projections.render_options import RenderOptions
 from projections.window.agenda import Agenda
+from projections.window.candidates import Candidates
 from projections.window.measure import Measure
+from projections.window.outline import Outline
 from projections.window.policy import ContextPolicy, PrunePolicy
 from projections.window.prune import plan_prune
 from projections.window.prune_case import PrunePlan
@@ -41,6 +43,10 @@ class Situation(msgspec.Struct, frozen=True):
     """Tokens of the next request as the view is now, calibrated."""
     fixed: Callable[[], int]
     """Tokens of the system prompt and the tools alone, calibrated."""
+    outline: Outline
+    """Of the view."""
+    candidates: Candidates
+    """Of the view, for the planners."""
     mine: str | None = None
     """The open message that this loop is filling."""
     allow_repeats: bool = False
@@ -60,6 +66,7 @@ class Situation(msgspec.Struct, frozen=True):
             options=self.options,
             usable=self.usable,
             inside=inside,
+            candidates=self.candidates,
         )
 
     def selection(self, marker: str | None) -> Selection | None:

@@ -49,6 +49,8 @@ class Sizes(ABC):
         self._resolve = resolve
         self._messages: dict[str, tuple[Stamp, int]] = {}
         self._results: dict[str, tuple[Stamp, int]] = {}
+        self.ratio = 1.0
+        """Tokens that the provider reports for one counted here."""
 
     def follow(self, state: Conversation) -> None:
         """Go on with another state of the same conversation; sizes of what is equal in it are kept."""
@@ -62,8 +64,8 @@ class Sizes(ABC):
     def messages(self, messages: Sequence[Message]) -> int:
         """Tokens that these messages send, one after another; a message that sends nothing counts nothing."""
 
-    def result(self, part: ToolPart) -> int:
-        """Tokens of a completed tool's result as it is sent when it is not pruned."""
+    def counted(self, part: ToolPart) -> int:
+        """Tokens of a completed tool's result as it is sent when it is not pruned, before calibration."""
         stamp = (part.output, part.attachments)
         known = self._results.get(part.id)
         if known is None or known[0] != stamp:
@@ -118,16 +120,11 @@ class TokenSizes(Sizes):
         self._counter = counter
         self._bodies = BodyCounter(counter, kept)
         self._views = ViewCounter(counter, self._model, kept)
-        self.ratio = ratio
-        """Tokens that the provider reports for one counted here; may be set anew as it is learned."""
+        self.ratio = ratio  # may be set anew as it is learned
 
     def messages(self, messages: Sequence[Message]) -> int:
         """Tokens that these messages send: their sum, rounded once."""
         return round(self.ratio * sum(map(self._units, messages)))
-
-    def result(self, part: ToolPart) -> int:
-        """Tokens of a completed tool's result as it is sent when it is not pruned, attachments included."""
-        return round(self.ratio * super().result(part))
 
     def _count_message(self, sent: Sequence[NeutralMessage]) -> int:
         return self._views.count(sent) - frame_tokens(0)

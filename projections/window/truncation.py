@@ -18,7 +18,7 @@ from eventlog.values import Truncation
 from projections.tokens.streaming import utf8_length
 from projections.window.policy import TruncationPolicy
 
-__all__ = ["Bounds", "Cut", "bounds", "count_lines", "cut", "truncate"]
+__all__ = ["Bounds", "Cut", "beginning", "bounds", "count_lines", "cut", "truncate"]
 
 BYTES_PER_TOKEN = 3
 """Bytes taken for a token when a share of the window becomes a number of bytes: English has 4, Chinese 2 to 4, code 3 to 4."""
@@ -65,8 +65,11 @@ def bounds(policy: TruncationPolicy, usable: int | None) -> Bounds:
     return Bounds(max(lines, LEAST_LINES), max(size, LEAST_BYTES))
 
 
-def truncate(text: str, policy: TruncationPolicy, usable: int | None, *, part: str) -> Truncation | None:
-    """What truncation takes from the output of the tool part `part`; None if it is shown whole."""
+def truncate(text: str, policy: TruncationPolicy, usable: int | None, *, part: str | None) -> Truncation | None:
+    """What truncation takes from the output of a tool; None if it is shown whole.
+
+    `part` is the tool part to be named to the model as what `recall` can read; None where that tool is not offered.
+    """
     if not policy.enabled:
         return None
     limits = bounds(policy, usable)
@@ -77,17 +80,17 @@ def truncate(text: str, policy: TruncationPolicy, usable: int | None, *, part: s
     return Truncation(made.preview, lines, size, policy.direction)
 
 
-def cut(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str, lines: int, size: int) -> Cut:
+def cut(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | None, lines: int, size: int) -> Cut:
     """Leave out what is over the limits; `lines` and `size` are those of the whole text, which is over them."""
-    name = _printable(part)
+    name = None if part is None else _printable(part)
     longest = _marker(name, Bounds(lines, size), (lines, lines), (size, size), Bounds(lines, size))
     room = limits.size - len(longest.encode()) - 2
     rows = limits.lines - 1
     if policy.direction == "both":
-        head = _beginning(text, rows - rows // 2, room - room // 2)
+        head = beginning(text, rows - rows // 2, room - room // 2)
         tail = _end(text, rows // 2, room // 2)
     elif policy.direction == "head":
-        head, tail = _beginning(text, rows, room), ""
+        head, tail = beginning(text, rows, room), ""
     else:
         head, tail = "", _end(text, rows, room)
     start, end = _utf8_length(head), size - _utf8_length(tail)
@@ -105,17 +108,7 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (bool(text) and not text.endswith("\n"))
 
 
-# -- helpers -----------------------------------------------------------------------------------
-
-
-def _marker(part: str, whole: Bounds, lines: tuple[int, int], size: tuple[int, int], missing: Bounds) -> str:
-    return (
-        f"[{missing.lines} of {whole.lines} lines, {missing.size} of {whole.size} bytes left out here. Read them with: "
-        f"recall {part} lines {lines[0]}-{lines[1]}, or bytes {size[0]}-{size[1]}, or search TEXT]"
-    )
-
-
-def _beginning(text: str, rows: int, room: int) -> str:
+def beginning(text: str, rows: int, room: int) -> str:
     """The first lines that fit, or as much of the first line as fits."""
     piece = _fitting(text[:room], room)
     end = 0
@@ -127,6 +120,19 @@ def _beginning(text: str, rows: int, room: int) -> str:
     else:
         return piece[:end]
     return piece[:end] if 2 * end >= len(piece) else piece
+
+
+# -- helpers -----------------------------------------------------------------------------------
+
+
+def _marker(part: str | None, whole: Bounds, lines: tuple[int, int], size: tuple[int, int], missing: Bounds) -> str:
+    told = f"{missing.lines} of {whole.lines} lines, {missing.size} of {whole.size} bytes left out here"
+    if part is None:
+        return f"[{told}: lines {lines[0]}-{lines[1]}, bytes {size[0]}-{size[1]}]"
+    return (
+        f"[{told}. Read them with: "
+        f"recall {part} lines {lines[0]}-{lines[1]}, or bytes {size[0]}-{size[1]}, or search TEXT]"
+    )
 
 
 def _end(text: str, rows: int, room: int) -> str:

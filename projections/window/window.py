@@ -20,6 +20,7 @@ from projections.window.compaction import Compaction, CompactionResult
 from projections.window.next_step import next_step
 from projections.window.policy import ContextPolicy, encode_policy
 from projections.window.projected import LAST_STEP, ProjectedSession, Request
+from projections.window.recall_calls import RECALL, answer_recall, with_recall
 from projections.window.steps import (
     CallModel,
     Compact,
@@ -30,7 +31,7 @@ from projections.window.steps import (
     RunSubtask,
     Step,
 )
-from projections.window.truncation import truncate
+from projections.window.truncation import bounds, truncate
 
 if TYPE_CHECKING:
     from eventlog.reply import Call, Reply
@@ -74,8 +75,9 @@ class ContextWindow(ProjectedSession):
             self.session.release()
 
     def record(self) -> None:
-        """Record the policy, model and limits that were given, where they differ from what the session has recorded."""
+        """Record the policy, model, limits and `recall` that were given, where the session has not recorded them so."""
         self.catch_up()
+        self._offer_recall()
         state = self._live.state
         policy, model, limits = self._given
         changed = (
@@ -126,6 +128,7 @@ class ContextWindow(ProjectedSession):
             raise RefusedError("a reply is open", expected="its end")
         if not self.session.holds_lease:
             raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
+        self._offer_recall()
         request = self.request(step)
         asked = self._live.state.messages[step.reply_to]
         reply = self.session.assistant(
@@ -150,17 +153,25 @@ class ContextWindow(ProjectedSession):
         """Run one call of the open reply: the tool is started only once that is durable, and what it gives or raises is recorded.
 
         `tool` is given the arguments (a JSON object) and returns the output.  What it raises (`Exception`) is the call's failure, in the
-        words of the exception; so are arguments that are no JSON object.
+        words of the exception; so are arguments that are no JSON object.  A call of `recall`, where that is offered, the window answers itself.
         """
         started = self.start(call)
         if started is None:
             return
         try:
-            output = tool(started.arguments)
+            output = self.recall(started.arguments) if self.is_recall(call) else tool(started.arguments)
         except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
             self.fail(started.call, error)
         else:
             self.succeed(started.call, output)
+
+    def is_recall(self, call: PendingCall) -> bool:
+        """Whether a call is one of `recall`, which this window offers and answers."""
+        return call.tool == RECALL and self.offers_recall
+
+    def recall(self, arguments: dict[str, Any]) -> str:
+        """Answer a call of `recall`; raises what is then the call's failure."""
+        return answer_recall(self.session, arguments, bounds(self.policy.truncation, self.usable))
 
     def start(self, call: PendingCall) -> Started | None:
         """Record, durably, that a call of the open reply runs; None if its arguments are no JSON object, which is then its failure."""
@@ -231,7 +242,8 @@ class ContextWindow(ProjectedSession):
         metadata: str | None = None,
     ) -> None:
         """Record a tool's full output; the view shows a preview of one that is too long (spec §5.1)."""
-        truncation = truncate(output, self.policy.truncation, self.usable, part=call.id)
+        part = call.id if self.offers_recall else None
+        truncation = truncate(output, self.policy.truncation, self.usable, part=part)
         call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
 
     # -- by hand -------------------------------------------------------------------------------
@@ -281,6 +293,13 @@ class ContextWindow(ProjectedSession):
         self._saved = self.session.version
 
     # -- helpers -------------------------------------------------------------------------------
+
+    def _offer_recall(self) -> None:
+        """Add the tool to those that the session has recorded, if it is wanted and not among them."""
+        if self._recall and not self.offers_recall:
+            tools = self._live.state.tools
+            self.session.set_tools(with_recall(None if tools is None else self.session.text(tools)))
+            self.catch_up()
 
     def _request_compaction(self, *, auto: bool, overflow: bool | None) -> str:
         like = self._newest_user()

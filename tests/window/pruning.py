@@ -12,6 +12,7 @@ from eventlog.values import Content
 from projections.conversation import Conversation
 from projections.parts import CompactionPart, Message, Part, StepPart, TextPart, ToolPart
 from projections.presets import DEFAULT
+from projections.window.candidates import CLEARED_TOKENS
 from projections.window.policy import PrunePolicy
 from projections.window.prune import PLANNERS, PrunePlan, plan_prune
 
@@ -43,13 +44,15 @@ class Letters:
     def messages(self, messages: Sequence[Message]) -> int:
         """Letters of texts and of results."""
         return sum(
-            sum(map(len, map(self.text, part.pieces))) if isinstance(part, TextPart) else self.result(part)
+            sum(map(len, map(self.text, part.pieces))) if isinstance(part, TextPart) else self.counted(part)
             for message in messages
             for part in message.parts
             if isinstance(part, (TextPart, ToolPart))
         )
 
-    def result(self, part: ToolPart) -> int:
+    ratio = 1.0
+
+    def counted(self, part: ToolPart) -> int:
         """Letters of the output, and the attachments."""
         return len(self.text(part.output or "")) + 1_000 * len(part.attachments)
 
@@ -197,11 +200,12 @@ def naive_recency(messages: Sequence[Message], policy: PrunePolicy, usable: int 
         and part.status == "completed"
         and not (part.pruned or part.removed or part.redacted)
         and part.tool != "skill"
+        and len(cast("str", part.output)) > CLEARED_TOKENS
     ]
     chosen = [
         part
         for index, part in enumerate(eligible)
         if sum(len(cast("str", newer.output)) for newer in eligible[index:]) > protect
     ]
-    freed = sum(len(cast("str", part.output)) for part in chosen)
+    freed = sum(len(cast("str", part.output)) - CLEARED_TOKENS for part in chosen)
     return {part.id for part in chosen} if freed > minimum else set()

@@ -27,9 +27,14 @@ class Plain:
         """Nobody asks."""
         raise AssertionError(messages)
 
-    def result(self, part: ToolPart) -> int:
-        """Nobody asks."""
+    def counted(self, part: ToolPart) -> int:
+        """No call."""
         raise AssertionError(part)
+
+    @property
+    def ratio(self) -> float:
+        """No call."""
+        raise AssertionError
 
 
 def call(name: str, tool: str, given: str) -> ToolPart:
@@ -44,7 +49,7 @@ def answer(*parts: ToolPart | TextPart) -> Message:
 
 def found(*messages: Message, limit: int = 3) -> RepeatedCall | None:
     """What is reported."""
-    return repeated_call(messages, limit, Plain())
+    return repeated_call(reversed(messages), limit, Plain())
 
 
 CALLS = st.tuples(st.sampled_from(["bash", "read"]), st.sampled_from(['{"a":1}', '{"a":2}', "{"]))

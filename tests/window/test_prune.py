@@ -13,6 +13,7 @@ from eventlog.errors import AlreadyExistsError, NotFoundError
 from eventlog.values import Attachment
 from projections.parts import Compaction, Message
 from projections.presets import DEFAULT
+from projections.window.candidates import CLEARED_TOKENS
 from projections.window.policy import PrunePolicy
 from projections.window.prune import PLANNERS, PruneCase, PrunePlan, register_planner
 from tests.window.pruning import (
@@ -38,7 +39,7 @@ def test_recency_is_the_rule(messages: list[Message], policy: PrunePolicy, usabl
     assert set(parts_of(found)) == naive_recency(messages, policy, usable, inside=inside)
     if found is not None:
         sizes = {part.id: len(cast("str", part.output)) for _, part in tools_of(messages)}
-        assert found.freed == sum(sizes[part] for part in found.parts)
+        assert found.freed == sum(sizes[part] - CLEARED_TOKENS for part in found.parts)
         assert list(found.parts) == [part for part in sizes if part in found.parts]
 
 
@@ -129,7 +130,7 @@ def test_attachments_count() -> None:
     image = Attachment("image/png", "data:image/png;base64,AA==")
     talk.user().step(talk.tool(1, attachments=(image,))).user().user()
     found = plan(talk.messages, PrunePolicy(protect=500, minimum=500))
-    assert found == PrunePlan(("t0",), 1_001, "recency")
+    assert found == PrunePlan(("t0",), 1_001 - CLEARED_TOKENS, "recency")
 
 
 def test_the_tail_of_a_compaction_may_be_pruned() -> None:
@@ -160,3 +161,28 @@ def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
         register_planner("recency", lambda _: None)
     with pytest.raises(NotFoundError):
         plan(talk.messages, PrunePolicy(policy="nobody's"))
+
+
+# -- the marker --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("planner", ["cost-aware", "recency", "superseded"])
+def test_results_no_larger_than_the_marker_stay(planner: str) -> None:
+    """Of 273 results the 77 that are no larger than what would stand in their place are no candidates, and what is freed is told without it."""
+    talk = Talk()
+    for number in range(273):
+        talk.user().step(talk.tool(CLEARED_TOKENS - number % 3 if number < 77 else 500, input={"command": "ls"}))
+    policy = PrunePolicy(policy=planner, turns=0, protect=0, minimum=0, expected_turns=1_000)
+    found = plan(talk.user().user().messages, policy)
+    assert found is not None
+    assert len(found.parts) == 196
+    assert not {f"t{number}" for number in range(77)} & set(found.parts)
+    assert found.freed == (500 - CLEARED_TOKENS) * len(found.parts)
+
+
+def test_opencode_clears_small_results_too() -> None:
+    """The planner of OpenCode's preset takes every result beyond the protected ones, and counts whole results as freed."""
+    talk = Talk()
+    talk.user().step(talk.tool(1)).step(talk.tool(500)).user().user()
+    policy = PrunePolicy(policy="opencode", protect=0, minimum=0)
+    assert plan(talk.messages, policy) == PrunePlan(("t0", "t1"), 501, "opencode")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from eventlog.values import Patch
 from projections.parts import Message, NotePart, TextPart, ToolPart
+from projections.window.candidates import CLEARED_TOKENS
 from projections.window.policy import Prices, PrunePolicy
 from projections.window.prune import PrunePlan
 from tests.window.pruning import Letters, Talk, naive_recency, parts_of, plan, policies, rooms, talks, tools_of
@@ -118,7 +119,7 @@ def cost(messages: Sequence[Message], pruned: set[str], policy: PrunePolicy) -> 
         sizes += [
             (letters.messages([Message("", user=True, version=0, created=0, parts=[part])]), False) for part in texts
         ]
-        sizes += [(8 if part.id in pruned else letters.result(part), part.id in pruned) for part in results]
+        sizes += [(8 if part.id in pruned else letters.counted(part), part.id in pruned) for part in results]
     first = next((index for index, (_, changed) in enumerate(sizes) if changed), len(sizes))
     prefix = sum(size for size, _ in sizes[:first])
     suffix = sum(size for size, _ in sizes[first:])
@@ -161,7 +162,7 @@ def test_cost_aware_waits_until_it_pays() -> None:
     policy = PrunePolicy(policy="cost-aware", protect=0, prices=PRICES)
     assert plan(talk.messages, msgspec.structs.replace(policy, expected_turns=5)) is None
     found = plan(talk.messages, msgspec.structs.replace(policy, expected_turns=50))
-    assert found == PrunePlan(("t0",), 20_000, "cost-aware")
+    assert found == PrunePlan(("t0",), 20_000 - CLEARED_TOKENS, "cost-aware")
 
 
 @pytest.mark.parametrize(("behind", "pays"), [(17_371, True), (17_372, False)])

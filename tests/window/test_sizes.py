@@ -63,19 +63,19 @@ def test_a_result_is_its_output_and_its_attachments(session: eventlog.Session) -
     """A result is as large as its output and the image with it, whether it is pruned at the moment or not."""
     sizes = TokenSizes(state_of(session), DEFAULT, session.store.text, TokenCounter())
     part = _tool(state_of(session))
-    assert sizes.result(part) == TokenCounter().count("Zeile 中文 🙂\n" * 400) + 255
+    assert sizes.counted(part) == TokenCounter().count("Zeile 中文 🙂\n" * 400) + 255
     part.pruned = True
-    assert sizes.result(part) == TokenCounter().count("Zeile 中文 🙂\n" * 400) + 255
+    assert sizes.counted(part) == TokenCounter().count("Zeile 中文 🙂\n" * 400) + 255
 
 
 def test_sizes_are_calibrated(session: eventlog.Session) -> None:
-    """Every size is the counted one times the ratio, which may change; OpenCode's estimate takes none."""
+    """Messages have the counted size times the ratio, which may change, a result as counted; OpenCode's estimate takes none."""
     state = state_of(session)
     messages, part = ordered(state, DEFAULT), _tool(state)
     plain = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
     calibrated = TokenSizes(state, DEFAULT, session.store.text, TokenCounter(), ratio=1.5)
     assert calibrated.messages(messages) == round(1.5 * plain.messages(messages))
-    assert calibrated.result(part) == round(1.5 * plain.result(part))
+    assert calibrated.counted(part) == plain.counted(part)
     calibrated.ratio = 2.0
     assert calibrated.messages(messages) == 2 * plain.messages(messages)
     named = sizes_named("chars/4", state, DEFAULT, session.store.text, ratio=3.0)
@@ -169,7 +169,7 @@ def test_opencode_measures_a_result_by_its_output(output: str, expected: int) ->
             call.succeed(output, attachments=(Attachment("image/png", PIXEL),))
             reply.finish("tool-calls")
         state = state_of(session)
-        assert CharsSizes(state, DEFAULT, session.store.text).result(_tool(state)) == expected
+        assert CharsSizes(state, DEFAULT, session.store.text).counted(_tool(state)) == expected
 
 
 def test_an_unknown_counter_is_refused(session: eventlog.Session) -> None:
@@ -183,4 +183,4 @@ def _tool(state: Conversation) -> ToolPart:
 
 
 def _all(sizes: Sizes, messages: list[Message], part: ToolPart) -> tuple[int, int]:
-    return sizes.messages(messages), sizes.result(part)
+    return sizes.messages(messages), sizes.counted(part)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -26,17 +27,27 @@ from projections.model_view import ModelViewProjection
 from projections.neutral import Call as Called
 from projections.neutral import NeutralMessage, Result
 from projections.neutral import Text as Said
-from projections.parts import Compaction, Message
+from projections.parts import Compaction, Message, TextPart, ToolPart
 from projections.render_options import RenderOptions
 from projections.replay import Follower, replay
-from projections.window import CompactionPolicy, ContextPolicy, ContextWindow
+from projections.window import CallModel, CompactionPolicy, ContextPolicy, ContextWindow, PrunePolicy
 from projections.window.agenda import AgendaProjection
+from projections.window.next_step import next_step
+from projections.window.outline import Outline
+from projections.window.prune import PLANNERS
+from projections.window.situation import Situation
 from tests.engines import ENGINES, Engine
 from tests.window.looping import MODEL, sections
 
 PICKS = st.integers(0, 1 << 16)
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 POLICY = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=60))
+EAGER = PrunePolicy(protect=30, minimum=0, turns=1, steps=1)
+KEPT = [
+    ContextPolicy(prune=EAGER),
+    ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="opencode"), preset="opencode-1.18", counter="chars/4"),
+]
+"""Policies of windows that are kept from command to command; the second also shows older compactions."""
 
 
 class Seen:
@@ -186,6 +197,7 @@ class Windows(RuleBasedStateMachine):
         self.summary: Reply | None = None
         self.live = LiveView(self.session)
         self.agenda = Follower(AgendaProjection(), self.session, Checkpoints(self.store.log))
+        self.kept = [ContextWindow(self.session, policy, environment={}) for policy in KEPT]
 
     def _id(self, prefix: str) -> str:
         self.made += 1
@@ -242,7 +254,9 @@ class Windows(RuleBasedStateMachine):
             reply.say(f"<{reply.id}> and so on " + "word " * 20)
             for _ in range(calls):
                 name = self._id("c")
-                reply.tool("read", call_id=name, input=f'{{"path":"{name}"}}').succeed(f"result of {name}")
+                reply.tool("read", call_id=name, input=f'{{"path":"{name}"}}').succeed(
+                    f"result of {name}" + " word" * (self.made % 40)
+                )
             reply.finish("tool-calls" if calls else "stop")
 
     @rule(words=st.booleans(), call=st.integers(0, 2))
@@ -269,7 +283,7 @@ class Windows(RuleBasedStateMachine):
             else:
                 with suppress(RefusedError):
                     call.run("{}")
-                call.succeed("late result")
+                call.succeed("late result" + " word" * (self.made % 40))
 
     @rule(well=st.booleans())
     def end(self, well: bool) -> None:
@@ -315,7 +329,7 @@ class Windows(RuleBasedStateMachine):
             for message in self.state.messages.values()
             if not message.removed
             for part in message.parts
-            if getattr(part, "status", "") == "completed" and not getattr(part, "pruned", True)
+            if isinstance(part, ToolPart) and part.status == "completed" and not (part.pruned or part.removed)
         ]
         if parts:
             chosen = parts[pick % len(parts) :][:2]
@@ -326,6 +340,21 @@ class Windows(RuleBasedStateMachine):
             if back:
                 self.session.restore(chosen)
                 assert self._digest() == before
+
+    @rule(pick=PICKS, words=st.integers(0, 40))
+    def edit(self, pick: int, words: int) -> None:
+        """A result is written anew, or its call removed from a message that says more."""
+        parts = [
+            part
+            for message in self.state.messages.values()
+            if not message.removed and any(isinstance(part, TextPart) and part.pieces for part in message.parts)
+            for part in message.parts
+            if isinstance(part, ToolPart) and part.status == "completed" and not part.removed
+        ]
+        if parts and words:
+            self.session.edit_part(parts[pick % len(parts)].id, "word " * words)
+        elif parts:
+            self.session.remove_part(parts[pick % len(parts)].id)
 
     # -- compaction, step by step --------------------------------------------------------------
 
@@ -584,6 +613,25 @@ class Windows(RuleBasedStateMachine):
         assert view.digest == live.digest == known
         self._is_sound(view)
 
+    @invariant()
+    def what_is_kept_is_what_is_found_anew(self) -> None:
+        """A window that is kept decides as one that is made now, from the same outline, the same candidates and the same request."""
+        for number, window in enumerate(self.kept):
+            if self.session.version % (3 * number + 1):
+                continue  # the second looks now and then only
+            step = window.next_step()
+            fresh = ContextWindow(self.session, KEPT[number], environment={})
+            known, found = window.situation(), fresh.situation()
+            assert step == next_step(found)
+            assert _outlined(known.outline) == _outlined(found.outline)
+            assert _plans(known) == _plans(found)
+            assert _candidates(known) == _candidates(found)
+            assert window.tokens == fresh.tokens
+            for last in (False, True):
+                request, again = (made.request(CallModel("", last, 0)) for made in (window, fresh))
+                assert request.digest == ModelView.of(self.session, options=request.options).digest
+                assert (request.digest, request.counted, request.render) == (again.digest, again.counted, again.render)
+
     def _is_sound(self, view: ModelView) -> None:
         expected = Expected(self.session)
         shown = list(dict.fromkeys(message.source for message in view.messages))
@@ -610,6 +658,36 @@ class Windows(RuleBasedStateMachine):
             assert log.check() == []
         finally:
             self.engine.close()
+
+
+def _outlined(outline: Outline) -> list[object]:
+    """All that an outline says, messages and parts by id."""
+    opened = outline.open_answer()
+    return [
+        [message.id for message in outline.messages],
+        [message.id for message in outline.answers],
+        [*outline.waiting],
+        outline.asked and outline.asked.id,
+        (outline.turn_place, outline.said_place, outline.turns, outline.steps),
+        [(found.message, found.place, found.part.id) for found in outline.results],
+        opened and opened.id,
+        [message.id for message in outline.turn_answers()],
+    ]
+
+
+def _plans(now: Situation) -> list[object]:
+    """What every planner would prune."""
+    return [now.prune_plan(inside=inside, planner=planner) for planner in PLANNERS for inside in (False, True)]
+
+
+def _candidates(now: Situation) -> list[object]:
+    """The candidates, what lies before each message, and what clearing so many frees."""
+    found = now.candidates
+    found.look()
+    count = found.before(len(now.outline.messages))
+    ids = [(result.message, result.part.id) for result in found.oldest(count)]
+    counts = [found.before(index) for index in range(len(now.outline.messages))]
+    return [ids, counts, [found.freed(number) for number in range(count + 1)]]
 
 
 def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:

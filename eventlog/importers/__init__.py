@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO
 
-from eventlog.errors import ImportFormatError
+from eventlog.errors import ImportFormatError, brief
 from eventlog.importers.anthropic_messages import AnthropicMessages
 from eventlog.importers.anthropic_sse import AnthropicStream
 from eventlog.importers.base import Importer, Piece, Report, Skipped
@@ -92,7 +92,7 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, progress:
     if name is None:
         name = detect(start, path)
     elif name not in FORMATS:
-        raise ImportFormatError(f"{name!r} is no format that can be imported (known: {', '.join(FORMATS)})")
+        raise ImportFormatError(f"{brief(name)} is no format that can be imported (known: {', '.join(FORMATS)})")
     report = Report(path, name)
     pieces = FORMATS[name].read(file, path, report)
     put = place if name == EventJsonl.name else reconcile

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.arguments import require
-from eventlog.errors import AlreadyExistsError, CallError, NotFoundError, RefusedError
+from eventlog.errors import AlreadyExistsError, CallError, NotFoundError, RefusedError, brief
 from eventlog.facts import MessageFacts, PartFacts
 from eventlog.ids import check_id
 from eventlog.state import State
@@ -85,18 +85,18 @@ def _open_message(state: State, message: str) -> MessageFacts:
 
 def _require_open(state: State, message: str, facts: MessageFacts) -> None:
     if facts.user:
-        raise RefusedError(f"message {message!r} is a user message", expected="an assistant message")
+        raise RefusedError(f"message {brief(message)} is a user message", expected="an assistant message")
     if message not in state.open_messages():
-        raise RefusedError(f"message {message!r} is finished", expected="an open message")
+        raise RefusedError(f"message {brief(message)} is finished", expected="an open message")
 
 
 def _in_state(state: State, part: str, kinds: tuple[str, ...], states: tuple[str, ...]) -> PartFacts:
     facts = state.part(part)
     if facts.kind not in kinds:
-        raise RefusedError(f"part {part!r} is a {facts.kind} part", expected=f"a {' or '.join(kinds)} part")
+        raise RefusedError(f"part {brief(part)} is a {facts.kind} part", expected=f"a {' or '.join(kinds)} part")
     status = state.status(facts)
     if status not in states:
-        raise RefusedError(f"part {part!r} is {status}", expected=f"a part that is {' or '.join(states)}")
+        raise RefusedError(f"part {brief(part)} is {status}", expected=f"a part that is {' or '.join(states)}")
     return facts
 
 
@@ -120,19 +120,19 @@ def _finished(state: State, event: ev.MessageFinished) -> None:
     for part, known in facts.parts.items():
         status = state.status(known)
         if status in {"open", "pending", "running"} and state.history.holds(known.added):
-            raise RefusedError(f"part {part!r} is {status}", expected="parts that are ended")
+            raise RefusedError(f"part {brief(part)} is {status}", expected="parts that are ended")
 
 
 def _message_removed(state: State, event: ev.MessageRemoved) -> None:
     state.message(event.message)
     if event.message in state.open_messages():
-        raise RefusedError(f"message {event.message!r} is open", expected="a finished message")
+        raise RefusedError(f"message {brief(event.message)} is open", expected="a finished message")
 
 
 def _promoted(state: State, event: ev.MessagePromoted) -> None:
     facts = state.message(event.message)
     if state.now(facts.changes) != "waiting":
-        raise RefusedError(f"message {event.message!r} does not wait", expected="a queued message that waits")
+        raise RefusedError(f"message {brief(event.message)} does not wait", expected="a queued message that waits")
 
 
 def _part(state: State, event: ev.PartStarted) -> None:
@@ -141,7 +141,7 @@ def _part(state: State, event: ev.PartStarted) -> None:
     if facts.user:
         if event.message != state.last_message:
             raise RefusedError(
-                f"user message {event.message!r} is complete", expected="its parts in the append that adds it"
+                f"user message {brief(event.message)} is complete", expected="its parts in the append that adds it"
             )
         if isinstance(event.kind, (Tool, Reasoning)):
             raise RefusedError("a user message has no tool or reasoning part", expected="another kind of part")
@@ -165,7 +165,7 @@ def _takes_deltas(state: State, part: str, field: str) -> None:
     elif field == "output":
         _in_state(state, part, ("tool",), ("running",))
     else:
-        raise RefusedError(f"field {field!r}", expected='"text", "input" or "output"')
+        raise RefusedError(f"field {brief(field)}", expected='"text", "input" or "output"')
 
 
 def _edited(state: State, event: ev.PartEdited) -> None:
@@ -179,7 +179,7 @@ def _edited(state: State, event: ev.PartEdited) -> None:
 def _part_removed(state: State, event: ev.PartRemoved) -> None:
     status = state.status(state.part(event.part))
     if status in {"open", "pending", "running", "started"}:
-        raise RefusedError(f"part {event.part!r} is {status}", expected="a part that is ended")
+        raise RefusedError(f"part {brief(event.part)} is {status}", expected="a part that is ended")
 
 
 def _step(state: State, event: ev.StepStarted) -> None:
@@ -191,7 +191,7 @@ def _step_finished(state: State, event: ev.StepFinished) -> None:
     _new_part(state, event.part)
     facts = _open_message(state, event.message)
     if state.now(facts.steps) != "started":
-        raise RefusedError(f"message {event.message!r} has no open step", expected="a step that was started")
+        raise RefusedError(f"message {brief(event.message)} has no open step", expected="a step that was started")
 
 
 def _usage(state: State, event: ev.UsageRecorded) -> None:
@@ -208,41 +208,41 @@ def _pruned(state: State, event: ev.Pruned) -> None:
     for part in event.parts:
         facts = _in_state(state, part, ("tool",), _OVER)
         if state.now(facts.prunes) == "pruned":
-            raise RefusedError(f"part {part!r} is pruned already", expected="a part that is not pruned")
+            raise RefusedError(f"part {brief(part)} is pruned already", expected="a part that is not pruned")
 
 
 def _restored(state: State, event: ev.Restored) -> None:
     for part in event.parts:
         if state.now(_in_state(state, part, ("tool",), _OVER).prunes) != "pruned":
-            raise RefusedError(f"part {part!r} is not pruned", expected="a pruned part")
+            raise RefusedError(f"part {brief(part)} is not pruned", expected="a pruned part")
 
 
 def _requested(state: State, event: ev.CompactionRequested) -> None:
     _new_part(state, event.part)
     if not state.message(event.message).user:
-        raise RefusedError(f"message {event.message!r} is not the user's", expected="a user message")
+        raise RefusedError(f"message {brief(event.message)} is not the user's", expected="a user message")
     if event.message != state.last_message:
-        raise RefusedError(f"message {event.message!r} is not the last", expected="the last message")
+        raise RefusedError(f"message {brief(event.message)} is not the last", expected="the last message")
 
 
 def _compaction_started(state: State, event: ev.CompactionStarted) -> None:
     _in_state(state, event.part, ("compaction",), ("requested", "failed"))
     running = state.running_compaction()
     if running is not None:
-        raise RefusedError(f"compaction {running!r} is running", expected="one compaction at a time")
+        raise RefusedError(f"compaction {brief(running)} is running", expected="one compaction at a time")
     for message in event.kept:
         state.message(message)
     if event.through is not None:
         bound = state.message(event.through).added
         for message in state.open_messages():
             if state.messages[message].added <= bound:
-                raise RefusedError(f"message {message!r} is open", expected="a covered set of finished messages")
+                raise RefusedError(f"message {brief(message)} is open", expected="a covered set of finished messages")
 
 
 def _compaction_completed(state: State, event: ev.CompactionCompleted) -> None:
     _in_state(state, event.part, ("compaction",), ("started",))
     if state.message(event.summary).user:
-        raise RefusedError(f"message {event.summary!r} is the user's", expected="the summary message")
+        raise RefusedError(f"message {brief(event.summary)} is the user's", expected="the summary message")
 
 
 def _compaction_failed(state: State, event: ev.CompactionFailed) -> None:

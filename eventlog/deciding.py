@@ -12,7 +12,7 @@ from eventlog.admission import LEASE_FREE, RULES, admit, admit_deltas
 from eventlog.arguments import a_kind
 from eventlog.codec import KINDS, Item, validate
 from eventlog.deltas import DeltaRun, Key
-from eventlog.errors import CallError, EventlogError, RefusedError
+from eventlog.errors import CallError, EventlogError, RefusedError, brief
 from eventlog.evolution import FOLDS
 from eventlog.state import State
 
@@ -83,7 +83,7 @@ def require_items(items: Sequence[tuple[int, ev.Event]]) -> None:
 
 def _require_time(time: object) -> None:
     if type(time) is not int or not -MAX_TIME < time < MAX_TIME:
-        raise CallError(f"an event's time is whole milliseconds, less than {MAX_TIME} of them, not {time!r}")
+        raise CallError(f"an event's time is whole milliseconds, less than {MAX_TIME} of them, not {brief(time)}")
 
 
 def _decide_deltas(state: State, deltas: list[tuple[int, ev.PartDelta]]) -> DeltaRun:

@@ -17,7 +17,7 @@ from eventlog.arguments import require
 from eventlog.card import Card, card_of, evolve_card
 from eventlog.codec import encode, pack
 from eventlog.copying import digests_in
-from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeldError, RefusedError
+from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeldError, RefusedError, brief
 from eventlog.foreign import is_foreign
 from eventlog.lease import is_live, release_lease, take_lease
 from eventlog.log.base import Append, Head
@@ -60,7 +60,7 @@ def erase(
     """
     for choice in (forks, subsessions):
         if choice not in {"refuse", "keep", "cascade"}:
-            raise CallError(f"a choice is refuse, keep or cascade, not {choice!r}")
+            raise CallError(f"a choice is refuse, keep or cascade, not {brief(choice)}")
     head_of(store.log, session)
     going = _going(session, _kin(store), forks=forks, subsessions=subsessions)
     for name in going:

@@ -39,7 +39,8 @@ EventlogError
     ├── StorageError            the system refuses to open or make the store: no permission, no room, an I/O error
     └── UnsupportedStorageError the path is on a file system that cannot keep the promises
 
-Errors carry fields, and never the text of a conversation.  This module imports nothing.
+Errors carry fields, and never the text of a conversation.  What they say of an id is no longer than 80 characters (`brief`);
+their fields have it whole.  This module imports nothing.
 """
 
 from __future__ import annotations
@@ -88,6 +89,25 @@ __all__ = [
 ]
 
 
+SHOWN = 80
+"""Characters of an id that an error shows."""
+
+
+def cut(text: str) -> str:
+    """The text, or its beginning if it is longer than an error shows."""
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def brief(value: object) -> str:
+    """What a caller gave, in quotes if it is a text, and cut if it is long."""
+    if isinstance(value, str):
+        return repr(cut(value))
+    try:
+        return cut(repr(value))
+    except ValueError:
+        return "a number of too many digits"
+
+
 class EventlogError(Exception):
     """The root of the tree above."""
 
@@ -112,7 +132,7 @@ class DataError(EventlogError):
         position: int | None = None,
     ) -> None:
         where = ", ".join(
-            f"{name} {value}"
+            f"{name} {cut(value) if isinstance(value, str) else value}"
             for name, value in (("session", session), ("version", version), ("position", position))
             if value is not None
         )
@@ -134,7 +154,7 @@ class ConflictError(RetryError):
     """
 
     def __init__(self, session: str, expected: int, actual: int) -> None:
-        super().__init__(f"session {session}: expected version {expected}, but it is at {actual}")
+        super().__init__(f"session {cut(session)}: expected version {expected}, but it is at {actual}")
         self.session = session
         self.expected = expected
         self.actual = actual
@@ -144,7 +164,7 @@ class LeaseHeldError(RetryError):
     """Somebody else runs the session: `owner`, until `until` (UTC milliseconds)."""
 
     def __init__(self, session: str, owner: str, until: int) -> None:
-        super().__init__(f"session {session} is run by {owner} until {until} ms (UTC)")
+        super().__init__(f"session {cut(session)} is run by {owner} until {until} ms (UTC)")
         self.session = session
         self.owner = owner
         self.until = until
@@ -165,7 +185,7 @@ class PartlyCommittedError(RetryError):
 
     def __init__(self, session: str, committed: int, commands: int) -> None:
         super().__init__(
-            f"session {session}: the first {committed} of the {commands} commands of a pipeline are committed;"
+            f"session {cut(session)}: the first {committed} of the {commands} commands of a pipeline are committed;"
             " the others are not, and will not be"
         )
         self.session = session
@@ -203,8 +223,8 @@ class NotFoundError(CallError):
     """There is no such thing.  `kind` is "session", "message", "part", "body", "version" …."""
 
     def __init__(self, kind: str, name: str, *, session: str | None = None) -> None:
-        where = f" in session {session}" if session else ""
-        super().__init__(f"no {kind} {name!r}{where}")
+        where = f" in session {cut(session)}" if session else ""
+        super().__init__(f"no {kind} {brief(name)}{where}")
         self.kind = kind
         self.name = name
         self.session = session
@@ -215,15 +235,15 @@ class ErasedError(NotFoundError):
 
     def __init__(self, session: str) -> None:
         super().__init__("session", session)
-        self.args = (f"session {session} was erased",)
+        self.args = (f"session {cut(session)} was erased",)
 
 
 class AlreadyExistsError(CallError):
     """The id is taken.  `kind` and `name` say which."""
 
     def __init__(self, kind: str, name: str, *, session: str | None = None) -> None:
-        where = f" in session {session}" if session else ""
-        super().__init__(f"{kind} {name!r} exists already{where}")
+        where = f" in session {cut(session)}" if session else ""
+        super().__init__(f"{kind} {brief(name)} exists already{where}")
         self.kind = kind
         self.name = name
         self.session = session
@@ -242,7 +262,7 @@ class RequestReusedError(CallError):
     """The request id was used before in this session with other content."""
 
     def __init__(self, session: str, request: str) -> None:
-        super().__init__(f"session {session}: request id {request!r} was used before with other content")
+        super().__init__(f"session {cut(session)}: request id {brief(request)} was used before with other content")
         self.session = session
         self.request = request
 
@@ -274,7 +294,7 @@ class MessageTooLargeError(CallError):
 
     def __init__(self, message: str, tokens: int, limit: int) -> None:
         super().__init__(
-            f"message {message!r}: a request for its summary has {tokens} tokens, over the limit of {limit}"
+            f"message {brief(message)}: a request for its summary has {tokens} tokens, over the limit of {limit}"
         )
         self.message = message
         self.tokens = tokens
@@ -370,7 +390,7 @@ class FencedError(StopError):
     """The lease epoch this handle writes with is over; another owner runs the session."""
 
     def __init__(self, session: str, epoch: int, current: int) -> None:
-        super().__init__(f"session {session}: lease epoch {epoch} is over, the current one is {current}")
+        super().__init__(f"session {cut(session)}: lease epoch {epoch} is over, the current one is {current}")
         self.session = session
         self.epoch = epoch
         self.current = current

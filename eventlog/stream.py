@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from eventlog import events as ev
 from eventlog.admission import admit_deltas
 from eventlog.arguments import a_kind
-from eventlog.errors import CallError, EventlogError, LimitError, RefusedError
+from eventlog.errors import CallError, EventlogError, LimitError, RefusedError, brief
 from eventlog.values import Json
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Stream:
             self._session.store.usable(writing=True)
             self._open = self._is_taking()
         if not self._open:
-            raise RefusedError(f"part {self.id!r} is ended", expected="an open part", session=self._session.id)
+            raise RefusedError(f"part {brief(self.id)} is ended", expected="an open part", session=self._session.id)
         if text.__class__ is not str:
             raise CallError(f"a delta is a str, not {a_kind(text)}")
         if len(text) > MAX_DELTA:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 from eventlog import events as ev
-from eventlog.errors import ImportFormatError
+from eventlog.errors import ImportFormatError, brief
 from eventlog.importers.anthropic_messages import AnthropicMessages
 from eventlog.importers.anthropic_sse import AnthropicStream
 from eventlog.importers.base import Importer, Piece, Report, Skipped
@@ -112,7 +112,7 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, progress:
         name = _told(file, start, path)
         file.seek(begin)
     elif name not in FORMATS:
-        raise ImportFormatError(f"{name!r} is no format that can be imported (known: {', '.join(FORMATS)})")
+        raise ImportFormatError(f"{brief(name)} is no format that can be imported (known: {', '.join(FORMATS)})")
     report = Report(path, name)
     pieces = _saying(FORMATS[name].read(file, path, report), report, size)
     put = place if name == EventJsonl.name else reconcile

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from eventsourcing.persistence import IntegrityError, Notification, StoredEvent, Tracking
 
-from eventlog.errors import AlreadyExistsError, CallError
+from eventlog.errors import AlreadyExistsError, CallError, brief
 from eventlog.foreign import FOREIGN
 from eventlog.log.base import Append, Commit, Log
 from eventlog.recorder.batch import Batch, key_of, pack, unpack
@@ -40,7 +40,7 @@ class RecorderStream:
 
     def __init__(self, log: Log, application: str, purpose: str = "events") -> None:
         if ":" in purpose:
-            raise CallError(f"a purpose has no colon: {purpose!r}")
+            raise CallError(f"a purpose has no colon: {brief(purpose)}")
         self.log = log
         self.name = f"eventsourcing:{purpose}:{application}"
         self._lock = RLock()

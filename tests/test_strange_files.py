@@ -115,9 +115,8 @@ def test_a_hole_without_an_end_is_not_read(name: str, sound: Path, tmp_path: Pat
     shutil.copytree(sound, store)
     hole(store / name)
     for number, call in enumerate(USES.values()):
-        with within(20):
-            with suppress(EventlogError):
-                call(store, tmp_path / f"new{number}")
+        with within(20), suppress(EventlogError):
+            call(store, tmp_path / f"new{number}")
 
 
 def test_a_journal_with_a_hole_behind_it_is_read(sound: Path, tmp_path: Path) -> None:

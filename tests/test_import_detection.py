@@ -73,14 +73,14 @@ def test_every_recorded_file_is_told_or_refused() -> None:
     assert found == TAKEN
 
 
-QWEN = [
+QWEN: list[object] = [
     {"uuid": "1", "parentUuid": None, "sessionId": "q", "type": "user", "message": {"role": "user", "parts": [{"text": "Hi"}]}},
     {"uuid": "2", "parentUuid": "1", "sessionId": "q", "type": "assistant", "message": {"role": "model", "parts": []}},
 ]  # fmt: skip
-IFLOW = [
+IFLOW: list[object] = [
     {"uuid": "1", "parentUuid": None, "sessionId": "session-1", "type": "user", "message": {"role": "user", "content": "Hi"}},
 ]  # fmt: skip
-DROID = [
+DROID: list[object] = [
     {"type": "session_start", "id": "d", "title": "Login", "cwd": "/project"},
     {"type": "message", "id": "1", "message": {"role": "user", "content": [{"type": "text", "text": "Hi"}]}},
 ]

@@ -1,4 +1,4 @@
-"""The results of a view that may be pruned, oldest first, with running sums of their tokens (spec §5.2).
+"""The results of a view that may be pruned, oldest first, with running sums of tokens.
 
 Kept from one step of the loop to the next like the outline that they are taken from: only results of messages that changed are looked
 at again.  A result that is no larger than the marker that would stand in its place is no candidate: clearing it frees nothing.
@@ -20,7 +20,10 @@ CLEARED_TOKENS = 8
 
 
 class Candidates:
-    """The candidates of one outline, protected turns and steps included.  Tokens are as counted, before calibration."""
+    """The candidates of one outline, protected turns and steps included.
+
+    Tokens are as counted, before calibration.
+    """
 
     def __init__(self, outline: Outline, protected_tools: Iterable[str], measure: Measure) -> None:
         self.outline = outline
@@ -48,7 +51,7 @@ class Candidates:
         return bisect_left(self._found, message, key=_message)
 
     def beyond(self, count: int, room: float) -> int:
-        """How many of the `count` oldest are beyond the newest of these whose tokens fit into `room`."""
+        """How many of the `count` oldest are beyond the newest of them that fit into `room`."""
         return bisect_left(self._sums, self._sums[count] - room, 0, count)
 
     def oldest(self, count: int) -> list[Result]:

@@ -1,4 +1,4 @@
-"""The outline of a view: its messages in order, where turns and steps begin, its results, and what still waits.
+"""The outline of a view: its messages, turns, steps and results, and what still waits.
 
 Kept from one step of the loop to the next: a look takes in the messages that began or changed since the look before, and begins anew
 only where the view itself was rearranged (compaction, rollback, removal, promotion).  Pure, and equal to an outline made anew.
@@ -19,7 +19,7 @@ __all__ = ["Outline", "Result", "is_result"]
 
 
 class Result(NamedTuple):
-    """A completed tool's result, and where it stands: the index of its message in the view, and of the part in it."""
+    """A completed tool's result, and where it stands: in which message, as which part."""
 
     message: int
     place: int
@@ -27,7 +27,7 @@ class Result(NamedTuple):
 
 
 class Outline:
-    """The outline of one conversation as these options show it.  To be read only; for one thread."""
+    """The outline of one conversation as these options show it.  For one thread."""
 
     def __init__(self, state: Conversation, options: RenderOptions) -> None:
         self._options = options
@@ -160,7 +160,7 @@ class Outline:
 
 
 def is_result(part: ToolPart) -> bool:
-    """Whether a tool came to its end and its result is shown, or would be if it were not pruned."""
+    """Whether a tool has completed and its result is shown, but for pruning."""
     return part.status == "completed" and not part.removed and not part.redacted
 
 

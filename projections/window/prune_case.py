@@ -23,7 +23,7 @@ __all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan", "Result", "is_result"]
 
 
 class PrunePlan(msgspec.Struct, frozen=True):
-    """The parts to prune, oldest first, the tokens that this frees (calibrated), and the policy that chose them."""
+    """The parts to prune, oldest first; calibrated tokens that this frees; the planner."""
 
     parts: tuple[str, ...]
     freed: int
@@ -44,7 +44,7 @@ class PruneCase:
         inside: bool,
         candidates: Candidates | None = None,
     ) -> None:
-        """A question about this state; `candidates` are those of its view, if they are known from an earlier look."""
+        """Ask about this state; `candidates` are those of its view, if they are kept."""
         self.state = state
         self.policy = policy
         self.measure = measure

@@ -1,4 +1,4 @@
-"""The tool `recall`, as the window offers it to a model: its schema, and the answer to a call of it (spec §5.1).
+"""The tool `recall` as a window offers it to a model: its schema, and answers to calls.
 
 Reading itself is `recalling.py`.  An answer is held to the bounds of truncation, so it is never truncated again; what did not fit is named by
 the range to go on with.
@@ -47,7 +47,7 @@ NOTES = 300
 
 
 def recall_tool(form: Literal["chat", "responses", "anthropic"] = "chat") -> dict[str, Any]:
-    """The schema, in the form of OpenAI Chat Completions, OpenAI Responses or Anthropic Messages."""
+    """The schema for OpenAI Chat Completions, OpenAI Responses or Anthropic Messages."""
     if form == "anthropic":
         return {"name": RECALL, "description": DESCRIPTION, "input_schema": PARAMETERS}
     function = {"name": RECALL, "description": DESCRIPTION, "parameters": PARAMETERS}
@@ -59,14 +59,14 @@ def recall_tool(form: Literal["chat", "responses", "anthropic"] = "chat") -> dic
 
 
 def offers_recall(tools: Json | None) -> bool:
-    """Whether these schemas (a JSON array) have `recall` among them, as it is offered here; not another tool of that name."""
+    """Whether `recall` is among these schemas (a JSON array); not another tool of that name."""
     return any(map(_is_ours, _schemas(tools)))
 
 
 def with_recall(tools: Json | None) -> Json:
-    """The schemas with `recall` behind the others, in the form that those are in; Chat Completions' if there are none.
+    """The schemas with `recall` behind the others, in the form of these.
 
-    `CallError` if another tool has its name.
+    The form of Chat Completions if there are none.  `CallError` if another tool has its name.
     """
     form: Literal["chat", "responses", "anthropic"] = "chat"
     for tool in _schemas(tools):
@@ -82,7 +82,10 @@ def with_recall(tools: Json | None) -> Json:
 
 
 def answer_recall(session: Session, given: Mapping[str, Any], bounds: Bounds) -> str:
-    """What a call with these arguments is answered, within the bounds; `CallError` or `NotFoundError` says what is wrong with them."""
+    """Answer a call with these arguments, within the bounds.
+
+    `CallError` or `NotFoundError` says what is wrong with them.
+    """
     part = given.get("part")
     if not isinstance(part, str) or not part:
         raise CallError(f"part is a {type(part).__name__}; give the part that the shortened result names, as a text")

@@ -12,6 +12,7 @@ from projections import ModelView
 from projections.cli.exits import Exit
 from projections.neutral import Result
 from projections.window import ContextWindow
+from projections.window.recall_calls import with_recall
 from projections.window.recalling import recall
 from tests.cli.runner import Cli, on_terminal, valid
 from tests.cli.talks import LIMITS, RECORDED, recorded, talk
@@ -28,6 +29,7 @@ def long(tmp_path: Path) -> Path:
         session.user("Run it", id="u1")
         with session.assistant(model="acme/one", id="a1") as reply:
             call = reply.tool("bash", call_id="c1", input={"command": "run"}, id="p1")
+            session.set_tools(with_recall(None))
             ContextWindow(session, environment={}).succeed(call, OUTPUT)
             reply.say("Done")
             reply.finish("stop")

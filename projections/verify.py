@@ -19,6 +19,7 @@ import msgspec
 
 from eventlog import checkpoints
 from eventlog import events as ev
+from eventlog.arguments import require, require_or_none
 from eventlog.blanking import contents
 from eventlog.card import Card, card_of, evolve_card
 from eventlog.codec import Span, Stretch
@@ -147,6 +148,9 @@ def verify_session(
     `projections` are folds whose live state and checkpoints are compared with replays, and with them the checkpoints of
     command state; without any, only what is stored is looked at.  `kept` is an earlier head of the session.
     """
+    require(Store, store, "a session is looked at in its Store")
+    require(str, name, "an id is a str")
+    require_or_none(SessionHead, kept, "a kept head is a SessionHead")
     report = SessionReport(name)
     head = _try(report, partial(store.log.head, name))
     unsealed = _try(report, partial(seal_fault, store.log.engine, name))

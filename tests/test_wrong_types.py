@@ -24,18 +24,25 @@ WRONG: list[Any] = [object(), None, "b", b"x", 3, -1, 1 << 70, float("nan"), [5]
 """Values of types that most arguments are not of."""
 WAITS = {"wait", "timeout"}
 """A length of time: a large one is waited for."""
-INTERNAL = {
-    "begin",
-    "close",
-    "command",
-    "commit_now",
-    "complete_compaction",
-    "start_compaction",
-    "inherited",
-    "keep",
-    "forget",
-}
-INTERNAL |= {"renew_if_due", "run", "abandon", "tick", "usable", "effective_ranges"}
+INTERNAL = frozenset(
+    {
+        "begin",
+        "close",
+        "command",
+        "commit_now",
+        "complete_compaction",
+        "start_compaction",
+        "inherited",
+        "keep",
+        "forget",
+        "renew_if_due",
+        "run",
+        "abandon",
+        "tick",
+        "usable",
+        "effective_ranges",
+    }
+)
 """Of the handles in this package, for each other."""
 HEAVY = {"scrub", "vacuum", "backup", "retain", "erase", "subscribe"}
 """Work on files, or wait for what others do; what they take is checked elsewhere."""
@@ -126,14 +133,19 @@ def cases() -> Iterator[Case]:
             if not method.startswith("_") and method not in INTERNAL | HEAVY:
                 for argument in [*inspect.signature(function).parameters][1:]:
                     if argument not in WAITS:
-                        yield Case(
-                            f"{name}.{method}",
-                            argument,
-                            lambda store, name=name, method=method: getattr(THINGS[name](store), method),
-                        )
+                        yield Case(f"{name}.{method}", argument, partial(_method, name, method))
     for name, function in FUNCTIONS.items():
         for argument in inspect.signature(function).parameters:
-            yield Case(name, argument, lambda _, function=function: function)
+            yield Case(name, argument, partial(_function, name))
+
+
+def _method(name: str, method: str, store: eventlog.Store) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(THINGS[name](store), method)
+    return found
+
+
+def _function(name: str, _store: eventlog.Store) -> Callable[..., Any]:
+    return FUNCTIONS[name]
 
 
 CASES = [*cases()]

@@ -18,8 +18,10 @@ __all__ = [
     "is_deep",
     "json_value",
     "require",
+    "require_call",
     "require_json",
     "require_limits",
+    "require_or_none",
     "require_version",
 ]
 
@@ -32,6 +34,18 @@ T = TypeVar("T")
 def require(kinds: type | tuple[type, ...], value: object, rule: str) -> None:
     """`CallError` unless `value` is of one of the types; `rule` says what it is: "an id is a str"."""
     if not isinstance(value, kinds):
+        raise CallError(f"{rule}, not {a_kind(value)}")
+
+
+def require_or_none(kinds: type | tuple[type, ...], value: object, rule: str) -> None:
+    """The same for an argument that may be None."""
+    if value is not None:
+        require(kinds, value, rule)
+
+
+def require_call(value: object, rule: str) -> None:
+    """`CallError` unless it can be called, or is None."""
+    if value is not None and not callable(value):
         raise CallError(f"{rule}, not {a_kind(value)}")
 
 

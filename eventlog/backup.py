@@ -91,7 +91,7 @@ def restore(
     target = place_of(into)
     if (target / "format").exists() and swap.unfinished(target) is None:
         raise AlreadyExistsError("store", str(target))
-    log = open_log(source, read_only=True)
+    log = open_log(place_of(source), read_only=True)
     try:
         last = log.last_position()
         if position is not None and not 0 <= position <= last:

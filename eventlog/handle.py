@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from eventlog import events as ev
 from eventlog.appender import Appender
-from eventlog.arguments import require_version
+from eventlog.arguments import each, require, require_or_none, require_version
 from eventlog.card import card_of
 from eventlog.codec import Recorded, Span, Stretch
 from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError, RetryError
@@ -93,6 +93,9 @@ class Handle:
 
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
         """The same append by append, for whoever takes in many at once."""
+        require_version(after)
+        if upto is not None:
+            require_version(upto)
         recent = self._appender.recent(after) if upto is None else None
         if recent is not None:
             return iter(recent)
@@ -106,6 +109,7 @@ class Handle:
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """The effective history right after version `at` (now by default): without what rollbacks hid."""
+        require_version(after)
         version = self._known(at)
         return history_spans(self.store.log, self._appender.ancestry(), self._ranges(version), version, after)
 
@@ -136,14 +140,19 @@ class Handle:
 
     def text(self, content: Content) -> str:
         """The text of a content of this session; errors as for `Store.text`."""
+        require((str, Body), content, "a content is a str or a Body")
         return content if isinstance(content, str) else self.store.text(content, self.id)
 
     def texts(self, bodies: Iterable[Body]) -> Iterator[str]:
         """The texts of many bodies of this session, in their order; errors as for `Store.text`.  Quicker than one by one."""
+        bodies = each(bodies, "bodies are a list of Body")
+        for body in bodies:
+            require(Body, body, "a body is a Body")
         return texts(self.store.log, self.id, bodies)
 
     def find(self, name: str) -> int:
         """The version at which a message, part or pin of this id was added; `NotFoundError` if none was."""
+        require(str, name, "an id is a str")
         state = self.state()
         facts = state.messages.get(name) or state.parts.get(name)
         if facts is not None:
@@ -185,6 +194,11 @@ class Handle:
         Every event must be allowed by the session's state.  Without this handle holding the lease, somebody else may not
         hold it either.  `ConflictError` unless the session is at `expected_version`.
         """
+        items = each(items, "events are a list of (milliseconds, event)")
+        require_or_none(Mapping, bodies, "bodies are a mapping of digests to bytes")
+        require_or_none(str, request_id, "a request id is a str")
+        if expected_version is not None:
+            require_version(expected_version)
         free = self._lease is None
         if free:
             try:

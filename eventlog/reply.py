@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, Self
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.arguments import a_kind, each, require_json
+from eventlog.arguments import a_kind, each, require_json, require_or_none
 from eventlog.blobs import from_file, to_content
 from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError
 from eventlog.state import INTERRUPTED, State
@@ -102,6 +102,7 @@ class Call:
         """
         if not isinstance(output, str) and not hasattr(output, "read"):
             raise CallError(f"an output is a str, or a binary file of one, not {a_kind(output)}")
+        require_or_none(Truncation, truncation, "a truncation is a Truncation")
         bodies: dict[bytes, bytes] = {}
         if truncation is not None and isinstance(truncation.preview, str):
             truncation = Truncation(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from eventlog import events as ev
-from eventlog.arguments import each, require_json, require_limits, require_version
+from eventlog.arguments import each, require, require_json, require_limits, require_or_none, require_version
 from eventlog.blobs import to_content
 from eventlog.context import ContextCommands
 from eventlog.errors import CallError, NotFoundError, RefusedError
@@ -65,6 +65,7 @@ class Session(ContextCommands):
 
         One with `delivery="queue"` waits, unseen by the model, until `promote`.  `cause` is the compaction that adds it.
         """
+        require_or_none(str, request_id, "a request id is a str")
         bodies: dict[bytes, bytes] = {}
         message = id or self._id("msg_", request_id)
         kinds: list[PartKind] = [Text(text, synthetic=synthetic)] if isinstance(text, str) and text else []
@@ -144,6 +145,8 @@ class Session(ContextCommands):
         Returns where else the same text stands, if that is to be searched for.  The bytes go with `Store.scrub`.
         """
         from eventlog.redaction import redact
+
+        require(str, part, "a part is named by its id, a str")
 
         return redact(self, part, reason, search=search)
 
@@ -241,6 +244,7 @@ class Session(ContextCommands):
             raise CallError("rollback takes a version or a message, one of them")
         if to is not None:
             require_version(to)
+        require_or_none(str, before, "a message is named by its id, a str")
         with self._leased():
             self._appender.settle()
             state = self._appender.state

@@ -7,6 +7,7 @@ opened twice in a process shares one log.
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ import msgspec
 from eventlog import events as ev
 from eventlog import ids, living
 from eventlog.appender import Appender
-from eventlog.arguments import require
+from eventlog.arguments import a_kind, require, require_call, require_or_none, require_version
 from eventlog.blobs import to_file, unpack
 from eventlog.card import card_of
 from eventlog.codec import Recorded
@@ -106,11 +107,16 @@ class Store(Keeping):
         clock: Callable[[], int] | None = None,
         new_id: Callable[[str], str] | None = None,
     ) -> None:
+        for number in (flush_interval, lease_ttl, checkpoint_events):
+            require((int, float), number, "flush_interval, lease_ttl and checkpoint_events are numbers")
+        require_call(clock, "a clock is a function that gives UTC milliseconds")
+        require_call(new_id, "new_id is a function that gives an id for a prefix")
         if not (flush_interval > 0 and lease_ttl > 0 and checkpoint_events > 0):
             raise CallError("flush_interval, lease_ttl and checkpoint_events are greater than zero")
         self.log = log
-        self.clock: Callable[[], int] = clock or _now
-        self.nanoseconds: Callable[[], int] = time.time_ns if clock is None else lambda: clock() * 1_000_000
+        self.clock: Callable[[], int] = _now if clock is None else _checked_clock(clock)
+        own = self.clock
+        self.nanoseconds: Callable[[], int] = time.time_ns if clock is None else lambda: own() * 1_000_000
         """The same clock for deltas, where a call less counts."""
         self.new_id: Callable[[str], str] = new_id or ids.new_id
         self.lease_ttl = lease_ttl
@@ -185,6 +191,8 @@ class Store(Keeping):
 
         `origin` says where an imported continuation comes from; `time` is UTC milliseconds, now by default.
         """
+        require(Session, parent, "a parent is a session's handle")
+        require_version(at)
         info = parent.info
         forked = ev.SessionForked(parent.id, at, b"", info.title if title is None else title, info.scope, origin)
         return self.begin(forked, id=id, time=time)
@@ -254,6 +262,14 @@ class Store(Keeping):
         record a session, and no event.
         """
         self.usable()
+        require(str, after, "a cursor is the id of a session")
+        for given in (scope, parent, text):
+            require_or_none(str, given, "a scope, a parent and a text to look for are str")
+        require_or_none(bool, archived, "archived is True, False or None")
+        for number in (active_since, limit):
+            require_or_none(int, number, "active_since and limit are whole numbers")
+        if limit is not None and limit < 0:
+            raise CallError(f"a limit is not less than zero, as {limit} is")
         wanted = None if text is None else text.casefold()
         found = (
             info
@@ -265,7 +281,7 @@ class Store(Keeping):
             and (wanted is None or wanted in info.title.casefold())
             and (active_since is None or info.updated >= active_since)
         )
-        return islice(found, limit)
+        return islice(found, None if limit is None else min(limit, sys.maxsize))
 
     def head(self) -> StoreHead:
         """The heads of all sessions, as committed, and one digest of them: keep it elsewhere, and compare (`head.py`).
@@ -278,11 +294,14 @@ class Store(Keeping):
     def info(self, session: str) -> SessionInfo:
         """What a list of sessions shows of one."""
         self.usable()
+        require(str, session, "an id is a str")
         return info_of(head_of(self.log, session))
 
     def find_origin(self, format: str, foreign_id: str) -> list[str]:
         """The sessions imported from this foreign session: the first import, then its divergent continuations."""
         self.usable()
+        for given in (format, foreign_id):
+            require(str, given, "a format and a foreign id are str")
         position = self.log.last_position()
         if self._origins[0] != position:
             found: dict[tuple[str, str], list[tuple[int, str]]] = {}
@@ -300,10 +319,14 @@ class Store(Keeping):
 
         `session` is one that has it: in an encrypted store it is found without asking all others (`Session.text`).
         """
+        require((str, Body), content, "a content is a str or a Body")
         return content if isinstance(content, str) else unpack(content, self._packed(content, session))
 
     def write_text(self, content: Content, file: BinaryIO, session: str | None = None) -> None:
         """Write the UTF-8 bytes of a content to a file object, piece by piece; `session` and errors as for `text`."""
+        require((str, Body), content, "a content is a str or a Body")
+        require_or_none(str, session, "an id is a str")
+        require_call(getattr(file, "write", 0), "a file is a binary file object, and its `write` a function")
         if isinstance(content, str):
             file.write(content.encode("utf-8", "surrogatepass"))
         else:
@@ -447,6 +470,18 @@ class Store(Keeping):
             self.log.close()
         if failure is not None:
             raise failure
+
+
+def _checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
+    """A caller's clock, whose times are refused unless they are whole."""
+
+    def now() -> int:
+        time: object = clock()
+        if type(time) is not int:
+            raise CallError(f"a clock gives UTC milliseconds as a whole number, not {a_kind(time)}")
+        return time
+
+    return now
 
 
 def _now() -> int:

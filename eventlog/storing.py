@@ -92,6 +92,7 @@ def _compact() -> Callable[[object], str]:
 
 def stored_attachment(attachment: Attachment, bodies: dict[bytes, bytes]) -> Attachment:
     """The attachment with its large data put into `bodies`."""
+    require(Attachment, attachment, "an attachment is an Attachment")
     if isinstance(attachment.url, str):
         return replace(attachment, url=to_content(attachment.url, bodies))
     return attachment

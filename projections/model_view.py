@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from eventlog.arguments import require, require_call, require_or_none
 from eventlog.session import Session
 from projections.assembly import Assembly
 from projections.checkpoints import Checkpoints
@@ -112,6 +113,8 @@ class ModelView:
         `options` goes before `preset`.  `excluding` is the message that is about to be filled.  `hook` may change the system
         prompt.  Raises `NotFoundError` for an unknown version or preset.
         """
+        _require_session(session, options, hook)
+        require_or_none(str, excluding, "the message that is left out is named by its id, a str")
         chosen = preset_named(preset) if options is None else options
         state, version = state_at(session, PROJECTION, at)
         resolve = session.text
@@ -141,6 +144,7 @@ class ModelView:
 
     def explain(self, name: str) -> Explanation:
         """Why a part or message is, or is not, in this view; `NotFoundError` if the session has none of this id."""
+        require(str, name, "a part or message is named by its id, a str")
         return explain(self._session, PROJECTION, self.version, self.options, name)
 
     def __len__(self) -> int:
@@ -161,6 +165,7 @@ class LiveView:
         preset: str = "default",
         hook: SystemHook | None = None,
     ) -> None:
+        _require_session(session, options, hook)
         self._session = session
         self._options = preset_named(preset) if options is None else options
         self._system = SystemPrompt(session.text, hook)
@@ -175,6 +180,7 @@ class LiveView:
 
     def render_with(self, options: RenderOptions) -> None:
         """Give views with other options from here on."""
+        require(RenderOptions, options, "options are RenderOptions")
         self._options = options
         self._assembly = Assembly(self._follower.state, options, self._session.text)
         self._counting = _Counting(self._session, options)
@@ -208,6 +214,7 @@ class LiveView:
 
     def excluding(self, message: str | None, *, max_steps: str | None = None) -> ModelView:
         """The view without the message that is about to be filled; `max_steps` goes before that of the options."""
+        require_or_none(str, message, "the message that is left out is named by its id, a str")
         follower, session = self._follower, self._session
         state = follower.state
         options = self._options if max_steps is None else replace(self._options, max_steps=max_steps)
@@ -294,7 +301,15 @@ class _Counting:
         return self._counter
 
 
+def _require_session(session: object, options: object, hook: object) -> None:
+    require(Session, session, "a view is that of a Session")
+    require_or_none(RenderOptions, options, "options are RenderOptions")
+    require_call(hook, "a hook is a function that is given the system prompt")
+
+
 def common_prefix(earlier: ModelView, later: ModelView) -> Prefix:
     """What two successive views share at the beginning."""
+    for view in (earlier, later):
+        require(ModelView, view, "a view is a ModelView")
     same = earlier.system == later.system and earlier.tools == later.tools
     return Prefix(earlier.messages.common(later.messages), len(later.messages), same)

@@ -5,6 +5,7 @@ Where the two differ is exactly what is written here.  Anybody may import this m
 
 from __future__ import annotations
 
+from eventlog.arguments import require
 from eventlog.errors import NotFoundError
 from projections.render_options import RenderOptions
 
@@ -28,6 +29,7 @@ PRESETS = {"default": DEFAULT, "opencode-1.18": OPENCODE_1_18}
 
 def preset(name: str) -> RenderOptions:
     """The options of a preset; `NotFoundError` for another name."""
+    require(str, name, "a preset is named by a str")
     try:
         return PRESETS[name]
     except KeyError:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from eventlog.arguments import require
 from eventlog.codec import Recorded
 from eventlog.events import Base, Event
 from eventlog.values import Body
@@ -42,6 +43,7 @@ def event_kinds() -> list[str]:
 
 def event_record(recorded: Recorded) -> dict[str, Any]:
     """The event with its place, as JSON values: what `events --json` prints, and its schema says."""
+    require(Recorded, recorded, "an event with its place is a Recorded")
     return {
         "session": recorded.session,
         "version": recorded.version,
@@ -55,6 +57,7 @@ def event_record(recorded: Recorded) -> dict[str, Any]:
 
 def event_summary(event: Event) -> str:
     """The fields of an event that say something in one line, each cut to a line's measure."""
+    require(Base, event, "an event is one of eventlog.events")
     said: list[str] = []
     for name, value in _fields(event).items():
         if value is None or value in ("", [], False):

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from eventlog import events as ev
+from eventlog.arguments import require
 from eventlog.codec import Span
 from eventlog.deltas import DeltaRun
 from eventlog.session import Session
@@ -108,6 +109,7 @@ class _Tally:
 
 def session_stats(session: Session) -> SessionStats:
     """The numbers of a session now; reads every event of it once, and the effective ones once more."""
+    require(Session, session, "statistics are those of a Session")
     info = session.info
     version = session.version
     base = version - info.events

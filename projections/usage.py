@@ -12,6 +12,7 @@ from decimal import Context, Decimal
 
 import msgspec
 
+from eventlog.arguments import require
 from eventlog.codec import Span
 from eventlog.events import UsageRecorded
 from eventlog.session import Session
@@ -80,7 +81,9 @@ class SessionUsage(msgspec.Struct, frozen=True):
 def usage_by_model(spans: Iterable[Span]) -> list[Spent]:
     """The usage in these events, one sum a model, by the model's name."""
     found: dict[str, Spent] = {}
+    require(Iterable, spans, "spans are those of a session")
     for span in spans:
+        require(Span, span, "a span is a Span")
         if isinstance(span.item, UsageRecorded):
             model = "" if span.item.model is None else str(span.item.model)
             found.setdefault(model, Spent(model)).add(span.item)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from eventlog import checkpoints
+from eventlog.arguments import require, require_or_none
 from eventlog.card import card_of
 from eventlog.codec import Span, Stretch
 from eventlog.errors import DataError, EventlogError, NotFoundError
@@ -137,6 +138,9 @@ def verify_session(
     `projections` are folds whose live state and checkpoints are compared with replays, and with them the checkpoints of
     command state; without any, only what is stored is looked at.  `kept` is an earlier head of the session.
     """
+    require(Store, store, "a session is looked at in its Store")
+    require(str, name, "an id is a str")
+    require_or_none(SessionHead, kept, "a kept head is a SessionHead")
     return _session(Streams(store, [name]), name, projections, told, kept)
 
 

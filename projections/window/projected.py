@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from eventlog.arguments import require, require_limits
+from eventlog.arguments import require, require_call, require_limits, require_or_none
+from eventlog.session import Session
 from eventlog.storing import model_of
 from eventlog.values import Content, Limits, Model
 from projections.checkpoints import Checkpoints
 from projections.model_view import RENDERER, LiveView, RunningDigest, digest_of
 from projections.presets import preset
+from projections.render_options import RenderOptions
 from projections.replay import Follower
 from projections.system_prompt import two_segments
 from projections.tokens import CharsCounter, LogCountCache, counter_named, encoding_for
@@ -35,11 +37,9 @@ from projections.window.steps import CallModel
 
 if TYPE_CHECKING:
     from eventlog.reply import Reply
-    from eventlog.session import Session
     from projections.model_view import ModelView
     from projections.neutral import NeutralMessage
     from projections.parts import Message
-    from projections.render_options import RenderOptions
     from projections.tokens import Counter
     from projections.window.sizes import Sizes
     from projections.window.summarizer import Summarizer
@@ -106,6 +106,12 @@ class ProjectedSession:
         `with`, and `run` answers its calls.  `environment` is `os.environ` by default (`policy.switched`).  A checkpoint is kept with every completed compaction, and
         `checkpoint_every` events.
         """
+        require(Session, session, "a window is that of a Session")
+        require_or_none(RenderOptions, options, "options are RenderOptions")
+        require_or_none(Mapping, environment, "an environment is a mapping of names to texts")
+        require_or_none(Hooks, hooks, "hooks are Hooks")
+        require(int, checkpoint_every, "checkpoint_every is a number of events")
+        require_call(summarizer, "a summariser is a function that is given a request")
         if policy is not None:
             require((ContextPolicy, str), policy, "a policy is a ContextPolicy, or the name of one")
         if limits is not None:

@@ -44,6 +44,9 @@ Errors carry fields, and never the text of a conversation.  This module imports 
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 __all__ = [
     "AlreadyExistsError",
     "BlockedError",
@@ -83,11 +86,26 @@ __all__ = [
     "UnknownOutcomeError",
     "UnsupportedStorageError",
     "WindowTooSmallError",
+    "giving_way_to",
 ]
 
 
 class EventlogError(Exception):
     """The root of the tree above."""
+
+
+@contextmanager
+def giving_way_to(error: BaseException | None, block: str, *kinds: type[Exception]) -> Generator[None]:
+    """Keep what fails while a block is closed from hiding the interrupt that left it.
+
+    `block` names it.  An `EventlogError` becomes a note of `error` if that is no `Exception`, or one of `kinds`.
+    """
+    try:
+        yield
+    except EventlogError as failure:
+        if error is None or (isinstance(error, Exception) and not isinstance(error, kinds)):
+            raise
+        error.add_note(f"closing the {block} then failed, too: {failure}")
 
 
 class RetryError(EventlogError):

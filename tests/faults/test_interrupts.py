@@ -185,7 +185,7 @@ def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
         session.store.close()
 
 
-@pytest.mark.parametrize("way", ["finish", "abort", "leave"])
+@pytest.mark.parametrize("way", ["flush", "tick", "say", "finish", "abort", "leave"])
 def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, session: Session, way: str) -> None:
     """Promise 4: a reply whose beginning was never committed, because the lease was lost, ends as `FencedError`."""
 
@@ -194,7 +194,13 @@ def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, session: Se
             head = log.head("s")
             assert head is not None
             assert log.set_lease("s", LeaseState(head.lease.epoch + 1), replaces=head.lease)
-            if way == "finish":
+            if way == "flush":
+                session.flush()
+            elif way == "tick":
+                session.store.tick()
+            elif way == "say":
+                reply.say("x")
+            elif way == "finish":
                 reply.finish()
             elif way == "abort":
                 reply.abort()

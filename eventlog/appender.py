@@ -15,6 +15,7 @@ from threading import RLock
 
 from eventlog import events as ev
 from eventlog.codec import Item, Span, batch_of, encode_batch, pack
+from eventlog.committed import undivided
 from eventlog.deciding import decide, needs_no_lease, still_admitted
 from eventlog.deltas import DeltaRun, Key
 from eventlog.errors import (
@@ -32,6 +33,7 @@ from eventlog.flight import (
     Accepted,
     Flight,
     Load,
+    Unsure,
     content_digest,
     count_of,
     first_time,
@@ -75,7 +77,7 @@ class Appender(Settling):
         Waits for whoever is deciding right now, and takes nothing away.
         """
         with self.lock:
-            if not self._loaded:
+            if not self._loaded or self.torn:
                 return []
             version = self.state.version
             items = [item for group in self._accepted for item in group.items]
@@ -143,6 +145,7 @@ class Appender(Settling):
         self.lock = RLock()  # another thread of the parent may have held the old one
         self.buffer.fork_off()
 
+    @undivided
     def accept(
         self,
         items: Sequence[tuple[int, ev.Event]],
@@ -157,34 +160,33 @@ class Appender(Settling):
         the caller has to see to the flush.
         """
         buffer = self.buffer
-        with self.lock:
-            self._ready()
-            if buffer.flat:
-                self._collect()
-            weight = limit_bodies(bodies) if bodies else 0
-            epoch, before, carried = self.epoch, self.state.version, self._carried
-            if not epoch:
-                needs_no_lease([event for _, event in items], self.session)
-            accepted = Accepted(decide(self.state, items), bodies or {}, epoch, owned=owned)
-            self._accepted.append(accepted)
-            self._carried += weight
-            if len(self._accepted) >= MAX_ACCEPTED or self._carried > MAX_ACCEPTED_BYTES:
-                try:
-                    self._submit([])
-                except BaseException:  # the caller is told, so it never was accepted
-                    self._accepted.pop()
-                    self._carried = carried
-                    self.state.retract(before)
-                    raise
+        self._ready()
+        if buffer.flat:
+            self._collect()
+        weight = limit_bodies(bodies) if bodies else 0
+        epoch, before, carried = self.epoch, self.state.version, self._carried
+        if not epoch:
+            needs_no_lease([event for _, event in items], self.session)
+        accepted = Accepted(decide(self.state, items), bodies or {}, epoch, owned=owned)
+        self._accepted.append(accepted)
+        self._carried += weight
+        if len(self._accepted) >= MAX_ACCEPTED or self._carried > MAX_ACCEPTED_BYTES:
+            try:
+                self._submit([])
+            except Exception:  # the caller is told, so it never was accepted
+                self._accepted.pop()
+                self._carried = carried
+                self.state.retract(before)
+                raise
         if wake and not buffer.awake:
             self.wake()
         return accepted
 
+    @undivided
     def leave(self) -> None:
         """The lease is given back: what was accepted under it and is not handed over will not be written."""
-        with self.lock:
-            self.epoch = 0
-            self._drop_leased()
+        self.epoch = 0
+        self._drop_leased()
 
     def _drop_leased(self) -> None:
         if self.buffer.drop():
@@ -192,17 +194,17 @@ class Appender(Settling):
         if any(group.epoch for group in self._accepted):
             self._resync()
 
+    @undivided
     def flush(self) -> list[Flight]:
         """Hand over what was accepted; returns everything whose outcome is not known yet."""
-        with self.lock:
-            self.buffer.awake = False
-            if self.is_ahead:
-                self._look()
-                self._fence()
-                self._collect()
-                if self._accepted:
-                    self._submit([])
-            return list(self._flights)
+        self.buffer.awake = False
+        if self.is_ahead:
+            self._look()
+            self._fence()
+            self._collect()
+            if self._accepted:
+                self._submit([])
+        return list(self._flights)
 
     def _collect(self) -> None:
         """Turn the buffered deltas into a run behind what was accepted before them.
@@ -227,6 +229,7 @@ class Appender(Settling):
 
     # -- deciding ------------------------------------------------------------------------------
 
+    @undivided
     def commit(
         self,
         items: Sequence[tuple[int, ev.Event]],
@@ -246,30 +249,29 @@ class Appender(Settling):
         their times.  With `alone`, and with a condition, the append holds these events only.
         With `unchanged` it goes in only if nobody appends anything between the decision and the commit.
         """
-        with self.lock:
-            digest = b"" if request is None else content_digest(items)
-            known = self._known(request, digest)
-            if known is not None:
-                with suppress(StopError):  # whoever may not write any more still learns what became of the request
-                    self.flush()
-                return known
-            try:
-                return self._commit(
-                    items,
-                    bodies,
-                    expected=expected,
-                    request=request,
-                    digest=digest,
-                    creates_at=creates_at,
-                    alone=alone,
-                    unchanged=unchanged,
-                    then=then,
-                )
-            except EventlogError:
-                known = self._known(request, digest)  # another handle or process may have been faster with it
-                if known is None:
-                    raise
-                return known
+        digest = b"" if request is None else content_digest(items)
+        known = self._known(request, digest)
+        if known is not None:
+            with suppress(StopError):  # whoever may not write any more still learns what became of the request
+                self.flush()
+            return known
+        try:
+            return self._commit(
+                items,
+                bodies,
+                expected=expected,
+                request=request,
+                digest=digest,
+                creates_at=creates_at,
+                alone=alone,
+                unchanged=unchanged,
+                then=then,
+            )
+        except EventlogError:
+            known = self._known(request, digest)  # another handle or process may have been faster with it
+            if known is None:
+                raise
+            return known
 
     def _commit(
         self,
@@ -337,11 +339,14 @@ class Appender(Settling):
         digest: bytes = b"",
         creates_at: int | None = None,
     ) -> Flight:
-        """Encode and submit what was accepted and then `decided`, all of which the state has taken in."""
-        accepted, self._accepted = self._accepted, []
-        carried, self._carried = self._carried, 0
+        """Encode and submit what was accepted and then `decided`, all of which the state has taken in.
+
+        The flight is there before the log has it, and what was accepted goes when it is, so that an interrupt loses neither.
+        """
+        accepted = self._accepted
         last = self.state.version
         seen = None if expected is not None or creates_at is not None else self._certain
+        flight: Flight | None = None
         try:
             load = Load(accepted, decided, self.card)
             if more_bodies:
@@ -374,22 +379,23 @@ class Appender(Settling):
                 digest=digest,
                 follows=self._flights[-1].ticket if self._flights else None,
             )
-            ticket = self.log.submit(append)
-        except BaseException:
+            flight = Flight(last - count + 1, last, Unsure(self.log, append, self._certain), accepted, request, digest)
+            if len(payload) <= KEPT_BYTES:
+                flight.batch, flight.epoch = batch, append.epoch
+            self._flights.append(flight)
+            flight.ticket = self.log.submit(append)
+        except Exception:
             # Nothing was handed over: what was accepted waits for the next try, what was just decided never happened.
+            if flight is not None:
+                self._flights.pop()
             self.state.retract(last - count_of(decided))
-            self._accepted, self._carried = accepted, carried
             raise
-        self.card = card
+        self._accepted, self._carried, self.card = [], 0, card
         metrics = self._metrics
         metrics.appends += 1
         metrics.events += count
         metrics.payload_bytes += len(payload)
         metrics.body_bytes += size - len(payload)
-        flight = Flight(last - count + 1, last, ticket, accepted, request, digest)
-        if len(payload) <= KEPT_BYTES:
-            flight.batch, flight.epoch = batch, append.epoch
-        self._flights.append(flight)
         return flight
 
     # -- keeping the state true ------------------------------------------------------------------
@@ -407,7 +413,7 @@ class Appender(Settling):
 
     def _look(self) -> None:
         """Catch up, unless the state is ahead of anything there is to be taken in."""
-        if self._flights or not self._accepted:
+        if self._flights or not self._accepted or self.torn:
             self.catch_up()
 
     def _fence(self) -> None:

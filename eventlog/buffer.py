@@ -55,10 +55,10 @@ class Buffer:
         count = len(self.flat)
         if not count or self._sealed:
             return None
-        flat = self.flat[:count]
-        del self.flat[:count]
+        run = DeltaRun.from_flat(self.flat[:count], unit=_NANOSECONDS)
         self._weight = 0
-        return DeltaRun.from_flat(flat, unit=_NANOSECONDS)
+        del self.flat[:count]
+        return run
 
     def put_back(self, runs: Sequence[DeltaRun]) -> None:
         """Put runs that could not be handed over in front of what came since."""

@@ -5,7 +5,10 @@ The ground an appender stands on: `settling.py` puts on top of it what is accept
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from threading import RLock
+from typing import Concatenate, ParamSpec, TypeVar
 
 from eventlog.card import Card, card_of
 from eventlog.errors import ErasedError
@@ -15,10 +18,35 @@ from eventlog.reader import ancestry, head_of
 from eventlog.restoring import fold_spans, restore, save_state
 from eventlog.state import State
 
-__all__ = ["CHECKPOINT_EVENTS", "CommittedState"]
+__all__ = ["CHECKPOINT_EVENTS", "CommittedState", "undivided"]
 
 CHECKPOINT_EVENTS = 2_000
 """Events after which the state of a session that is written is kept, so that opening it stays short."""
+
+
+S = TypeVar("S", bound="CommittedState")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def undivided(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Hold the lock; a state that an interrupt left half changed is read from the log before it is used again.
+
+    An interrupt is what is no `Exception`: after one of those everything is put right on the spot.
+    """
+
+    @wraps(method)
+    def held(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.lock:
+            try:
+                return method(self, *args, **kwargs)
+            except Exception:
+                raise
+            except BaseException:
+                self.torn = True
+                raise
+
+    return held
 
 
 class CommittedState:
@@ -36,6 +64,8 @@ class CommittedState:
         self._certain = 0
         self._saved = 0
         self._loaded = False
+        self.torn = False
+        """Whether an interrupt may have left the state half changed."""
 
     @property
     def certain(self) -> int:

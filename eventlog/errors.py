@@ -45,7 +45,8 @@ their fields have it whole.  This module imports nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 __all__ = [
     "AlreadyExistsError",
@@ -86,6 +87,7 @@ __all__ = [
     "UnknownOutcomeError",
     "UnsupportedStorageError",
     "WindowTooSmallError",
+    "giving_way_to",
 ]
 
 
@@ -110,6 +112,20 @@ def brief(value: object) -> str:
 
 class EventlogError(Exception):
     """The root of the tree above."""
+
+
+@contextmanager
+def giving_way_to(error: BaseException | None, block: str, *kinds: type[Exception]) -> Generator[None]:
+    """Keep what fails while a block is closed from hiding the interrupt that left it.
+
+    `block` names it.  An `EventlogError` becomes a note of `error` if that is no `Exception`, or one of `kinds`.
+    """
+    try:
+        yield
+    except EventlogError as failure:
+        if error is None or (isinstance(error, Exception) and not isinstance(error, kinds)):
+            raise
+        error.add_note(f"closing the {block} then failed, too: {failure}")
 
 
 class RetryError(EventlogError):

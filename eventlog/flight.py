@@ -5,8 +5,9 @@ Deciding is `deciding.py`, keeping the state true `appender.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
@@ -15,14 +16,15 @@ from eventlog.card import ON_CARD, Card, evolve_card
 from eventlog.codec import Batch, Item, pack
 from eventlog.deciding import require_items
 from eventlog.deltas import DeltaRun
-from eventlog.errors import LimitError, RefusedError
-from eventlog.log.base import Committed, Ticket
+from eventlog.errors import BusyError, LimitError, RefusedError
+from eventlog.log.base import Append, Committed, Log, Ticket
 
 __all__ = [
     "MAX_APPEND_BYTES",
     "Accepted",
     "Flight",
     "Load",
+    "Unsure",
     "content_digest",
     "count_of",
     "first_time",
@@ -89,6 +91,39 @@ class Load:
                 self.messages += 1
         self.last_time = max(times)
         self.card = card
+
+
+class Unsure:
+    """The ticket of an append while it is handed over: an interrupt may break that off, and then the log is asked for it."""
+
+    def __init__(self, log: Log, append: Append, certain: int) -> None:
+        self._log = log
+        self._append = append
+        self._certain = certain
+
+    def done(self) -> bool:
+        """Nothing is to come: what there is to know can be looked up."""
+        return True
+
+    def failed(self) -> bool:
+        """Nothing is built on it."""
+        return True
+
+    def wait(self, timeout: float | None = None) -> Committed:
+        """Look it up behind everything that was handed over; `BusyError` if it is not there."""
+        del timeout
+        self._log.sync()
+        append = self._append
+        mine = append.payload, append.count, append.time, append.epoch
+        for commit in self._log.read(append.session, self._certain):
+            if (commit.payload, commit.count, commit.time, commit.epoch) == mine:
+                return Committed(append.session, commit.first, commit.last, commit.position)
+        raise BusyError(f"session {append.session}: an append was interrupted before it was handed over")
+
+    def __await__(self) -> Generator[Any, Any, Committed]:
+        """The same."""
+        yield from ()
+        return self.wait()
 
 
 class Flight(msgspec.Struct, eq=False):

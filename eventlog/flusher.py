@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
-from threading import Event as Signal
-from threading import RLock, Thread
+from contextlib import suppress
+from threading import Lock, RLock, Thread
 from typing import TYPE_CHECKING
 
 from eventlog.errors import StopError
@@ -18,6 +18,8 @@ from eventlog.logs import logger
 from eventlog.metrics import Metrics
 
 if TYPE_CHECKING:
+    from _thread import LockType
+
     from eventlog.appender import Appender
     from eventlog.handle import Handle
 
@@ -44,7 +46,7 @@ class Flusher:
         self._at_work: dict[str, Appender] = {}
         """What is just being flushed."""
         self._leased: dict[str, Handle] = {}
-        self._signal = Signal()
+        self._bell = _bell()
         self._armed = False
         """Whether a tick is on its way already: the thread need not be woken for each turn of a busy session."""
         self._thread: Thread | None = None
@@ -61,14 +63,14 @@ class Flusher:
                 appender.buffer.awake = False  # so that the next delta tries again
             armed, self._armed = self._armed, True
         if not armed:
-            self._signal.set()
+            self._ring()
 
     def keep(self, session: Handle) -> None:
         """Renew this session's lease from now on."""
         with self._lock:
             self._leased[session.id] = session
             self._start()
-        self._signal.set()
+        self._ring()
 
     def forget(self, session: Handle) -> None:
         """Renew this session's lease no more."""
@@ -87,7 +89,7 @@ class Flusher:
 
     def fork_off(self) -> None:
         """This is a child process, which does not have the thread; others of the parent may have held the locks."""
-        self._lock, self._signal = RLock(), Signal()
+        self._lock, self._bell = RLock(), _bell()
         self.stopped = True
         _UNFLUSHED.clear()
 
@@ -98,7 +100,7 @@ class Flusher:
             store = self._store()
             if store is not None:
                 _UNFLUSHED.discard(store)
-        self._signal.set()
+        self._ring()
 
     def tick(self) -> float | None:
         """Commit accepted deltas, renew leases; returns the seconds until it is needed again (None: until woken)."""
@@ -138,7 +140,7 @@ class Flusher:
 
     def _start(self) -> None:
         if self._thread is None and not self.stopped:
-            thread = Thread(target=_run, args=(weakref.ref(self), self._signal), name="eventlog-flush", daemon=True)
+            thread = Thread(target=_run, args=(weakref.ref(self), self._bell), name="eventlog-flush", daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:  # what is accepted is committed by commands; the next that is will try again
@@ -146,13 +148,22 @@ class Flusher:
                 return
             self._thread = thread
 
+    def _ring(self) -> None:
+        """Wake the thread.  A plain lock is the bell: of an `Event` an interrupt may leave a lock held."""
+        with suppress(RuntimeError):  # it rings already
+            self._bell.release()
 
-def _run(flusher: weakref.ref[Flusher], signal: Signal) -> None:
+
+def _bell() -> LockType:
+    bell = Lock()
+    bell.acquire()
+    return bell
+
+
+def _run(flusher: weakref.ref[Flusher], bell: LockType) -> None:
     pause: float | None = None
     while True:
-        signal.wait(pause)
-        woken = signal.is_set()
-        signal.clear()
+        woken = bell.acquire(timeout=-1 if pause is None else pause)
         living = flusher()
         if living is None or living.stopped:
             return

@@ -20,7 +20,7 @@ from eventlog.appender import Appender
 from eventlog.arguments import each, require, require_or_none, require_version
 from eventlog.card import card_of
 from eventlog.codec import Recorded, Span, Stretch
-from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError, RetryError
+from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError, RetryError, giving_way_to
 from eventlog.head import SessionHead, session_head
 from eventlog.ids import id_of_request
 from eventlog.lease import is_live, release_lease, renew_lease, take_lease
@@ -292,7 +292,11 @@ class Handle:
         self.acquire(wait=wait)
         try:
             yield self._appender.epoch
-        finally:
+        except BaseException as error:
+            with giving_way_to(error, "lease"):
+                self.release()
+            raise
+        else:
             self.release()
 
     def acquire(self, *, wait: float = 0.0) -> int:
@@ -303,21 +307,22 @@ class Handle:
         with self.lease_lock:
             if self._lease is None:
                 self._appender.catch_up()
-                self._lease = take_lease(
-                    self.store.log,
-                    self.id,
-                    self.store.owner,
-                    ttl=self.store.lease_ttl,
-                    wait=wait,
-                    clock=self.store.clock,
-                )
-                self._appender.epoch = self._lease.epoch
-                self._appender.buffer.admit()  # what an earlier lease could not write is gone with it
-                self.store.keep(self)
                 try:
+                    self._lease = take_lease(
+                        self.store.log,
+                        self.id,
+                        self.store.owner,
+                        ttl=self.store.lease_ttl,
+                        wait=wait,
+                        clock=self.store.clock,
+                    )
+                    self._appender.epoch = self._lease.epoch
+                    self._appender.buffer.admit()  # what an earlier lease could not write is gone with it
+                    self.store.keep(self)
                     self._settle()
                 except BaseException:
-                    self._let_go()
+                    if self._lease is not None:
+                        self._let_go()
                     raise
             self._lease_depth += 1
             return self._lease.epoch
@@ -359,7 +364,7 @@ class Handle:
                 self._let_go()
 
     def _let_go(self) -> None:
-        state, self._lease, self._lease_depth = self._lease, None, 0
+        state, self._lease, self._lease_depth, self._appender.epoch = self._lease, None, 0, 0
         self._appender.leave()
         self.store.forget(self)
         if state is not None:
@@ -388,8 +393,9 @@ class Handle:
             pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
             if pipeline is not None and self._lease_depth == 1:
                 pipeline.wait()
-        except BaseException:
-            self.release()
+        except BaseException as error:
+            with giving_way_to(error, "lease"):
+                self.release()
             raise
         try:
             self.release()

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.arguments import a_kind, each, require_json, require_or_none
 from eventlog.blobs import from_file, to_content
-from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError
+from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.state import INTERRUPTED, State
 from eventlog.storing import as_json, stored_attachment, stored_kind
 from eventlog.stream import Stream
@@ -175,10 +175,11 @@ class Reply:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.close(kind)
-        finally:
-            self._session.release()
+        with giving_way_to(error, "reply"):
+            try:
+                self.close(kind)
+            finally:
+                self._session.release()
 
     def begin(self) -> None:
         """Open the message; `with` does this, after it has taken the lease."""
@@ -193,14 +194,24 @@ class Reply:
         if kind is not None:
             reason = MessageError("unknown" if issubclass(kind, Exception) else "aborted", kind.__name__)
         try:
-            self.abort(reason)
+            if kind is not None:
+                self._session.flush()  # a `finish` that was interrupted may be on its way
+            self._abort(reason)
         except StopError:
             raise
         except (
             EventlogError
         ):  # of what was accepted before, and nobody was told yet: no reason to leave the message open
-            self.abort(reason)
+            self._abort(reason)
             raise
+
+    def _abort(self, reason: MessageError | None) -> None:
+        """Abort the message, unless it turns out to be finished."""
+        state = self._session.state()
+        if state.has_message(self.id) and self.id not in state.open_messages():
+            self._close()
+        else:
+            self.abort(reason)
 
     def _require_open(self) -> None:
         if not self._begun or not self.is_open:
@@ -363,7 +374,10 @@ class Reply:
     def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands: text is kept, tools that have no result are interrupted."""
         self._require_open()
-        closing = self._session.state().closing_parts(self.id)
+        closing: list[ev.Event] = []
+        with self._session.deciding() as state:
+            if state.has_message(self.id):  # else its beginning was refused: the command says why
+                closing = state.closing_parts(self.id)
         self._session.command([*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))])
         self._close()
 

@@ -19,7 +19,7 @@ from itertools import chain
 
 from eventlog.buffer import Buffer
 from eventlog.codec import Item, Stretch
-from eventlog.committed import CommittedState
+from eventlog.committed import CommittedState, undivided
 from eventlog.deciding import decide, still_admitted
 from eventlog.deltas import DeltaRun
 from eventlog.errors import (
@@ -121,21 +121,21 @@ class Settling(CommittedState, ABC):
             with self.lock:
                 return list(self._flights), error
 
+    @undivided
     def _taken_in(self, failure: Exception | None, mine: Sequence[Accepted] | None, *, last: bool) -> bool:
         """Take the outcomes of a flush in; True if what was accepted should be tried again."""
-        with self.lock:
-            if not self._loaded:
-                return False
-            if mine is not None:
-                return self._mine_taken_in(failure, mine, last=last)
-            self.catch_up()
-            if failure is not None and self._flights and not last:
-                return True  # somebody handed it over again meanwhile: wait for that
-            if failure is not None and self._accepted:
-                if isinstance(failure, ConflictError) and not last:
-                    return True
-                raise failure
-            error, self._failure = self._failure, None
+        if not self._loaded:
+            return False
+        if mine is not None:
+            return self._mine_taken_in(failure, mine, last=last)
+        self.catch_up()
+        if failure is not None and self._flights and not last:
+            return True  # somebody handed it over again meanwhile: wait for that
+        if failure is not None and self._accepted:
+            if isinstance(failure, ConflictError) and not last:
+                return True
+            raise failure
+        error, self._failure = self._failure, None
         if error is not None:
             raise error
         return False
@@ -174,22 +174,22 @@ class Settling(CommittedState, ABC):
             self.catch_up()
             return self._certain
 
+    @undivided
     def catch_up(self) -> None:
         """Bring the state up to what is committed, and ahead by what is accepted and handed over."""
-        with self.lock:
-            if not self._loaded:
-                self._load()
-            if self._take_in() and not self._flights and not self._accepted:
-                head = self.log.head(self.session)
-                if head is not None:
-                    self._newest_epoch = head.lease.epoch
-                    if head.version != self.state.version:
-                        self._read_on(head)
+        if not self._loaded:
+            self._load()
+        if self._take_in() and not self._flights and not self._accepted:
+            head = self.log.head(self.session)
+            if head is not None:
+                self._newest_epoch = head.lease.epoch
+                if head.version != self.state.version:
+                    self._read_on(head)
 
     def checkpoint(self) -> None:
         """Keep the state as of now if all is committed and enough events have come since it was kept last."""
         with self.lock:
-            if self._loaded and not self._flights and not self._accepted:
+            if self._loaded and not self.torn and not self._flights and not self._accepted:
                 self._keep()
 
     def recent(self, after: int) -> list[Stretch] | None:
@@ -227,7 +227,7 @@ class Settling(CommittedState, ABC):
 
     def _take_in(self) -> bool:
         """Take in the outcomes that are known; False if one was not as assumed, and everything was put right."""
-        if self._again:
+        if self._again or self.torn:
             self._resync()
             return False
         flights = self._flights
@@ -281,7 +281,11 @@ class Settling(CommittedState, ABC):
             self._flights.popleft()
         again += self._accepted
         self._accepted = []
-        self.state.retract(self._certain)
+        if self.torn:
+            self._landed.clear()
+            self._load()
+        else:
+            self.state.retract(self._certain)
         try:
             head = self.log.head(self.session)
             if head is not None:
@@ -292,9 +296,10 @@ class Settling(CommittedState, ABC):
             self._again = []
             raise
         accepted: list[Accepted] = []
-        for group in again:
-            self._decide_anew(group, accepted)
-        self._accepted, self._again = accepted, []
+        for group in dict.fromkeys(again):  # an interrupt may have had some gathered twice
+            if not group.settled:
+                self._decide_anew(group, accepted)
+        self._accepted, self._again, self.torn = accepted, [], False
 
     def _decide_anew(self, group: Accepted, accepted: list[Accepted]) -> None:
         """Accept a command once more, whole, or not at all."""

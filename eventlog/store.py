@@ -36,6 +36,7 @@ from eventlog.errors import (
     EventlogError,
     ForkedProcessError,
     ReadOnlyError,
+    giving_way_to,
 )
 from eventlog.flusher import Flusher
 from eventlog.foreign import is_foreign
@@ -144,12 +145,8 @@ class Store(Keeping):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with giving_way_to(error, "store", EventlogError):  # what fails now follows from what failed first
             self.close()
-        except EventlogError as failure:
-            if not isinstance(error, EventlogError):
-                raise
-            error.add_note(f"closing the store then failed, too: {failure}")  # which follows from what failed first
 
     # -- sessions ------------------------------------------------------------------------------
 

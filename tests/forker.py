@@ -253,7 +253,6 @@ def leaving(place: Path) -> None:
         session.appender.lock,
         buffer._guard,
     ]
-    held.append(flusher._signal._cond)  # type: ignore[attr-defined]  # what an `Event` waits with
 
     def hold() -> None:
         with ExitStack() as stack:

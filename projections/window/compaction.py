@@ -20,6 +20,7 @@ from eventlog.errors import (
     RequestTooLargeError,
     SummarizerError,
     SummarizerRefusedError,
+    giving_way_to,
 )
 from eventlog.storing import stored_kind
 from eventlog.values import MessageError, Model, PartKind, Text, Usage
@@ -161,9 +162,10 @@ class Compaction:
                 self._judge(text, after, own_prompt=prompt is not None)
             except Failed as failed:
                 return self._fail(step, reply, str(failed), selection)
-            except BaseException:
-                reply.abort(MessageError("aborted"))
-                self._session.fail_compaction(step.part, "aborted", summary=reply.id)
+            except BaseException as error:
+                with giving_way_to(error, "compaction"):
+                    reply.abort(MessageError("aborted"))
+                    self._session.fail_compaction(step.part, "aborted", summary=reply.id)
                 raise
             reply.finish("stop")
         bodies: dict[bytes, bytes] = {}

@@ -403,6 +403,23 @@ def test_a_journal_file_that_cannot_be_opened_fails_the_batch_only(tmp_path: Pat
     log.close()
 
 
+def test_a_lock_that_the_system_refuses_fails_the_batch_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 3: where the writers' lock cannot be asked for now, nothing is written, and the next batch goes in."""
+    log = open_log(tmp_path / "s")
+    put(log, b"one")
+
+    def refuse(_fd: int, operation: int) -> None:
+        if operation != fcntl.LOCK_UN:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", refuse)
+        with pytest.raises(BusyError):
+            put(log, b"two")
+    assert put(log, b"two").position == 2
+    log.close()
+
+
 def test_what_was_accepted_outlives_a_refused_switch(tmp_path: Path) -> None:
     """Promise 1: no descriptor left at a switch is an error of one command; the handle, the stream and its accepted deltas go on."""
     io = FaultyIO()

@@ -74,11 +74,8 @@ def redact(session: Session, part: str, reason: str = "", *, search: bool = True
 
 def _owner(session: Session, part: str) -> str:
     """The session in whose stream the part began."""
-    for stream in session.ancestry():
-        for span in stream_spans(session.store.log, stream.session, stream.first - 1, stream.last):
-            if not isinstance(span.item, DeltaRun) and getattr(span.item, "part", None) == part:
-                return stream.session
-    return session.id
+    begun = session.find(part)
+    return next((found.session for found in session.ancestry() if found.first <= begun <= found.last), session.id)
 
 
 def _recorders(store: Store, owner: str, session: str) -> list[str]:

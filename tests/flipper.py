@@ -1,7 +1,7 @@
 """A program that flips bytes of a store, one at a time, and looks what a reader makes of it.
 
-Started by `test_flips.py` in a process of its own, because it forks: the pages of LMDB are walked in one child, as the command
-line and `verify` do it, and only if that finds nothing the store is opened and read whole in another.  The outcomes:
+Started by `test_flips.py` in a process of its own, because it forks: the pages of LMDB are walked in one child, as `verify` does it,
+and only if that finds nothing the store is opened and read whole in another.  The outcomes:
 `same` (what is read is what was written), `refused` (the walk found damage, or reading raised a typed error), and what must
 not be: `dead` (the reader was killed), `wrong` (something else was read), `untyped` (another error).
 

@@ -14,6 +14,7 @@ from eventlog.errors import CallError, DamagedError, DataError, TooNewError, Unk
 from eventlog.log.base import Commit
 from eventlog.values import Origin, Tokens, Usage
 from tests.event_strategies import KINDS, events, items, texts
+from tests.growth.measuring import least
 
 ROUND_TRIP = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
@@ -131,6 +132,13 @@ def plain(payload: bytes) -> list[object]:
 SAMPLE = encode(
     [(7, ev.SessionRenamed("tïtle")), DeltaRun.from_flat([("p", "text"), "abc", 8, ("p", "input"), "d", 9], 7)], 7
 )
+
+
+def test_a_lone_surrogate_makes_no_event_dear_to_check() -> None:
+    """Checking an event with a lone surrogate costs some times that of one without, not what finding out all kinds costs."""
+    plain, escaped = ev.SessionRenamed("title"), ev.SessionRenamed("title\ud800")
+    easy = least(lambda: [validate(plain) for _ in range(2_000)])
+    assert least(lambda: [validate(escaped) for _ in range(2_000)]) < 50 * easy
 
 
 def test_a_newer_schema_is_refused_as_such() -> None:

@@ -20,11 +20,13 @@ from eventlog.errors import ImportFormatError, TooNewError
 from eventlog.importers import Report, detect, import_file
 from eventlog.importers.event_jsonl import EventJsonl, line_of
 from eventlog.importers.opencode import tell_export
+from eventlog.importers.records import parse
 from projections.exports.jsonl import jsonl_lines
 from projections.model_view import ModelView
 from projections.transcript import Transcript
 from tests.event_strategies import events
 from tests.exporting import Record, canonical, jsonl, put, read, stored, talk
+from tests.growth.measuring import least
 from tests.import_counts import recorded
 from tests.parity import scenarios
 from tests.shared import shared_path
@@ -44,6 +46,20 @@ def other() -> Iterator[Store]:
     """Give another store in memory."""
     with eventlog.open("memory:") as opened:
         yield opened
+
+
+def test_reading_an_event_costs_a_few_times_its_json(store: Store) -> None:
+    """What 4,000 events of a file cost to read is bounded by what its lines cost to parse."""
+    session = store.create_session(id="s")
+    for number in range(500):
+        with session.pipeline():
+            for again in range(8):
+                session.rename(f"{number} {again}")
+    data = jsonl(session)
+    lines = data.splitlines()
+    parsing = least(lambda: [parse(line) for line in lines])
+    reading = least(lambda: [*EventJsonl().read(io.BytesIO(data), "", Report("", ""))])
+    assert reading < 25 * parsing
 
 
 # -- event JSONL: the same events ----------------------------------------------------------------

@@ -31,6 +31,7 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.blobs import pack
+from eventlog.codec import Entry
 from eventlog.errors import ImportFormatError, TooNewError
 from eventlog.importers.base import Piece, Report
 from eventlog.importers.records import DamagedLineError, is_array, is_object, parse
@@ -265,9 +266,11 @@ class _Reader:
             raise DamagedLineError("an event that is not a time and an array")
         try:
             fields = entry[1] if self.schema == ev.SCHEMA else upcast(entry[1], self.schema, ev.SCHEMA)
-            return entry[0], msgspec.convert(fields, ev.Event)
+            # Inside a struct, whose type is looked at once: a bare union is looked at in every call, for 40 µs.
+            found = msgspec.convert([0, entry[0], fields], Entry)
         except (msgspec.ValidationError, LookupError, TypeError, ValueError) as error:
             raise DamagedLineError(f"an event that does not fit: {error}") from None
+        return found.after, found.event
 
     def _refer(self, piece: Restored, body: Body) -> None:
         packed = self.waiting.pop(body.digest, None)

@@ -1,8 +1,8 @@
 """Whether LMDB's pages hold together, found out in a child process.  Imported by this package and by `verify`.
 
 LMDB trusts its pages: a flipped byte in one of them can kill the process, or hide entries.  So they are walked by a child
-(`probe_child.py`) before a process relies on them: after an unclean end, for `verify`, and for the command line.  What lies
-in the slots is not looked at: it has checksums, which are compared whenever it is read.
+(`probe_child.py`) before a process relies on them: after an unclean end, for `verify`, and where a command does not find
+a session.  What lies in the slots is not looked at: it has checksums, which are compared whenever it is read.
 
 Where no child of this interpreter can be started (a frozen program) nothing is known, and nothing is refused.
 """

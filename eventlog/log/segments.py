@@ -38,7 +38,7 @@ from eventlog.log import layout
 from eventlog.log.blocks import Blocks
 from eventlog.log.calls import is_id
 from eventlog.log.chunk import decode_chunk
-from eventlog.log.environment import Environment
+from eventlog.log.environment import REMEDY, Environment
 from eventlog.log.layout import FOLDED_KEY, MAX_KEY_BYTES, NUMBER, PAIR, TREES, ChunkRow, Folded, HeadRow
 from eventlog.log.squeezing import unsqueeze
 
@@ -95,11 +95,18 @@ class Segments:
         return None if row is None else row.head(session)
 
     def heads(self, after: str = "") -> Iterator[Head]:
-        """Heads by session id, in batches of one transaction each."""
+        """Heads by session id, in batches of one transaction each.
+
+        `DamagedError` if not all are found that the tree counts, as far as nothing was folded meanwhile.
+        """
         key = layout.key_before(after)
+        counted, given, begun = 0, 0, -1
         while True:
             batch: list[Head] = []
             with self.environment.reading() as txn, txn.cursor(self._trees["sessions"]) as cursor:
+                if begun < 0:
+                    begun, counted = txn.id(), txn.stat(self._trees["sessions"])["entries"]
+                same = txn.id() == begun
                 found = cursor.set_range(key)
                 if found and bytes(cursor.key()) == key:
                     found = cursor.next()
@@ -109,6 +116,11 @@ class Segments:
                     row = layout.decode_head(self._open(key, cursor.value(), "a row of sessions", name), name)
                     batch.append(row.head(key.decode()))
                     found = cursor.next()
+            given += len(batch)
+            if not found and not after and same and given != counted:
+                raise DamagedError(
+                    f"the folded part has {counted} sessions, and {given} of them can be found; {REMEDY}"
+                )
             yield from batch
             if not found:
                 return

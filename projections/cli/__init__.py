@@ -12,6 +12,12 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line of this process and exit; `projections/cli/exits.py` lists the exit codes."""
+    from projections.cli.guard import guarded
+
+    sys.exit(guarded(_run))
+
+
+def _run() -> int:
     from projections.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+    return run(sys.argv[1:])

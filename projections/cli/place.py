@@ -59,19 +59,14 @@ def store_path(context: typer.Context) -> Path:
 @contextmanager
 def reading(context: typer.Context) -> Generator[Store]:
     """The store, opened to be read."""
-    import eventlog
-
-    path = store_path(context)
     output.note_warnings()
-    _probe(path)
-    with eventlog.open(path, read_only=True, keys=key_file(context)) as store:
+    with _opened(context, store_path(context), read_only=True) as store:
         yield store
 
 
 @contextmanager
 def writing(context: typer.Context, *, make: bool = False) -> Generator[Store]:
     """The store, opened to be written; it must be there unless `make` is true."""
-    import eventlog
     from eventlog.errors import NotFoundError
     from eventlog.opening import place_of
 
@@ -79,19 +74,24 @@ def writing(context: typer.Context, *, make: bool = False) -> Generator[Store]:
     if not make and not place_of(path).exists():
         raise NotFoundError("store", str(path))
     output.note_warnings()
-    _probe(path)
-    with eventlog.open(path, keys=key_file(context)) as store:
+    with _opened(context, path, read_only=False) as store:
         yield store
 
 
-def _probe(path: Path) -> None:
-    """Look at the pages of a store in a child process first: damage there would end this one without a word."""
-    from eventlog.log.directory import format_of
-    from eventlog.log.probe import require_structure
+@contextmanager
+def _opened(context: typer.Context, path: Path, *, read_only: bool) -> Generator[Store]:
+    """The store; where something is not found in it, its pages are walked first: damage there may hide an entry."""
+    import eventlog
+    from eventlog.errors import NotFoundError
 
-    if (path / "format").is_file() and (path / "lmdb" / "data.mdb").is_file():
-        format_of(path)  # of another format, the pages may be another program's, too
-        require_structure(path / "lmdb")
+    with eventlog.open(path, read_only=read_only, keys=key_file(context)) as store:
+        try:
+            yield store
+        except NotFoundError as error:
+            wrong = store.log.probe()
+            if wrong:
+                raise eventlog.errors.DamagedError(f"{wrong[0]}; repair the store into a new one") from error
+            raise
 
 
 def session_of(store: Store, name: str) -> Session:

@@ -1,0 +1,1 @@
+"""How the cost of every public operation grows with the history behind it."""

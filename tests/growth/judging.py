@@ -1,0 +1,63 @@
+"""Whether the cost of an operation grows as its class allows, from two sizes a factor apart.  No tests here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.growth.operation import BUDGET, Cost, Grows, Operation, measured
+from tests.growth.place import Place
+
+__all__ = ["Growth", "compared"]
+
+SLACK = 1.6
+"""Times that a cost may grow faster than its class says: memory gets slower, and trees deeper, with size."""
+FLAT = 2.0
+"""The same for what is constant."""
+NOISE = 60e-6
+"""Seconds that a call may take longer on the larger store, whatever the ratio is."""
+TRIES = 3
+"""Times that something is measured, each time with more runs, before it is found to be too steep."""
+
+
+class Growth(NamedTuple):
+    """An operation on two stores."""
+
+    small: Cost
+    large: Cost
+    allowed: float
+    """The ratio that its class allows."""
+
+    @property
+    def ratio(self) -> float:
+        """How much more it costs on the larger store."""
+        return self.large.seconds / self.small.seconds
+
+    @property
+    def sound(self) -> bool:
+        """Whether it grows no faster than its class says."""
+        return self.ratio <= self.allowed or self.large.seconds - self.small.seconds <= NOISE
+
+
+def compared(operation: Operation, small: Place, large: Place, factor: float, *, patience: int = 1) -> Growth:
+    """Measure an operation on both stores; what looks too steep is measured again, with more runs, before it counts."""
+    growth = _compared(operation, small, large, factor, budget=BUDGET * patience, fewest=patience)
+    for attempt in range(2, TRIES + 1):
+        if growth.sound:
+            break
+        more = patience * attempt * 2
+        again = _compared(operation, small, large, factor, budget=BUDGET * more, fewest=2 * attempt)
+        growth = Growth(min(growth.small, again.small), min(growth.large, again.large), again.allowed)
+    return growth
+
+
+def _compared(operation: Operation, small: Place, large: Place, factor: float, *, budget: float, fewest: int) -> Growth:
+    little = measured(operation, small, budget=budget, fewest=fewest)
+    much = measured(operation, large, budget=budget, fewest=fewest)
+    match operation.grows:
+        case Grows.CONSTANT:
+            allowed = FLAT
+        case Grows.OUTPUT:
+            allowed = max(FLAT, SLACK * much.output / max(little.output, 1))
+        case Grows.HISTORY:
+            allowed = SLACK * factor
+    return Growth(little, much, allowed)

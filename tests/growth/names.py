@@ -1,0 +1,71 @@
+"""The public operations there are, by name: what the tables have to cover.  No tests here.
+
+An operation is a public function, or a public method or property of a public class, or the class if it has none.  Values (structs, named tuples, enumerations) and
+errors have none: what they can do costs what they hold.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import types
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, cast
+
+import msgspec
+
+from projections.cli.commands import COMMANDS
+
+__all__ = ["MODULES", "public_operations"]
+
+MODULES = (
+    "eventlog",
+    "eventlog.aio",
+    "eventlog.following",
+    "eventlog.importers",
+    "projections",
+    "projections.exports.jsonl",
+    "projections.exports.markdown",
+    "projections.exports.opencode",
+    "projections.formats.ai_sdk",
+    "projections.formats.anthropic",
+    "projections.formats.openai",
+    "projections.formats.openai_responses",
+    "projections.window",
+)
+"""The modules whose names are public."""
+
+
+def public_operations() -> set[str]:
+    """Every operation: `function`, `Class.method`, `eventlog COMMAND`."""
+    found = {f"eventlog {command}" for command in COMMANDS}
+    for module in MODULES:
+        loaded = import_module(module)
+        for name in loaded.__all__:
+            found.update(_operations(name, getattr(loaded, name)))
+    return found
+
+
+def _operations(name: str, value: Any) -> Iterator[str]:
+    if inspect.isfunction(value):
+        yield name
+    elif inspect.isclass(value) and not _is_value(cast("type[Any]", value)):
+        found = [
+            member
+            for member in dir(cast("object", value))
+            if not member.startswith("_") and _is_operation(inspect.getattr_static(cast("object", value), member))
+        ]
+        yield from (f"{name}.{member}" for member in found)
+        if not found:
+            yield name
+
+
+def _is_value(kind: type[Any]) -> bool:
+    return issubclass(kind, (msgspec.Struct, BaseException, enum.Enum, types.ModuleType)) or (
+        issubclass(kind, tuple) and hasattr(kind, "_fields")
+    )
+
+
+def _is_operation(member: object) -> bool:
+    return isinstance(member, property | classmethod | staticmethod | types.FunctionType)

@@ -1,0 +1,118 @@
+"""The operations of the handles for asyncio.  No tests here."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from eventlog import Call, Stream
+from eventlog import events as ev
+from eventlog.aio import AsyncReply, AsyncSession
+from eventlog.following import AsyncSubscription
+from projections.window import AsyncContextWindow, RequestCompaction
+from tests.growth.on_window import a_call, a_step, a_subtask, a_window
+from tests.growth.operation import Table, constant
+from tests.growth.place import Place
+
+__all__ = ["ASYNCIO"]
+
+
+@contextmanager
+def _chat(at: Place) -> Generator[AsyncSession]:
+    yield AsyncSession(at.long)
+
+
+@contextmanager
+def _reply(at: Place) -> Generator[AsyncReply]:
+    reply = AsyncSession(at.long).assistant()
+    at.awaited(reply.__aenter__())
+    yield reply
+    at.awaited(reply.__aexit__(None, None, None))
+
+
+@contextmanager
+def _text(at: Place) -> Generator[tuple[AsyncReply, Stream]]:
+    with _reply(at) as reply:
+        yield reply, reply.text()
+
+
+@contextmanager
+def _pending(at: Place) -> Generator[tuple[AsyncReply, Call]]:
+    with _reply(at) as reply:
+        yield reply, at.awaited(reply.tool("bash", call_id=at.name("c")))
+
+
+async def _answer(chat: AsyncSession) -> None:
+    async with chat.assistant() as reply:
+        await reply.finish()
+
+
+async def _lease(chat: AsyncSession) -> None:
+    async with chat.lease():
+        pass
+
+
+async def _newest(at: Place) -> None:
+    following = AsyncSubscription(at.store, at.store.log.last_position() - 50, timeout=0.0)
+    async for _ in following:
+        pass
+
+
+def _done(_: object) -> str:
+    return "done"
+
+
+async def _ran(_given: dict[str, object]) -> str:
+    return "done"
+
+
+async def _worked(_child: object) -> str:
+    return "done"
+
+
+ASYNCIO: Table = {
+    "AsyncSession.append": constant(
+        lambda at, chat: at.awaited(chat.append([(1, ev.SessionRenamed("a title"))])), _chat
+    ),
+    "AsyncSession.assistant": constant(lambda at, chat: at.awaited(_answer(chat)), _chat),
+    "AsyncSession.do": constant(lambda at, chat: at.awaited(chat.do(chat.sync.rename, "a title")), _chat),
+    "AsyncSession.flush": constant(lambda at, chat: at.awaited(chat.flush()), _chat),
+    "AsyncSession.lease": constant(lambda at, chat: at.awaited(_lease(chat)), _chat),
+    "AsyncSession.user": constant(lambda at, chat: at.awaited(chat.user("a question")), _chat),
+    "AsyncReply.abort": constant(lambda at, reply: at.awaited(reply.abort()), _reply),
+    "AsyncReply.end": constant(lambda at, held: at.awaited(held[0].end(held[1])), _text),
+    "AsyncReply.fail": constant(lambda at, held: at.awaited(held[0].fail(held[1], "no")), _pending),
+    "AsyncReply.finish": constant(lambda at, reply: at.awaited(reply.finish()), _reply),
+    "AsyncReply.reasoning": constant(lambda _, reply: reply.reasoning(), _reply),
+    "AsyncReply.run": constant(lambda at, held: at.awaited(held[0].run(held[1], "{}")), _pending),
+    "AsyncReply.succeed": constant(
+        lambda at, held: (at.awaited(held[0].run(held[1], "{}")), at.awaited(held[0].succeed(held[1], "done"))),
+        _pending,
+    ),
+    "AsyncReply.text": constant(lambda _, reply: reply.text(), _reply),
+    "AsyncReply.tool": constant(lambda at, reply: at.awaited(reply.tool("bash", call_id=at.name("c"))), _reply),
+    "AsyncSubscription, the newest 50 events": constant(lambda at, _: at.awaited(_newest(at))),
+    "AsyncContextWindow.begin": constant(
+        lambda at, held: at.awaited(AsyncContextWindow(held[0]).begin(held[1])), a_step
+    ),
+    "AsyncContextWindow.compact": constant(
+        lambda at, window: at.awaited(AsyncContextWindow(window).compact()), a_window
+    ),
+    "AsyncContextWindow.finish": constant(
+        lambda at, held: (held[0].run(held[1], _done), at.awaited(AsyncContextWindow(held[0]).finish())),
+        a_call,
+    ),
+    "AsyncContextWindow.next_step": constant(
+        lambda at, window: at.awaited(AsyncContextWindow(window).next_step()), a_window
+    ),
+    "AsyncContextWindow.perform": constant(
+        lambda at, window: at.awaited(AsyncContextWindow(window).perform(RequestCompaction(overflow=False, tokens=0))),
+        a_window,
+    ),
+    "AsyncContextWindow.run": constant(
+        lambda at, held: at.awaited(AsyncContextWindow(held[0]).run(held[1], _ran)), a_call
+    ),
+    "AsyncContextWindow.run_subtask": constant(
+        lambda at, held: at.awaited(AsyncContextWindow(held[0]).run_subtask(held[1], _worked)), a_subtask
+    ),
+}

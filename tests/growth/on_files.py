@@ -1,0 +1,66 @@
+"""Imports and exports.  No tests here."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import msgspec
+
+import eventlog
+from eventlog import Store
+from eventlog.importers import detect, import_file
+from projections.exports.jsonl import jsonl_lines
+from projections.exports.markdown import markdown_blocks, markdown_of
+from projections.exports.opencode import opencode_export, opencode_json
+from tests.growth.operation import Table, constant, history
+from tests.growth.place import Place
+
+__all__ = ["FILES"]
+
+_FILE = "reads the file"
+_ALL = "gives every event"
+
+
+@contextmanager
+def _empty(at: Place) -> Generator[tuple[Store, io.BytesIO]]:
+    """An empty store, and the file of a long session."""
+    with eventlog.open("memory:") as store:
+        yield store, io.BytesIO(at.jsonl)
+
+
+@contextmanager
+def _known(at: Place) -> Generator[tuple[Store, io.BytesIO]]:
+    """A store that has all of the file."""
+    with _empty(at) as (store, file):
+        import_file(store, file)
+        yield store, io.BytesIO(at.jsonl)
+
+
+@contextmanager
+def _messages(at: Place) -> Generator[tuple[Store, io.BytesIO]]:
+    """An empty store, and a list of as many messages as the long session has."""
+    said = [
+        {"role": ("user", "assistant")[number % 2], "content": f"said {number}"} for number in range(at.shape.messages)
+    ]
+    with eventlog.open("memory:") as store:
+        yield store, io.BytesIO(msgspec.json.encode({"model": "m", "messages": said}))
+
+
+def _imported(_: Place, held: tuple[Store, io.BytesIO]) -> None:
+    store, file = held
+    assert not import_file(store, file).skipped
+
+
+FILES: Table = {
+    "detect": constant(lambda at, _: detect(at.jsonl[: 1 << 16])),
+    "import_file": history(_imported, _FILE, _empty),
+    "import_file, nothing is new": history(_imported, _FILE, _known),
+    "import_file, a list of messages": history(_imported, _FILE, _messages),
+    "jsonl_lines": history(lambda at, _: sum(map(len, jsonl_lines(at.long))), _ALL),
+    "markdown_blocks": history(lambda at, _: sum(map(len, markdown_blocks(at.long))), _ALL),
+    "markdown_of": history(lambda at, _: markdown_of(at.long), _ALL),
+    "opencode_export": history(lambda at, _: opencode_export(at.long), _ALL),
+    "opencode_json": history(lambda at, _: opencode_json(at.long), _ALL),
+}

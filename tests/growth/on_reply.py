@@ -1,0 +1,106 @@
+"""The operations of an answer being written: its texts, its calls, its steps, its end; and of pipelines.  No tests here."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from eventlog import Call, Reply, Stream
+from eventlog import events as ev
+from eventlog.pipeline import Pipeline
+from eventlog.values import Patch
+from tests.growth.operation import Table, constant
+from tests.growth.place import Place
+
+__all__ = ["REPLY"]
+
+
+@contextmanager
+def _reply(at: Place) -> Generator[Reply]:
+    """An open answer; what is left open in it is interrupted behind the call."""
+    with at.long.assistant() as reply:
+        yield reply
+
+
+@contextmanager
+def _begun(at: Place) -> Generator[Reply]:
+    """An answer that has not begun, of a session whose lease is held."""
+    with at.long.lease():
+        reply = at.long.assistant()
+        yield reply
+        reply.close(None)
+
+
+@contextmanager
+def _step(at: Place) -> Generator[Reply]:
+    with _reply(at) as reply:
+        reply.step()
+        yield reply
+
+
+@contextmanager
+def _text(at: Place) -> Generator[Stream]:
+    with _reply(at) as reply:
+        text = reply.text()
+        text.append("some")
+        yield text
+
+
+@contextmanager
+def _pending(at: Place) -> Generator[Call]:
+    with _reply(at) as reply:
+        yield reply.tool("bash", call_id=at.name("c"))
+
+
+@contextmanager
+def _running(at: Place) -> Generator[Call]:
+    with _reply(at) as reply:
+        yield reply.tool("bash", call_id=at.name("c"), input={})
+
+
+@contextmanager
+def _pipeline(at: Place) -> Generator[Pipeline]:
+    with at.long.collecting() as pipeline:
+        at.long.rename("one")
+        yield pipeline
+    pipeline.wait()
+
+
+def _called(_: Place, reply: Reply) -> None:
+    reply.call(reply.tool("bash", call_id="c").id)
+
+
+def _deltas(_: Place, text: Stream) -> None:
+    for _number in range(100):
+        text.append("word ")
+
+
+REPLY: Table = {
+    "Reply.abort": constant(lambda _, reply: reply.abort(), _reply),
+    "Reply.begin": constant(lambda _, reply: reply.begin(), _begun),
+    "Reply.call": constant(_called, _reply),
+    "Reply.close": constant(lambda _, reply: reply.close(None), _reply),
+    "Reply.end_step": constant(lambda _, reply: reply.end_step(), _step),
+    "Reply.finish": constant(lambda _, reply: reply.finish(), _reply),
+    "Reply.interrupt_requested": constant(lambda _, reply: reply.interrupt_requested, _reply),
+    "Reply.is_open": constant(lambda _, reply: reply.is_open, _reply),
+    "Reply.part": constant(lambda _, reply: reply.part(Patch("hash", ())), _reply),
+    "Reply.reasoning": constant(lambda _, reply: reply.reasoning(), _reply),
+    "Reply.say": constant(lambda _, reply: reply.say("an answer"), _reply),
+    "Reply.step": constant(lambda _, reply: reply.step(), _reply),
+    "Reply.text": constant(lambda _, reply: reply.text(), _reply),
+    "Reply.tool": constant(lambda at, reply: reply.tool("bash", call_id=at.name("c")), _reply),
+    "Call.fail": constant(lambda _, call: call.fail("no"), _running),
+    "Call.input": constant(lambda _, call: call.input("{"), _pending),
+    "Call.output": constant(lambda _, call: call.output("some"), _running),
+    "Call.progress": constant(lambda _, call: call.progress("half done"), _running),
+    "Call.run": constant(lambda _, call: call.run("{}"), _pending),
+    "Call.succeed": constant(lambda _, call: call.succeed("done"), _running),
+    "Stream.append": constant(_deltas, _text),
+    "Stream.close": constant(lambda _, text: text.close(), _text),
+    "Stream.end": constant(lambda _, text: text.end(), _text),
+    "Stream.is_open": constant(lambda _, text: text.is_open, _text),
+    "Pipeline.accept": constant(lambda _, pipeline: pipeline.accept([(1, ev.SessionRenamed("two"))], None), _pipeline),
+    "Pipeline.settled": constant(lambda at, pipeline: at.awaited(pipeline.settled()), _pipeline),
+    "Pipeline.wait": constant(lambda _, pipeline: pipeline.wait(), _pipeline),
+}

@@ -1,0 +1,263 @@
+"""The operations of a session: reading, messages, settings, history, the window's commands, the lease.  No tests here.
+
+They are tried on the session whose view is small, with a history that is long all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import eventlog
+from eventlog import Session
+from eventlog import events as ev
+from eventlog.values import Todo, Tokens, Usage
+from tests.growth.operation import Table, constant, history, output
+from tests.growth.place import Place
+
+__all__ = ["COLD", "SESSION"]
+
+_ALL = "gives every event"
+_SEARCHES = "looks for the same text in every event"
+
+
+def _consumed(found: Any) -> int:
+    return sum(1 for _ in found)
+
+
+def _tail(at: Place) -> int:
+    return at.long.version - 50
+
+
+@contextmanager
+def _message(at: Place) -> Generator[str]:
+    """A new message with one text."""
+    yield at.long.user("a question", id=at.name("m"))
+
+
+@contextmanager
+def _part(at: Place) -> Generator[str]:
+    """The part of a new message."""
+    with at.long.assistant() as reply:
+        part = reply.say("an answer")
+        reply.finish()
+    yield part
+
+
+@contextmanager
+def _result(at: Place) -> Generator[str]:
+    """A tool part with a result."""
+    with at.long.assistant() as reply:
+        call = reply.tool("bash", call_id=at.name("c"), input={})
+        call.succeed("done " * 20)
+        reply.finish()
+    yield call.id
+
+
+@contextmanager
+def _pruned(at: Place) -> Generator[str]:
+    with _result(at) as part:
+        at.long.prune([part])
+        yield part
+
+
+@contextmanager
+def _pin(at: Place) -> Generator[str]:
+    yield at.long.pin("a fact")
+
+
+@contextmanager
+def _queued(at: Place) -> Generator[str]:
+    yield at.long.user("later", id=at.name("q"), delivery="queue")
+
+
+@contextmanager
+def _held(at: Place) -> Generator[Session]:
+    with at.long.lease():
+        yield at.long
+
+
+@contextmanager
+def _free(at: Place) -> Generator[Session]:
+    yield at.long
+    at.long.release()
+
+
+@contextmanager
+def _taken(at: Place) -> Generator[Session]:
+    at.long.acquire()
+    yield at.long
+
+
+@contextmanager
+def _rolled_back(at: Place) -> Generator[None]:
+    at.long.user("not meant")
+    at.long.rollback(at.long.version - 2)
+    yield
+
+
+@contextmanager
+def _compacting(at: Place) -> Generator[tuple[str, str]]:
+    """A compaction that was requested and started, and its summary, which is written: the part, and the message."""
+    session = at.long
+    with _requested(at) as part:
+        session.start_compaction(part)
+        with session.assistant(reply_to=session.state().last_user(), summary=True) as reply:
+            reply.say("a summary")
+            reply.finish()
+        yield part, reply.id
+
+
+@contextmanager
+def _requested(at: Place) -> Generator[str]:
+    session = at.long
+    with session.lease():
+        part = session.request_compaction()
+        yield part
+        state = session.state()
+        if state.status(state.parts[part]) in {"requested", "started"}:
+            session.fail_compaction(part, "given up")
+
+
+@contextmanager
+def _compacted(at: Place) -> Generator[None]:
+    with _compacting(at) as made:
+        at.long.complete_compaction(*made)
+    yield
+
+
+def _reply(at: Place, _: object) -> None:
+    with at.long.assistant() as reply:
+        reply.say("an answer")
+        reply.finish()
+
+
+def _pipeline(at: Place, _: object) -> None:
+    with at.long.pipeline():
+        at.long.rename("one")
+        at.long.rename("two")
+
+
+def _collecting(at: Place, _: object) -> None:
+    with at.long.collecting() as pipeline:
+        at.long.rename("one")
+    pipeline.wait()
+
+
+def _deciding(at: Place, _: object) -> None:
+    with at.long.deciding() as state:
+        assert state.version
+
+
+def _lease(at: Place, _: object) -> None:
+    with at.long.lease():
+        pass
+
+
+SESSION: Table = {
+    # -- reading
+    "Session.ancestry": constant(lambda at, _: at.long.ancestry()),
+    "Session.appender": constant(lambda at, _: at.long.appender),
+    "Session.deciding": constant(_deciding),
+    "Session.effective_ranges": constant(lambda at, _: at.long.effective_ranges()),
+    "Session.events, the newest 50": constant(lambda at, _: _consumed(at.long.events(_tail(at)))),
+    "Session.events, 50 old ones": constant(lambda at, _: _consumed(at.long.events(100, 150))),
+    "Session.events, all": history(lambda at, _: _consumed(at.long.events()), _ALL),
+    "Session.find": constant(lambda at, _: at.long.find("u000100")),
+    "Session.head": constant(lambda at, _: at.long.head()),
+    "Session.history, the newest 50": constant(lambda at, _: _consumed(at.long.history(after=_tail(at)))),
+    "Session.history, all": history(lambda at, _: _consumed(at.long.history()), _ALL),
+    "Session.holds_lease": constant(lambda at, _: at.long.holds_lease),
+    "Session.info": constant(lambda at, _: at.long.info),
+    "Session.inherited, by a fork from now": constant(lambda at, _: at.long.inherited(at.long.version)),
+    "Session.inherited_redactions": constant(lambda at, _: at.long.inherited_redactions()),
+    "Session.interrupt_requested": constant(lambda at, _: at.long.interrupt_requested),
+    "Session.lineage": constant(lambda at, _: at.long.lineage()),
+    "Session.spans, the newest 50": constant(lambda at, _: _consumed(at.long.spans(_tail(at)))),
+    "Session.spans, all": history(lambda at, _: _consumed(at.long.spans()), _ALL),
+    "Session.state": constant(lambda at, _: at.long.state()),
+    "Session.stretches, the newest 50": constant(lambda at, _: _consumed(at.long.stretches(_tail(at)))),
+    "Session.stretches, all": history(lambda at, _: _consumed(at.long.stretches()), _ALL),
+    "Session.text": constant(lambda at, _: at.long.text("a text")),
+    "Session.texts": output(lambda at, _: _consumed(at.long.texts([]))),
+    "Session.version": constant(lambda at, _: at.long.version),
+    # -- messages
+    "Session.assistant": constant(_reply),
+    "Session.edit_part": constant(lambda at, part: at.long.edit_part(part, "another"), _part),
+    "Session.redact": history(lambda at, part: at.long.redact(part), _SEARCHES, _part),
+    "Session.redact, without a search": constant(lambda at, part: at.long.redact(part, search=False), _part),
+    "Session.remove_message": constant(lambda at, message: at.long.remove_message(message), _message),
+    "Session.remove_part": constant(lambda at, part: at.long.remove_part(part), _part),
+    "Session.user": constant(lambda at, _: at.long.user("a question")),
+    "Session.user, with a request id": constant(lambda at, _: at.long.user("a question", request_id=at.name("r"))),
+    # -- the session and its settings
+    "Session.append": constant(lambda at, _: at.long.append([(1, ev.SessionRenamed("a title"))])),
+    "Session.archive": constant(lambda at, _: at.long.archive()),
+    "Session.command": constant(lambda at, _: at.long.command([ev.SessionRenamed("a title")])),
+    "Session.commit_now": constant(lambda at, _: at.long.commit_now([ev.SessionRenamed("a title")])),
+    "Session.interrupt": constant(lambda at, _: at.long.interrupt()),
+    "Session.pin": constant(lambda at, _: at.long.unpin(at.long.pin("a fact"))),
+    "Session.record_custom": constant(lambda at, _: at.long.record_custom("test", "{}")),
+    "Session.record_usage": constant(lambda at, _: at.long.record_usage(Usage(Tokens(1, 1)))),
+    "Session.rename": constant(lambda at, _: at.long.rename("a title")),
+    "Session.set_metadata": constant(lambda at, _: at.long.set_metadata("key", '"value"')),
+    "Session.set_settings": constant(lambda at, _: at.long.set_settings(model="a/b")),
+    "Session.set_system_prompt": constant(lambda at, _: at.long.set_system_prompt("be brief")),
+    "Session.set_todos": constant(lambda at, _: at.long.set_todos([Todo("one")])),
+    "Session.set_tools": constant(lambda at, _: at.long.set_tools("[]")),
+    "Session.unarchive": constant(lambda at, _: at.long.unarchive()),
+    "Session.unpin": constant(lambda at, pin: at.long.unpin(pin), _pin),
+    # -- branches
+    "Session.fork": constant(lambda at, _: at.long.fork(id=at.name("fork"))),
+    "Session.fork, from the middle": history(
+        lambda at, _: at.long.fork(at.long.version // 2, id=at.name("fork")), "takes the facts of then from a replay"
+    ),
+    "Session.redo": constant(lambda at, _: at.long.redo(), _rolled_back),
+    "Session.rollback, the newest message": constant(lambda at, m: at.long.rollback(before=m), _message),
+    "Session.rollback, to the middle": history(
+        lambda at, _: at.long.rollback(at.long.version // 2), "names every file state behind that", copied=True
+    ),
+    "Session.subsession": constant(lambda at, _: at.long.subsession(id=at.name("sub"))),
+    # -- what the model sees
+    "Session.complete_compaction": constant(lambda at, made: at.long.complete_compaction(*made), _compacting),
+    "Session.fail_compaction": constant(lambda at, part: at.long.fail_compaction(part, "no"), _requested),
+    "Session.promote": constant(lambda at, message: at.long.promote(message), _queued),
+    "Session.prune": constant(lambda at, part: at.long.prune([part]), _result),
+    "Session.request_compaction": constant(
+        lambda _, held: held.fail_compaction(held.request_compaction(), "no"), _held
+    ),
+    "Session.restore": constant(lambda at, part: at.long.restore([part]), _pruned),
+    "Session.start_compaction": constant(lambda at, part: at.long.start_compaction(part), _requested),
+    "Session.undo_compaction": constant(lambda at, _: at.long.undo_compaction(), _compacted),
+    # -- appending together, and the lease
+    "Session.abandon": constant(lambda _, session: session.abandon(), _taken),
+    "Session.acquire": constant(lambda _, session: session.acquire(), _free),
+    "Session.collecting": constant(_collecting),
+    "Session.flush": constant(lambda at, _: at.long.flush()),
+    "Session.lease": constant(_lease),
+    "Session.pipeline": constant(_pipeline),
+    "Session.release": constant(lambda _, session: session.release(), _taken),
+    "Session.renew_if_due": constant(lambda at, session: session.renew_if_due(at.store.clock(), 10**6), _held),
+    "Session.run": constant(lambda at, _: at.long.run([ev.TodosSet(())])),
+}
+
+
+@contextmanager
+def _fresh(at: Place) -> Generator[Session]:
+    """The session in a store that was opened just now, with nothing of it in memory."""
+    with eventlog.open(at.closed.path, flush_interval=60.0) as store:
+        yield store.session("long")
+
+
+COLD: Table = {
+    "Session.state, cold": constant(lambda _, session: session.state(), _fresh),
+    "Session.version, cold": constant(lambda _, session: session.version, _fresh),
+    "Session.info, cold": constant(lambda _, session: session.info, _fresh),
+    "Session.events, the newest 50, cold": constant(
+        lambda _, session: _consumed(session.events(session.version - 50)), _fresh
+    ),
+    "Session.user, cold": constant(lambda _, session: session.user("a question"), _fresh),
+    "Session.fork, cold": constant(lambda at, session: session.fork(id=at.name("cold")), _fresh),
+}
+"""The first call of a process."""

@@ -1,0 +1,106 @@
+"""The operations of a store, and of the functions that open, restore and repair one.  No tests here."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import eventlog
+from eventlog import Session, Store
+from eventlog import events as ev
+from tests.growth.operation import Table, constant, history, output
+from tests.growth.place import Place
+
+__all__ = ["STORE"]
+
+_TOUCHED = "what lies in the files is read and written anew"
+_EACH = "looks at a small record of every session"
+
+
+@contextmanager
+def _new_session(at: Place) -> Generator[Session]:
+    yield at.store.create_session(id=at.name("new"))
+
+
+@contextmanager
+def _opened(at: Place) -> Generator[Store]:
+    store = eventlog.open(at.closed.path)
+    yield store
+    store.close()
+
+
+@contextmanager
+def _held(at: Place) -> Generator[Session]:
+    with at.long.lease():
+        yield at.long
+
+
+@contextmanager
+def _closing(_: Place) -> Generator[list[Store]]:
+    """Close behind the call what was opened in it."""
+    opened: list[Store] = []
+    yield opened
+    for store in opened:
+        store.close()
+
+
+@contextmanager
+def _backup(at: Place) -> Generator[Path]:
+    at.store.backup(at.directory / "backup")
+    yield at.directory / "backup"
+
+
+def _newest(at: Place, _: object) -> None:
+    for _recorded in at.store.subscribe(at.store.log.last_position() - 50, timeout=0.0):
+        pass
+
+
+STORE: Table = {
+    "open": constant(lambda at, held: held.append(eventlog.open(at.closed.path)), _closing),
+    "open, to read": constant(lambda at, held: held.append(eventlog.open(at.closed.path, read_only=True)), _closing),
+    "restore": history(
+        lambda at, backup: eventlog.restore(backup, at.directory / "restored"), _TOUCHED, _backup, copied=True
+    ),
+    "repair": history(
+        lambda at, _: eventlog.repair(at.directory / "store", at.directory / "repaired"), _TOUCHED, copied=True
+    ),
+    "Store.backup": history(lambda at, _: at.store.backup(at.directory / "backup"), _TOUCHED, copied=True),
+    "Store.begin": constant(lambda at, _: at.store.begin(ev.SessionStarted(), id=at.name("begun"))),
+    "Store.close": constant(lambda _, store: store.close(), _opened),
+    "Store.closed": constant(lambda at, _: at.store.closed),
+    "Store.create_session": constant(lambda at, _: at.store.create_session(id=at.name("made"))),
+    "Store.erase": history(
+        lambda at, session: at.store.erase(session.id), f"for forks and sub-sessions it {_EACH}", _new_session
+    ),
+    "Store.erase, a long one": history(
+        lambda at, _: at.store.erase("wide"), "names every large text that the session alone has", copied=True
+    ),
+    "Store.find_origin": constant(lambda at, _: at.store.find_origin("test", "foreign 7")),
+    "Store.find_origin, after a commit": history(
+        lambda at, _: at.store.find_origin("test", "foreign 7"), _EACH, _new_session
+    ),
+    "Store.flush": constant(lambda at, _: at.store.flush()),
+    "Store.forget": constant(lambda at, session: at.store.forget(session), _held),
+    "Store.fork": constant(lambda at, _: at.store.fork(at.long, at.long.version, id=at.name("fork"))),
+    "Store.head": history(lambda at, _: at.store.head(), _EACH),
+    "Store.info": constant(lambda at, _: at.store.info("long")),
+    "Store.keep": constant(lambda at, session: at.store.keep(session), _held),
+    "Store.let_go": constant(lambda at, session: at.store.let_go(session.id), _new_session),
+    "Store.metrics": constant(lambda at, _: at.store.metrics()),
+    "Store.retain": history(lambda at, _: at.store.retain(count=10**9), _EACH),
+    "Store.retain, to be seen only": history(lambda at, _: at.store.retain(count=0, dry_run=True), _EACH),
+    "Store.scrub": history(lambda at, _: at.store.scrub(), _TOUCHED, copied=True),
+    "Store.session": constant(lambda at, _: at.store.session("long")),
+    "Store.sessions": output(lambda at, _: sum(1 for _ in at.store.sessions())),
+    "Store.sessions, a page": constant(lambda at, _: [*at.store.sessions("m", limit=50)]),
+    "Store.subscribe, the newest 50 events": constant(_newest),
+    "Store.subscribe, all": history(lambda at, _: sum(1 for _ in at.store.subscribe(timeout=0.0)), "gives every event"),
+    "Store.subscription": constant(lambda at, _: at.store.subscription(session="long")),
+    "Store.text": constant(lambda at, _: at.store.text("a text", "long")),
+    "Store.tick": constant(lambda at, _: at.store.tick()),
+    "Store.usable": constant(lambda at, _: at.store.usable(writing=True)),
+    "Store.vacuum": history(lambda at, _: at.store.vacuum(), _TOUCHED, copied=True),
+    "Store.write_text": constant(lambda at, _: at.store.write_text("a text", io.BytesIO(), "long")),
+}

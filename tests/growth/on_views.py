@@ -1,0 +1,163 @@
+"""The operations of views and transcripts, and what reports on a session.  No tests here."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, NamedTuple
+
+import eventlog
+from eventlog import Recorded, Session
+from projections import (
+    LiveView,
+    ModelView,
+    Transcript,
+    common_prefix,
+    event_kind,
+    event_record,
+    event_summary,
+    preset,
+    session_stats,
+    usage_by_model,
+    verify_session,
+)
+from projections.formats.ai_sdk import ModelMessageEncoder, encode_model_messages, model_messages
+from projections.formats.anthropic import AnthropicEncoder, anthropic_request, encode_anthropic
+from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
+from projections.formats.openai_responses import ResponsesEncoder, encode_responses, responses_request
+from projections.window import ContextWindow
+from tests.growth.operation import Table, constant, history, output
+from tests.growth.place import POLICY, Place
+
+__all__ = ["COLD_VIEWS", "FORMATS", "VIEWS"]
+
+_ALL = "gives every message"
+_EVERY = "reads every event"
+
+
+@contextmanager
+def _live(at: Place) -> Generator[LiveView]:
+    live = at.live
+    live.advance()
+    at.long.user("a question")
+    yield live
+
+
+@contextmanager
+def _wide(at: Place) -> Generator[LiveView]:
+    live = at.wide_live
+    live.advance()
+    at.wide.user("a question")
+    yield live
+
+
+@contextmanager
+def _event(at: Place) -> Generator[Recorded]:
+    yield next(at.long.events(100, 101))
+
+
+@contextmanager
+def _view(at: Place) -> Generator[ModelView]:
+    yield ModelView.of(at.long)
+
+
+@contextmanager
+def _fresh(at: Place) -> Generator[Session]:
+    with eventlog.open(at.closed.path, flush_interval=60.0) as store:
+        yield store.session("long")
+
+
+VIEWS: Table = {
+    "ModelView.of": constant(lambda at, _: ModelView.of(at.long)),
+    "ModelView.of, wide": output(lambda at, _: len(ModelView.of(at.wide))),
+    "ModelView.of, an old version": history(
+        lambda at, _: ModelView.of(at.long, at.long.version // 2), "the view of then is the history up to then"
+    ),
+    "ModelView.digest": constant(lambda _, view: view.digest, _view),
+    "ModelView.explain": constant(lambda at, view: view.explain(f"u{at.last_turn:06}"), _view),
+    "ModelView.explain, what is covered": history(lambda _, view: view.explain("u000100"), _EVERY, _view),
+    "ModelView.tokens": constant(lambda _, view: view.tokens, _view),
+    "LiveView.view, of a new one": constant(lambda at, _: LiveView(at.long).view),
+    "LiveView.advance": constant(lambda _, live: live.advance(), _live),
+    "LiveView.advance, wide": constant(lambda _, live: live.advance(), _wide),
+    "LiveView.catch_up": constant(lambda _, live: live.catch_up(), _live),
+    "LiveView.excluding": constant(lambda _, live: live.excluding(None), _live),
+    "LiveView.render_with": constant(lambda _, live: live.render_with(preset("default")), _live),
+    "LiveView.save": constant(lambda _, live: live.save(), _live),
+    "LiveView.state": constant(lambda _, live: live.state, _live),
+    "LiveView.version": constant(lambda _, live: live.version, _live),
+    "LiveView.view": constant(lambda _, live: live.view, _live),
+    "LiveView.view, wide": constant(lambda _, live: live.view, _wide),
+    "Transcript.newest_first": constant(lambda at, _: [*islice(Transcript(at.long).newest_first(), 50)]),
+    "Transcript.oldest_first": history(lambda at, _: Transcript(at.long).oldest_first(), _ALL),
+    "Transcript.page": constant(lambda at, _: Transcript(at.long).page(50)),
+    "Transcript.page, from the middle": constant(lambda at, _: Transcript(at.long, at.long.version // 2).page(50)),
+    "common_prefix": constant(lambda at, view: common_prefix(view, ModelView.of(at.long)), _view),
+    "event_kind": constant(lambda _, found: event_kind(found.event), _event),
+    "event_record": constant(lambda _, found: event_record(found), _event),
+    "event_summary": constant(lambda _, found: event_summary(found.event), _event),
+    "preset": constant(lambda _at, _: preset("default")),
+    "session_stats": history(lambda at, _: session_stats(at.long), _EVERY),
+    "usage_by_model": history(lambda at, _: usage_by_model(at.long.spans()), _EVERY),
+    "verify_session": history(lambda at, _: verify_session(at.store, "long"), _EVERY),
+}
+COLD_VIEWS: Table = {
+    "ModelView.of, cold": constant(lambda _, session: ModelView.of(session), _fresh),
+    "LiveView.view, cold": constant(lambda _, session: LiveView(session).view, _fresh),
+    "Transcript.page, cold": constant(lambda _, session: Transcript(session).page(50), _fresh),
+    "ContextWindow.next_step, cold": constant(
+        lambda _, session: ContextWindow(session, POLICY, environment={}).next_step(), _fresh
+    ),
+}
+"""The first call of a process."""
+
+
+class _Asked(NamedTuple):
+    """A view before and after one more message, and an encoder that has encoded the one before."""
+
+    view: ModelView
+    after: ModelView
+    encoder: Any
+
+
+def _encoding(encoder: type[Any]) -> Any:
+    @contextmanager
+    def asked(at: Place) -> Generator[_Asked]:
+        live = at.wide_live
+        view = live.advance()
+        made = encoder()
+        made.encode(view.messages)
+        at.wide.user("a question")
+        yield _Asked(view, live.advance(), made)
+
+    return asked
+
+
+@contextmanager
+def _asked(at: Place) -> Generator[ModelView]:
+    yield at.wide_live.advance()
+
+
+FORMATS: Table = {
+    "AnthropicEncoder.encode": output(
+        lambda _, asked: len(asked.encoder.encode(asked.after.messages)), _encoding(AnthropicEncoder)
+    ),
+    "ChatEncoder.encode": output(
+        lambda _, asked: len(asked.encoder.encode(asked.after.messages)), _encoding(ChatEncoder)
+    ),
+    "ModelMessageEncoder.encode": output(
+        lambda _, asked: len(asked.encoder.encode(asked.after.messages)), _encoding(ModelMessageEncoder)
+    ),
+    "ResponsesEncoder.encode": output(
+        lambda _, asked: len(asked.encoder.encode(asked.after.messages)), _encoding(ResponsesEncoder)
+    ),
+    "anthropic_request": output(lambda _, view: len(anthropic_request(view.messages)["messages"]), _asked),
+    "chat_messages": output(lambda _, view: len(chat_messages(view.messages)), _asked),
+    "encode_anthropic": output(lambda _, view: len(encode_anthropic(view.messages)), _asked),
+    "encode_chat": output(lambda _, view: len(encode_chat(view.messages)), _asked),
+    "encode_model_messages": output(lambda _, view: len(encode_model_messages(view.messages)), _asked),
+    "encode_responses": output(lambda _, view: len(encode_responses(view.messages)), _asked),
+    "model_messages": output(lambda _, view: len(model_messages(view.messages)), _asked),
+    "responses_request": output(lambda _, view: len(responses_request(view.messages)["input"]), _asked),
+}

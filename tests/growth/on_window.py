@@ -1,0 +1,222 @@
+"""The operations of the context window, and of the functions beside it.  No tests here.
+
+Steps are tried on both long sessions: on the one whose view is small, and, as "wide", on the one whose view grows with its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from eventlog import Call, Reply
+from eventlog.values import Subtask
+from projections.window import (
+    CallModel,
+    ContextWindow,
+    PendingCall,
+    RequestCompaction,
+    RunSubtask,
+    afill,
+    apply_patch,
+    covered_by,
+    fill,
+    policy_named,
+    recall,
+    register_planner,
+    window_report,
+)
+from projections.window.prune import PLANNERS
+from tests.growth.operation import Table, constant, history
+from tests.growth.place import POLICY, Place
+from tests.window.looping import sections
+
+__all__ = ["WINDOW", "a_call", "a_step", "a_subtask", "a_window"]
+
+_VIEW = "the view of this session is its history"
+_COVERED = "the messages that are asked for are the history"
+_WHOLE = "reads all that counts, from the beginning, to find a message of this id"
+CHUNKS: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "word "}}]} for _ in range(20)] + [
+    {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+]
+
+
+@contextmanager
+def a_window(at: Place) -> Generator[ContextWindow]:
+    """The window of the session whose view is small, entered; everything it has to know it knows."""
+    window = at.window
+    with window:
+        window.next_step()
+        yield window
+
+
+@contextmanager
+def _wide(at: Place) -> Generator[ContextWindow]:
+    window = at.wide_window
+    with window:
+        window.next_step()
+        yield window
+
+
+@contextmanager
+def a_step(at: Place) -> Generator[tuple[ContextWindow, CallModel]]:
+    """A question is asked, and the model to be called."""
+    with a_window(at) as window:
+        at.long.user("a question")
+        step = window.next_step()
+        assert isinstance(step, CallModel), step
+        yield window, step
+
+
+@contextmanager
+def a_call(at: Place) -> Generator[tuple[ContextWindow, PendingCall]]:
+    """The model has called a tool."""
+    with a_step(at) as (window, step):
+        reply, _ = window.begin(step)
+        call = reply.tool("bash", call_id=at.name("c"))
+        call.input("{}")
+        reply.end_step("tool-calls")
+        window.catch_up()
+        yield window, PendingCall(call.id, call.call_id, "bash", "{}", running=False)
+
+
+@contextmanager
+def _running(at: Place) -> Generator[tuple[ContextWindow, Call]]:
+    with a_call(at) as (window, call):
+        started = window.start(call)
+        assert started is not None
+        yield window, started.call
+
+
+@contextmanager
+def _begun(at: Place) -> Generator[Reply]:
+    with a_step(at) as (window, step):
+        reply, _ = window.begin(step)
+        yield reply
+
+
+@contextmanager
+def a_subtask(at: Place) -> Generator[tuple[ContextWindow, RunSubtask]]:
+    """The user asks for a subtask."""
+    with a_window(at) as window:
+        at.long.user([Subtask("do it", "a task", "helper")])
+        step = window.next_step()
+        assert isinstance(step, RunSubtask), step
+        yield window, step
+
+
+@contextmanager
+def _question(at: Place) -> Generator[ContextWindow]:
+    with a_window(at) as window:
+        at.long.user("a question")
+        yield window
+
+
+@contextmanager
+def _wide_question(at: Place) -> Generator[ContextWindow]:
+    with _wide(at) as window:
+        at.wide.user("a question")
+        yield window
+
+
+@contextmanager
+def _compacted(at: Place) -> Generator[ContextWindow]:
+    with a_window(at) as window:
+        window.compact()
+        yield window
+
+
+@contextmanager
+def _part(at: Place) -> Generator[str]:
+    with at.long.assistant() as reply:
+        part = reply.say("something to recall")
+        reply.finish()
+    yield part
+
+
+@contextmanager
+def _message(at: Place) -> Generator[str]:
+    yield at.long.user("something to recall")
+
+
+def _asked(at: Place) -> ContextWindow:
+    return ContextWindow(at.long, POLICY, summarizer=lambda _: sections(), environment={})
+
+
+def _done(_: object) -> str:
+    """A tool, and a sub-agent, that has nothing to do."""
+    return "done"
+
+
+@contextmanager
+def _planner(at: Place) -> Generator[str]:
+    name = at.name("planner")
+    yield name
+    del PLANNERS[name]
+
+
+async def _chunks() -> AsyncIterator[Any]:
+    for chunk in CHUNKS:
+        yield chunk
+
+
+def _subtask(_: Place, held: tuple[ContextWindow, RunSubtask]) -> None:
+    window, step = held
+    with window.subtask(step) as (_child, call):
+        window.succeed(call, "done")
+
+
+def _finish(_: Place, held: tuple[ContextWindow, PendingCall]) -> None:
+    window, call = held
+    window.run(call, _done)
+    window.finish()
+
+
+WINDOW: Table = {
+    "ContextWindow.view, of a new one": constant(lambda at, _: _asked(at).view()),
+    "ContextWindow.agenda": constant(lambda _, window: window.agenda, a_window),
+    "ContextWindow.begin": constant(lambda _, held: held[0].begin(held[1]), a_step),
+    "ContextWindow.calibrated": constant(lambda _, window: window.calibrated(100), a_window),
+    "ContextWindow.catch_up": constant(lambda _, window: window.catch_up(), _question),
+    "ContextWindow.catch_up, wide": constant(lambda _, window: window.catch_up(), _wide_question),
+    "ContextWindow.compact": constant(lambda _, window: window.compact(), a_window),
+    "ContextWindow.counter": constant(lambda _, window: window.counter, a_window),
+    "ContextWindow.fail": constant(lambda _, held: held[0].fail(held[1], ValueError("no")), _running),
+    "ContextWindow.finish": constant(_finish, a_call),
+    "ContextWindow.model_name": constant(lambda _, window: window.model_name, a_window),
+    "ContextWindow.new_counter": constant(lambda _, window: window.new_counter(), a_window),
+    "ContextWindow.next_step": constant(lambda _, window: window.next_step(), _question),
+    "ContextWindow.next_step, wide": constant(lambda _, window: window.next_step(), _wide_question),
+    "ContextWindow.next_step, wide, nothing new": constant(lambda _, window: window.next_step(), _wide),
+    "ContextWindow.perform": constant(
+        lambda _, window: window.perform(RequestCompaction(overflow=False, tokens=0)), a_window
+    ),
+    "ContextWindow.prune": constant(lambda _, window: window.prune(), a_window),
+    "ContextWindow.record": constant(lambda _, window: window.record(), a_window),
+    "ContextWindow.request": constant(lambda _, held: held[0].request(held[1]), a_step),
+    "ContextWindow.run": constant(lambda _, held: held[0].run(held[1], _done), a_call),
+    "ContextWindow.run_subtask": constant(lambda _, held: held[0].run_subtask(held[1], _done), a_subtask),
+    "ContextWindow.save": constant(lambda _, window: window.save(), a_window),
+    "ContextWindow.save, wide": history(lambda _, window: window.save(), _VIEW, _wide_question),
+    "ContextWindow.situation": constant(lambda _, window: window.situation(), a_window),
+    "ContextWindow.sizes": constant(lambda _, window: window.sizes, a_window),
+    "ContextWindow.start": constant(lambda _, held: held[0].start(held[1]), a_call),
+    "ContextWindow.subtask": constant(_subtask, a_subtask),
+    "ContextWindow.succeed": constant(lambda _, held: held[0].succeed(held[1], "done"), _running),
+    "ContextWindow.tokens": constant(lambda _, window: window.tokens, a_window),
+    "ContextWindow.tokens, wide": constant(lambda _, window: window.tokens, _wide),
+    "ContextWindow.undo": constant(lambda _, window: window.undo(), _compacted),
+    "ContextWindow.view": constant(lambda _, window: window.view(), a_window),
+    "ContextWindow.view, wide": constant(lambda _, window: window.view(), _wide_question),
+    "afill": constant(lambda at, reply: at.awaited(afill(reply, _chunks())), _begun),
+    "apply_patch": constant(lambda _at, _: apply_patch([], (), '{"start":0,"stop":0}')),
+    "covered_by": history(lambda at, _: covered_by(at.long, at.compaction), _COVERED),
+    "fill": constant(lambda _, reply: fill(reply, CHUNKS), _begun),
+    "policy_named": constant(lambda _at, _: policy_named("opencode-1.18")),
+    "recall": constant(lambda at, part: recall(at.long, part), _part),
+    "recall, a message": constant(lambda at, message: recall(at.long, message), _message),
+    "recall, an old one": constant(lambda at, _: recall(at.long, "u000100p")),
+    "register_planner": constant(lambda _, name: register_planner(name, PLANNERS["recency"]), _planner),
+    "window_report": constant(lambda at, _: window_report(at.window)),
+    "window_report, wide": history(lambda at, _: window_report(at.wide_window), _VIEW),
+}

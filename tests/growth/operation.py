@@ -1,0 +1,108 @@
+"""An operation, the class that its cost is of, and how much it costs on a store.  No tests here.
+
+Three classes, by what the processor time of one call may grow with:
+
+    CONSTANT  nothing: the call costs the same however long the history is
+    OUTPUT    what the call returns or writes, counted by the operation itself
+    HISTORY   the history, and no faster; each says why it has to
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+
+from tests.growth.measuring import spent
+from tests.growth.place import Place
+
+__all__ = ["Cost", "Grows", "Operation", "Table", "constant", "history", "measured", "output"]
+
+T = TypeVar("T")
+Run = Callable[[Place], object]
+Within = Callable[[Place], AbstractContextManager[T]]
+
+BUDGET = 0.1
+"""Seconds of processor time that the runs of one operation on one store may take, all together."""
+MOST_RUNS = 20
+"""What leaves something behind leaves little of it."""
+
+
+class Grows(Enum):
+    """What the cost of an operation may grow with."""
+
+    CONSTANT = "constant"
+    OUTPUT = "O(output)"
+    HISTORY = "O(history)"
+
+
+class Cost(NamedTuple):
+    """What one call took, in seconds, and how much it gave out."""
+
+    seconds: float
+    output: int
+
+
+class Operation(NamedTuple):
+    """A public name at work.  What is done inside `within`, before and behind the call itself, is not counted."""
+
+    grows: Grows
+    run: Callable[[Place, Any], object]
+    within: Callable[[Place], AbstractContextManager[Any]]
+    copied: bool
+    """Whether each run has a store of its own, because it spoils it."""
+    why: str
+    """Why it may grow with the history."""
+
+
+Table = dict[str, Operation]
+"""Operations by name: a public name, and behind a comma which use of it is meant."""
+
+
+@contextmanager
+def _nothing(place: Place) -> Generator[Place]:
+    yield place
+
+
+def _operation(
+    grows: Grows, run: Callable[[Place, T], object], within: Within[T] | None, copied: bool, why: str = ""
+) -> Operation:
+    return Operation(grows, run, within or _nothing, copied, why)
+
+
+def constant(
+    run: Callable[[Place, Any], object], within: Within[Any] | None = None, *, copied: bool = False
+) -> Operation:
+    """An operation that costs the same however long the history is."""
+    return _operation(Grows.CONSTANT, run, within, copied)
+
+
+def output(run: Callable[[Place, Any], int], within: Within[Any] | None = None, *, copied: bool = False) -> Operation:
+    """An operation that costs what it gives out: `run` returns how much that is."""
+    return _operation(Grows.OUTPUT, run, within, copied)
+
+
+def history(
+    run: Callable[[Place, Any], object], why: str, within: Within[Any] | None = None, *, copied: bool = False
+) -> Operation:
+    """An operation that has to read or write all the history."""
+    return _operation(Grows.HISTORY, run, within, copied, why)
+
+
+def measured(operation: Operation, place: Place, *, budget: float = BUDGET, fewest: int = 1) -> Cost:
+    """The least processor time that a call took on this store."""
+    best, given, used, runs = float("inf"), 0, 0.0, 0
+    while runs < fewest or (used < budget and runs < MOST_RUNS):
+        here = place.copy() if operation.copied else place
+        try:
+            with operation.within(here) as held:
+                begun = spent()
+                found = operation.run(here, held)
+                took = spent() - begun
+        finally:
+            if here is not place:
+                here.remove()
+        best, used, runs = min(best, took), used + took, runs + 1
+        given = found if isinstance(found, int) else 0
+    return Cost(best, given)

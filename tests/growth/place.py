@@ -1,0 +1,244 @@
+"""A store of a given size on disk: built once, opened once for all operations, copied for those that spoil it.
+
+`long` is a session whose view is small, because a compaction covers all but its end; `wide` has as long a history, and all of it is
+in the view.  Beside them there are many small sessions, and forks of `long`.  No tests here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Coroutine, Iterator
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+import eventlog
+from eventlog import Session, Store
+from eventlog import events as ev
+from eventlog.card import Card
+from eventlog.codec import encode, pack
+from eventlog.log.base import Append
+from eventlog.values import Origin, Reasoning, Text, Tokens, Tool, Usage
+from projections import LiveView, ModelView, Transcript
+from projections.exports.jsonl import jsonl_lines
+from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, OverflowPolicy
+from tests.window.looping import LIMITS, MODEL, sections
+
+__all__ = ["LARGE", "POLICY", "SMALL", "Place", "Shape", "built"]
+
+T = TypeVar("T")
+
+POLICY = ContextPolicy(
+    compaction=CompactionPolicy(tail_turns=2, preserve_recent_tokens=2_000),
+    overflow=OverflowPolicy(auto=False),
+    counter="chars/4",
+)
+START = 1_700_000_000_000
+_TOGETHER = 200
+"""Events in one append."""
+_OLDER = 40
+"""Messages behind the compaction."""
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """How much there is: messages of each of the two long sessions, small sessions, forks one behind another."""
+
+    messages: int
+    sessions: int
+    forks: int = 1
+
+
+SMALL, LARGE = Shape(1_000, 125), Shape(8_000, 1_000)
+
+
+def turn(number: int) -> Iterator[ev.Event]:
+    """A question and its answer, with a call in every fourth."""
+    asked, answered = f"u{number:06}", f"a{number:06}"
+    yield ev.UserMessageAdded(asked)
+    yield ev.PartStarted(asked, f"{asked}p", Text(f"question {number}"))
+    yield ev.AssistantMessageStarted(answered, asked, "", "", MODEL)
+    if number % 4 == 0:
+        part = f"{answered}c"
+        yield ev.PartStarted(answered, part, Tool(f"call{number}", "bash"))
+        yield ev.ToolRunning(part, '{"command":"ls"}')
+        yield ev.ToolCompleted(part, f"file{number}.py " * 20)
+    part = f"{answered}p"
+    yield ev.PartStarted(answered, part, Text() if number % 2 else Reasoning())
+    yield ev.PartDelta(part, "text", f"answer {number}: ")
+    yield ev.PartDelta(part, "text", "as it should be")
+    yield ev.PartEnded(part)
+    yield ev.UsageRecorded(Usage(Tokens(100, 20)), answered)
+    yield ev.MessageFinished(answered, "stop")
+
+
+def talk(session: eventlog.Session, first: int, last: int) -> None:
+    """Turns `first .. last - 1`, many in one append."""
+    waiting: list[tuple[int, ev.Event]] = []
+    for number in range(first, last):
+        waiting += [(START + number * 1_000, event) for event in turn(number)]
+        if len(waiting) >= _TOGETHER:
+            session.append(waiting)
+            waiting = []
+    if waiting:
+        session.append(waiting)
+
+
+def _fill(path: Path, shape: Shape) -> None:
+    """Write a store; every name that an operation uses is given here."""
+    with eventlog.open(path) as store:
+        turns = shape.messages // 2
+        for name in ("long", "wide"):
+            session = store.create_session(id=name, title=name, scope="growth", model=MODEL)
+            session.set_settings(limits=LIMITS)
+            talk(session, 0, turns - _OLDER // 2 if name == "long" else turns)
+        long = store.session("long")
+        with ContextWindow(long, POLICY, summarizer=lambda _: sections(), environment={}) as window:
+            assert window.compact().completed
+        talk(long, turns - _OLDER // 2, turns)
+        for name in ("long", "wide"):
+            session = store.session(name)
+            with session.lease():
+                ModelView.of(session)
+                Transcript(session).oldest_first()
+        parent = long
+        for number in range(shape.forks):
+            parent = parent.fork(id=f"fork{number:06}")
+            parent.user("on another branch")
+        for ticket in [store.log.submit(_small(number)) for number in range(shape.sessions)]:
+            ticket.wait()
+        for name in ("long", "wide"):  # the newest work is in the long ones
+            store.session(name).rename(name)
+
+
+def _small(number: int) -> Append:
+    """All of a small session, in one append."""
+    time = START + number
+    title = f"small {number}"
+    started: list[tuple[int, ev.Event]] = [
+        (time, ev.SessionStarted(title, "small", origin=Origin("test", f"foreign {number}"))),
+        (time, ev.UserMessageAdded(f"m{number}")),
+        (time, ev.PartStarted(f"m{number}", f"p{number}", Text("hello"))),
+    ]
+    card = Card(title, "small", origin=Origin("test", f"foreign {number}"))
+    return Append(
+        session=f"small{number:06}",
+        payload=encode(started, time),
+        count=len(started),
+        time=time,
+        messages=1,
+        card=pack(card),
+        creates_at=0,
+    )
+
+
+class Place:
+    """A directory with a store in it, open in this process as soon as it is asked for, and closed by `close`."""
+
+    def __init__(self, directory: Path, shape: Shape) -> None:
+        self.directory = directory
+        self.path = directory / "store"
+        self.shape = shape
+        self._made = count()
+
+    @cached_property
+    def store(self) -> Store:
+        """The store, open for writing."""
+        return eventlog.open(self.path, flush_interval=60.0)
+
+    @cached_property
+    def long(self) -> Session:
+        """The session whose view is small."""
+        return self.store.session("long")
+
+    @cached_property
+    def wide(self) -> Session:
+        """The session whose view is as long as its history."""
+        return self.store.session("wide")
+
+    @cached_property
+    def window(self) -> ContextWindow:
+        """The window of the session whose view is small, which has counted it."""
+        return self._window(self.long)
+
+    @cached_property
+    def wide_window(self) -> ContextWindow:
+        """The window of the other one."""
+        return self._window(self.wide)
+
+    def _window(self, session: Session) -> ContextWindow:
+        window = ContextWindow(session, POLICY, summarizer=lambda _: sections(), environment={})
+        assert window.tokens
+        return window
+
+    @cached_property
+    def live(self) -> LiveView:
+        """A view that follows the session whose view is small."""
+        return LiveView(self.long)
+
+    @cached_property
+    def wide_live(self) -> LiveView:
+        """A view that follows the other one."""
+        return LiveView(self.wide)
+
+    @cached_property
+    def compaction(self) -> str:
+        """The part of the first compaction of `long`."""
+        return next(span.item.part for span in self.long.spans() if isinstance(span.item, ev.CompactionCompleted))
+
+    @cached_property
+    def jsonl(self) -> bytes:
+        """The wide session as event JSONL."""
+        return b"".join(jsonl_lines(self.wide))
+
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """An event loop for the handles of asyncio."""
+        return asyncio.new_event_loop()
+
+    @cached_property
+    def closed(self) -> Place:
+        """A copy that no handle of this process has open: for commands, and for what is done in a fresh process."""
+        return self.copy()
+
+    @property
+    def last_turn(self) -> int:
+        """Number of the newest turn."""
+        return self.shape.messages // 2 - 1
+
+    def name(self, prefix: str) -> str:
+        """A name that was not given before."""
+        return f"{prefix}-{next(self._made)}"
+
+    def awaited(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns."""
+        return self.loop.run_until_complete(work)
+
+    def copy(self) -> Place:
+        """The same in another directory, as it was left by whoever built it."""
+        to = self.directory / self.name("copy")
+        shutil.copytree(self.directory / "built", to / "store")
+        return Place(to, self.shape)
+
+    def close(self) -> None:
+        """Close what is open."""
+        for held in ("store", "loop", "closed"):
+            found = self.__dict__.pop(held, None)
+            if found is not None:
+                found.close()
+
+    def remove(self) -> None:
+        """Close it, and take the directory away."""
+        self.close()
+        shutil.rmtree(self.directory)
+
+
+def built(directory: Path, shape: Shape) -> Place:
+    """Build a store of this shape in a directory that is not there yet."""
+    directory.mkdir(parents=True)
+    _fill(directory / "built", shape)
+    shutil.copytree(directory / "built", directory / "store")
+    return Place(directory, shape)

@@ -1,0 +1,40 @@
+"""All tables together, and what is in none of them.  No tests here."""
+
+from __future__ import annotations
+
+from tests.growth.on_asyncio import ASYNCIO
+from tests.growth.on_commands import COMMANDS
+from tests.growth.on_files import FILES
+from tests.growth.on_reply import REPLY
+from tests.growth.on_session import COLD, SESSION
+from tests.growth.on_store import STORE
+from tests.growth.on_views import COLD_VIEWS, FORMATS, VIEWS
+from tests.growth.on_window import WINDOW
+from tests.growth.operation import Table
+
+__all__ = ["TABLES", "WITHOUT", "name_of"]
+
+TABLES: dict[str, Table] = {
+    "stores": STORE,
+    "sessions": SESSION,
+    "cold sessions": COLD,
+    "replies": REPLY,
+    "asyncio": ASYNCIO,
+    "views": VIEWS,
+    "cold views": COLD_VIEWS,
+    "formats": FORMATS,
+    "windows": WINDOW,
+    "files": FILES,
+    "commands": COMMANDS,
+}
+"""By what they are operations of."""
+WITHOUT: dict[str, str] = {
+    "HttpSummarizer": "asks an endpoint, and costs what that says",
+    "Store.fork_off": "for the child of `os.fork()`: what it touches is what is open",
+}
+"""Public names that are not measured, and why."""
+
+
+def name_of(entry: str) -> str:
+    """The public name that an entry of a table is about."""
+    return entry.partition(",")[0]

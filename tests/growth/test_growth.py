@@ -1,0 +1,117 @@
+"""What every public operation and every command costs at two sizes a factor 8 apart, against the class that it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.tally import SLOW
+from tests.growth.judging import compared
+from tests.growth.measuring import least
+from tests.growth.names import public_operations
+from tests.growth.operation import Grows, constant, history
+from tests.growth.place import LARGE, SMALL, Place, Shape, built
+from tests.growth.tables import TABLES, WITHOUT, name_of
+
+ENTRIES = [name_of(entry) for table in TABLES.values() for entry in table]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Place]]:
+    """Two stores, one eight times as large as the other in every respect."""
+    directory = tmp_path_factory.mktemp("growth")
+    small, large = built(directory / "small", SMALL), built(directory / "large", LARGE)
+    yield small, large
+    small.close()
+    large.close()
+
+
+def test_every_public_name_has_a_class() -> None:
+    """A public operation or command that no table has fails here, and so does an entry of one that is no more."""
+    public = public_operations()
+    assert public - set(ENTRIES) == set(WITHOUT), "give it an entry in a table of this folder"
+    assert set(ENTRIES) <= public
+
+
+def test_what_reads_the_history_says_why() -> None:
+    """An operation that may cost what the history holds has a reason."""
+    for table in TABLES.values():
+        for name, operation in table.items():
+            assert bool(operation.why) == (operation.grows is Grows.HISTORY), name
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("table", TABLES)
+def test_no_operation_grows_faster_than_its_class(places: tuple[Place, Place], table: str) -> None:
+    """With eight times as much behind it an operation costs the same, or what it gives out, or eight times as much, as it declares."""
+    found = {
+        name: compared(operation, *places, LARGE.messages / SMALL.messages, patience=3 if SLOW else 1)
+        for name, operation in TABLES[table].items()
+    }
+    steep = {
+        name: f"{growth.small.seconds * 1e3:.3f} ms, {growth.large.seconds * 1e3:.3f} ms: {growth.ratio:.1f} times"
+        for name, growth in found.items()
+        if not growth.sound
+    }
+    assert not steep
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not SLOW, reason="the long form, with EVERDELTA_SLOW=1")
+@pytest.mark.parametrize("table", ["sessions", "cold sessions", "replies", "asyncio", "views", "cold views", "windows"])
+def test_no_operation_on_a_session_grows_with_the_number_of_sessions(tmp_path: Path, table: str) -> None:
+    """What is done in one session costs the same beside 1,000 sessions and beside 8,000, but for what looks at them all."""
+    small, large = (built(tmp_path / str(number), Shape(400, number)) for number in (1_000, 8_000))
+    among_all = {"Session.redact"}
+    steep = {
+        name: growth.ratio
+        for name, operation in TABLES[table].items()
+        if name not in among_all
+        and not (
+            growth := compared(constant(operation.run, operation.within, copied=operation.copied), small, large, 8)
+        ).sound
+    }
+    small.close()
+    large.close()
+    assert not steep
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not SLOW, reason="the long form, with EVERDELTA_SLOW=1")
+def test_stores_and_commands_grow_at_most_with_the_number_of_sessions(tmp_path: Path) -> None:
+    """What looks at every session costs at most eight times as much for eight times as many; all else as its class says."""
+    small, large = (built(tmp_path / str(number), Shape(400, number)) for number in (1_000, 8_000))
+    steep = {
+        name: growth.ratio
+        for table in ("stores", "commands")
+        for name, operation in TABLES[table].items()
+        if not (growth := compared(operation, small, large, 8)).sound
+    }
+    small.close()
+    large.close()
+    assert not steep
+
+
+def test_a_cost_that_grows_is_found(tmp_path: Path) -> None:
+    """The harness itself: what is linear does not pass for constant, and what is quadratic not for linear."""
+    small, large = Place(tmp_path, Shape(1_000, 0)), Place(tmp_path, Shape(8_000, 0))
+    linear = constant(lambda at, _: sum(range(at.shape.messages * 20)))
+    assert not compared(linear, small, large, 8).sound
+    quadratic = history(lambda at, _: sum(range(at.shape.messages**2 // 20)), "a test")
+    assert not compared(quadratic, small, large, 8).sound
+    assert compared(linear._replace(grows=Grows.HISTORY), small, large, 8).sound
+    assert compared(constant(lambda _at, _: sum(range(10_000))), small, large, 8).sound
+
+
+def test_the_time_of_threads_and_children_counts() -> None:
+    """Work that is given to another thread is part of what a call costs."""
+    from threading import Thread
+
+    def work() -> None:
+        thread = Thread(target=lambda: sum(range(500_000)))
+        thread.start()
+        thread.join()
+
+    assert least(work) > 0.3 * least(lambda: sum(range(500_000)))

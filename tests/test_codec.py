@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -137,8 +139,8 @@ SAMPLE = encode(
 def test_a_lone_surrogate_makes_no_event_dear_to_check() -> None:
     """Checking an event with a lone surrogate costs some times that of one without, not what finding out all kinds costs."""
     plain, escaped = ev.SessionRenamed("title"), ev.SessionRenamed("title\ud800")
-    easy = least(lambda: [validate(plain) for _ in range(2_000)])
-    assert least(lambda: [validate(escaped) for _ in range(2_000)]) < 50 * easy
+    easy = least(lambda: deque(map(validate, [plain] * 2_000), maxlen=0))
+    assert least(lambda: deque(map(validate, [escaped] * 2_000), maxlen=0)) < 50 * easy
 
 
 def test_a_newer_schema_is_refused_as_such() -> None:

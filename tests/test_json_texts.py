@@ -111,7 +111,8 @@ def test_deep_arguments_are_refused_as_a_dict_too() -> None:
     for _ in range(300):
         deep = {"a": deep}
     with eventlog.open("memory:") as store, store.create_session().assistant() as reply:
-        for given in (deep, {"n": 10**5_000}):
+        huge: dict[str, object] = {"n": 10**5_000}
+        for given in (deep, huge):
             with pytest.raises(CallError, match="JSON"):
                 reply.tool("bash", call_id="c", input=given)
         reply.tool("bash", call_id="c", input="").succeed("a model that says nothing means no arguments")

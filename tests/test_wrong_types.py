@@ -134,8 +134,8 @@ def cases() -> Iterator[Case]:
                 for argument in [*inspect.signature(function).parameters][1:]:
                     if argument not in WAITS:
                         yield Case(f"{name}.{method}", argument, partial(_method, name, method))
-    for name, function in FUNCTIONS.items():
-        for argument in inspect.signature(function).parameters:
+    for name, called in FUNCTIONS.items():
+        for argument in inspect.signature(called).parameters:
             yield Case(name, argument, partial(_function, name))
 
 

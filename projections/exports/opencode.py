@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from math import copysign, isfinite, isnan
 from sys import float_info
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from eventlog import events as ev
 from eventlog.codec import Span
@@ -63,7 +63,7 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return None if isnan(value) else copysign(float_info.max, value)
     if isinstance(value, list):
-        return [_finite(item) for item in cast("list[Any]", value)]
+        return [_finite(item) for item in value]
     return {key: _finite(item) for key, item in value.items()} if is_object(value) else value
 
 

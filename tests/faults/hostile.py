@@ -10,7 +10,7 @@ import io
 import os
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -45,9 +45,9 @@ __all__ = ["TARGETS", "corpus"]
 NAMES = sorted(FORMATS)
 
 
-def _unasked(state: State, digest: bytes) -> Below:
+def _unasked(state: State, pieces: Sequence[tuple[int, bytes]]) -> Sequence[Below]:
     """What is packed is read when it is needed, not before."""
-    raise AssertionError((state, digest))
+    raise AssertionError((state, pieces))
 
 
 def stored(data: bytes) -> None:

@@ -11,17 +11,17 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
 
-from eventlog.session import Session
+from eventlog.session.session import Session
 from eventlog.values import Limits, Model, Tokens, Usage
-from projections.neutral import NeutralMessage
 from projections.tokens import TokenCounter
-from projections.transcript import Said, Transcript
-from projections.view_tokens import ViewCounter
-from projections.window.digest import digest
+from projections.transcript.transcript import Said, Transcript
+from projections.view.neutral import NeutralMessage
+from projections.view.token_count import ViewCounter
+from projections.window.compaction.digest import digest
+from projections.window.compaction.request import SummaryRequest
+from projections.window.compaction.summarizer import pieces
 from projections.window.policy import DEFAULT_POLICY, ContextPolicy, Prices
-from projections.window.request import SummaryRequest
 from projections.window.steps import Blocked, CallModel, Compact, Prune, RunTools
-from projections.window.summarizer import pieces
 from projections.window.window import ContextWindow, Request
 
 __all__ = ["Driven", "Recorded", "drive", "recorded_turns"]

@@ -15,7 +15,7 @@ from benchmarks.engine import take_turn
 from benchmarks.figures import Case, Figure, Measured, Setting
 from benchmarks.measure import in_turn, kept, timed
 from benchmarks.workloads import turns
-from projections.model_view import ModelView
+from projections.view.model_view import ModelView
 
 __all__ = ["CASES"]
 

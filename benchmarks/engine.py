@@ -10,7 +10,7 @@ from time import perf_counter
 import eventlog
 from benchmarks.history import begun
 from benchmarks.workloads import Turn, turns
-from projections.transcript import Transcript
+from projections.transcript.transcript import Transcript
 
 __all__ = ["EngineChat", "opened", "stream", "take_turn", "with_history"]
 

@@ -16,9 +16,9 @@ from benchmarks.engine import opened
 from benchmarks.figures import Case, Figure, Measured, Setting, Target
 from benchmarks.measure import in_turn
 from eventlog.aio import AsyncSession
-from eventlog.codec import encode
+from eventlog.codec.batch import encode
 from eventlog.events import Custom
-from eventlog.log.base import Append, Log, Ticket
+from eventlog.log.contract import Append, Log, Ticket
 
 __all__ = ["CASES", "SMALL", "of_log", "of_sessions", "run_tasks", "run_threads"]
 

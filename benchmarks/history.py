@@ -13,10 +13,10 @@ from pathlib import Path
 import eventlog
 from benchmarks.workloads import Turn, turns
 from eventlog import events as ev
-from eventlog.blobs import to_content
-from eventlog.codec import Item, encode
-from eventlog.deltas import DeltaRun
-from eventlog.log.base import Append, Ticket
+from eventlog.codec.batch import Item, encode
+from eventlog.codec.bodies import to_content
+from eventlog.codec.deltas import DeltaRun
+from eventlog.log.contract import Append, Ticket
 from eventlog.values import Model, Text, Tool
 
 __all__ = ["EVENTS_A_TURN", "begun", "compacted", "extend", "items_of", "seasoned", "small_turns"]

@@ -10,7 +10,7 @@ import msgspec
 from benchmarks.engine import opened
 from benchmarks.figures import Case, Figure, Measured, Setting
 from benchmarks.measure import in_turn, timed
-from eventlog.listing import SessionInfo
+from eventlog.history.catalog import SessionInfo
 
 __all__ = ["CASES"]
 

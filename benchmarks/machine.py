@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-from eventlog.log.filesystem import filesystem_type
+from eventlog.log.embedded.filesystem import filesystem_type
 
 __all__ = ["VOLATILE", "describe", "filesystem_of", "workplace"]
 

@@ -16,7 +16,7 @@ from benchmarks.measure import in_turn, timed
 from benchmarks.workloads import generated_session, recorded_sessions, recorded_streams
 from eventlog.errors import ImportFormatError
 from eventlog.importers import detect, import_file
-from projections.model_view import LiveView, ModelView
+from projections.view.model_view import LiveView, ModelView
 
 __all__ = ["CASES", "data_in_use"]
 

@@ -18,8 +18,8 @@ from benchmarks.groups import of_log, of_sessions
 from benchmarks.limits import RawFile
 from benchmarks.measure import in_turn, timed
 from benchmarks.workloads import turns
-from eventlog.log.embedded import open_log
-from eventlog.log.filesystem import JournalIO
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.store import Store
 
 __all__ = ["CASES"]

@@ -13,7 +13,7 @@ from benchmarks.history import BEGAN, items_of
 from benchmarks.limits import RawFile, SqliteTurns
 from benchmarks.measure import Samples, in_turn, timed
 from benchmarks.workloads import Turn, turns
-from eventlog.codec import encode
+from eventlog.codec.batch import encode
 
 __all__ = ["CASES"]
 

@@ -9,19 +9,19 @@ Everything public is named here; the modules below may move.
 from __future__ import annotations
 
 from eventlog import errors, events, values
-from eventlog.codec import Recorded, Span
-from eventlog.deltas import DeltaRun
+from eventlog.append.pipeline import Pipeline
+from eventlog.codec.decoded import Recorded, Span
+from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import EventlogError
-from eventlog.head import SessionHead, StoreHead
-from eventlog.keeping import repair, restore
-from eventlog.listing import SessionInfo
-from eventlog.log.base import Committed
-from eventlog.pipeline import Pipeline
-from eventlog.reply import Call, Reply
-from eventlog.session import RollbackResult, Session
-from eventlog.store import Store
+from eventlog.history.catalog import SessionInfo
+from eventlog.integrity.heads import SessionHead, StoreHead
+from eventlog.log.contract import Committed
+from eventlog.session.reply import Reply
+from eventlog.session.session import RollbackResult, Session
+from eventlog.session.text_stream import Stream
+from eventlog.session.tool_call import Call
+from eventlog.store import Store, repair, restore
 from eventlog.store import open_store as open
-from eventlog.stream import Stream
 from eventlog.values import Attachment, File, Limits, Model, Text, Todo, Tokens, Truncation, Usage
 
 __all__ = [

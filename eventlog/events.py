@@ -1,9 +1,9 @@
 """Every event, one closed union of frozen structs: what happened, in the words of the specification.
 
 An event carries no session, version, position or time: those belong to its place in the log
-(`Recorded` in `codec.py`).  Wire tags are explicit and short; fields are stored by position, so a new
+(`Recorded` in `codec/batch.py`).  Wire tags are explicit and short; fields are stored by position, so a new
 field goes to the end with a default.  Groups and the column "undone by rollback" follow spec §3.
-Not here: which event is allowed when (`state.py`), and what views make of them (`projections`).
+Not here: which event is allowed when (`state/state.py`), and what views make of them (`projections`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eventlog.values import (
 )
 
 SCHEMA = 3
-"""Schema version written by this program; older ones are upcast on read (`upcast.py`)."""
+"""Schema version written by this program; older ones are upcast on read (`codec/upcast.py`)."""
 
 
 class Base(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -52,7 +52,7 @@ class SessionStarted(Base, frozen=True, array_like=True, tag="ss"):
 class SessionForked(Base, frozen=True, array_like=True, tag="sf"):
     """The first event of a fork: it continues `parent` as that was right after version `at`.
 
-    `parent_head` is the head of the hash tree of what it continues (`prefix.py`), filled in when the session begins.
+    `parent_head` is the head of the hash tree of what it continues (`integrity/fork_anchor.py`), filled in when the session begins.
     """
 
     parent: str

@@ -2,6 +2,10 @@
 
 A store owns its log, one handle per session, and one thread that commits accepted deltas and renews leases.  The same path
 opened twice in a process shares one log.
+
+What a store does to be kept, and to let go: backup, erasure, retention, scrub, vacuum.  The public methods of `Store` for them.
+
+Each is a module of its own, imported when it is used: a program that only talks needs none of them.  For `store.py` only.
 """
 
 from __future__ import annotations
@@ -15,18 +19,18 @@ from contextlib import suppress
 from itertools import islice
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
 import msgspec
 
 from eventlog import events as ev
-from eventlog import ids, living
-from eventlog.appender import Appender
-from eventlog.arguments import a_kind, require, require_call, require_or_none, require_version
-from eventlog.blobs import to_file, unpack
-from eventlog.card import card_of
-from eventlog.codec import Recorded
-from eventlog.committed import CHECKPOINT_EVENTS
+from eventlog import ids
+from eventlog.append.appender import Appender
+from eventlog.append.flusher import Flusher
+from eventlog.append.metrics import Metrics
+from eventlog.codec.bodies import to_file, unpack
+from eventlog.codec.decoded import Recorded
+from eventlog.codec.payload import is_foreign
 from eventlog.errors import (
     AlreadyExistsError,
     CallError,
@@ -38,29 +42,119 @@ from eventlog.errors import (
     ReadOnlyError,
     giving_way_to,
 )
-from eventlog.flusher import Flusher
-from eventlog.foreign import is_foreign
-from eventlog.handle import Handle
-from eventlog.head import StoreHead, store_head
-from eventlog.keeping import Keeping
-from eventlog.lease import Owner
-from eventlog.lineage import END, Stream
-from eventlog.listing import SessionInfo, info_of
-from eventlog.log.base import Log
-from eventlog.metrics import Metrics
-from eventlog.opening import may_lose_key, open_log
-from eventlog.prefix import prefix_head
-from eventlog.reader import head_of
-from eventlog.session import Session
-from eventlog.state import State
-from eventlog.storing import model_of
+from eventlog.history.catalog import SessionInfo, card_of, info_of
+from eventlog.history.lineage import END, Stream
+from eventlog.history.streams import head_of
+from eventlog.integrity.fork_anchor import prefix_head
+from eventlog.integrity.heads import StoreHead, store_head
+from eventlog.log.contract import Log
+from eventlog.open_log import may_lose_key, open_log
+from eventlog.session import liveness
+from eventlog.session.handle import Handle
+from eventlog.session.inputs import model_of
+from eventlog.session.lease import Owner
+from eventlog.session.session import Session
+from eventlog.state.committed import CHECKPOINT_EVENTS
+from eventlog.state.state import State
 from eventlog.subscription import Subscription, subscribe
+from eventlog.validation import a_kind, require, require_call, require_or_none, require_version
 from eventlog.values import Body, Content, Model, Origin
 
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
+    from eventlog.maintenance.backup import Copied
+    from eventlog.maintenance.erase import Choice
+    from eventlog.maintenance.repair import Repaired
+    from eventlog.maintenance.retention import Retained
+    from eventlog.maintenance.vacuum import Rewritten
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Keeping", "Store", "open_store", "repair", "restore"]
+
+
+def repair(
+    source: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    *,
+    told: Callable[[int, int], None] | None = None,
+) -> Repaired:
+    """Save all that is sound of the damaged store at `source` into a new one at `into`; see `maintenance/repair.py`."""
+    from eventlog.maintenance.repair import repair
+
+    return repair(source, into, told=told)
+
+
+def restore(
+    source: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    *,
+    position: int | None = None,
+    told: Callable[[int, int], None] | None = None,
+) -> Copied:
+    """Make a store at `into` of a backup, as it was when `position` was its newest event; see `maintenance/backup.py`."""
+    from eventlog.maintenance.backup import restore
+
+    return restore(source, into, position=position, told=told)
+
+
+class Keeping:
+    """The part of a `Store` that is about its files as a whole; nothing else is one."""
+
+    def backup(self, to: str | os.PathLike[str], *, told: Callable[[int, int], None] | None = None) -> Copied:
+        """Copy what is committed by now into the directory `to`, while everybody goes on; see `maintenance/backup.py`."""
+        from eventlog.maintenance.backup import backup
+
+        store = cast("Store", self)
+        store.usable()
+        return backup(store.log, to, told=told)
+
+    def erase(
+        self, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse", reason: str = ""
+    ) -> tuple[str, ...]:
+        """Erase a session, and what the choices say of its forks and sub-sessions; returns all ids.  See `maintenance/erase.py`."""
+        from eventlog.maintenance.erase import erase
+
+        store = cast("Store", self)
+        store.usable(writing=True)
+        return erase(store, session, forks=forks, subsessions=subsessions, reason=reason)
+
+    def retain(
+        self,
+        *,
+        age: int | None = None,
+        count: int | None = None,
+        size: int | None = None,
+        scope: str | None = None,
+        dry_run: bool = False,
+    ) -> Retained:
+        """Erase the sessions that are older, more, or larger than is to be kept; see `maintenance/erase.py`.
+
+        With `dry_run` nothing is erased, and what is returned is what would be: also from a store opened for reading only.
+        """
+        from eventlog.maintenance.retention import retain, to_retain
+
+        store = cast("Store", self)
+        store.usable(writing=not dry_run)
+        do = to_retain if dry_run else retain
+        return do(store, age=age, count=count, size=size, scope=scope)
+
+    def scrub(self) -> Rewritten:
+        """Take what was redacted and erased out of every file; nobody else may have the store open.  See `maintenance/scrub.py`."""
+        from eventlog.maintenance.scrub import scrub
+
+        store = cast("Store", self)
+        store.usable(writing=True)
+        store.flush()
+        return scrub(store)
+
+    def vacuum(self) -> Rewritten:
+        """Give the space of erased sessions back; nobody else may have the store open.  See `maintenance/vacuum.py`."""
+        from eventlog.maintenance.vacuum import rewrite
+
+        store = cast("Store", self)
+        store.usable(writing=True)
+        store.flush()
+        return rewrite(store.log, shred=False, time=store.clock())
+
 
 FLUSH_INTERVAL = 0.1
 """Seconds within which an accepted delta is committed."""
@@ -124,7 +218,7 @@ class Store(Keeping):
         self.flush_interval = flush_interval
         self.checkpoint_events = checkpoint_events
         self.owner = Owner.here(ids.new_id("own_"))
-        living.let_go_of_stopped()
+        liveness.let_go_of_stopped()
         self._sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
         self._lock = RLock()
         self._closing = RLock()
@@ -136,7 +230,7 @@ class Store(Keeping):
         """The live counters; see `metrics`."""
         self._flusher = Flusher(self, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
         self._origins: tuple[int, dict[tuple[str, str], list[str]]] = (-1, {})
-        self._at_exit = living.begin(self)
+        self._at_exit = liveness.begin(self)
         weakref.finalize(self, self._flusher.stop)
 
     def __enter__(self) -> Self:
@@ -281,7 +375,7 @@ class Store(Keeping):
         return islice(found, None if limit is None else min(limit, sys.maxsize))
 
     def head(self) -> StoreHead:
-        """The heads of all sessions, as committed, and one digest of them: keep it elsewhere, and compare (`head.py`).
+        """The heads of all sessions, as committed, and one digest of them: keep it elsewhere, and compare (`integrity/heads.py`).
 
         Reads one small record a session, and no event.
         """
@@ -348,7 +442,7 @@ class Store(Keeping):
 
         `session` and `kinds` choose among them.  The cursor to go on from is the `position` of the last one.
         Ends when nothing new came for `timeout` seconds (None: never), with `ClosedError` when the store is closed.  Deltas
-        arrive with their flush.  A session that is not there yet is waited for.  Blocks: for asyncio see `following.py`.
+        arrive with their flush.  A session that is not there yet is waited for.  Blocks: for asyncio see `aio.py`.
 
         `provisional`: also what handles of this store have accepted and not committed yet, within hundredths of a second, with
         the position 0 and the version it will have if nothing comes between.  It comes again when it is committed;
@@ -365,7 +459,7 @@ class Store(Keeping):
         kinds: Sequence[type[ev.Base]] | None = None,
         provisional: bool = False,
     ) -> Subscription:
-        """What `subscribe` follows with, for whoever waits in another way: for asyncio see `following.py`."""
+        """What `subscribe` follows with, for whoever waits in another way: for asyncio see `aio.py`."""
         self.usable()
         ahead = self._appenders if provisional else None
         return Subscription(self.log, after, session=session, kinds=kinds, ahead=ahead)
@@ -463,7 +557,7 @@ class Store(Keeping):
                     self._closed = False  # interrupted: it can be closed again
                     raise
             self._flusher.stop()
-            living.end(self, self._at_exit)
+            liveness.end(self, self._at_exit)
             self.log.close()
         if failure is not None:
             raise failure

@@ -11,16 +11,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
-from eventlog.card import card_of
-from eventlog.codec import Recorded, events_of
+from eventlog.codec.decoded import Recorded, events_of
+from eventlog.codec.payload import is_foreign, is_sealed
 from eventlog.errors import CallError
 from eventlog.events import Base, SessionErased
-from eventlog.foreign import is_foreign
-from eventlog.log.base import Log
-from eventlog.sealed import is_sealed
+from eventlog.history.catalog import card_of
+from eventlog.log.contract import Log
 
 if TYPE_CHECKING:
-    from eventlog.appender import Appender
+    from eventlog.append.appender import Appender
 
 __all__ = ["Subscription", "subscribe"]
 

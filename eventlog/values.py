@@ -1,6 +1,6 @@
 """The values events are made of: content, models, tokens, errors, and the kinds of part.
 
-Not here: the events (`events.py`) and their bytes (`codec.py`).  Anybody may import this module.
+Not here: the events (`events.py`) and their bytes (`codec/batch.py`).  Anybody may import this module.
 Every value is a frozen struct with a fixed field order, because structs are stored as arrays: a new
 field is added at the end, with a default.
 """
@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 __all__ = [
+    "INTERRUPTED",
     "Agent",
     "Attachment",
     "Body",
@@ -56,7 +57,7 @@ class Body(Value, frozen=True, array_like=True, tag="b"):
 
 
 Content: TypeAlias = str | Body
-"""A text, inline when it is short, by reference when it is not (`blobs.py` has the bound)."""
+"""A text, inline when it is short, by reference when it is not (`codec/bodies.py` has the bound)."""
 
 
 class Model(Value, frozen=True, array_like=True):
@@ -247,3 +248,6 @@ class Retry(Value, frozen=True, array_like=True, tag="retry"):
 
 PartKind: TypeAlias = Text | Reasoning | Tool | File | Subtask | Agent | Snapshot | Patch | Retry
 """What `PartStarted` may start.  Step and compaction parts come from their own events."""
+
+INTERRUPTED = "[Tool execution was interrupted]"
+"""The result of a call whose tool never came to an end (spec §4.4)."""

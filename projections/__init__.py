@@ -13,15 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from projections.explain import Explanation
-    from projections.model_view import LiveView, ModelView, Prefix, common_prefix
-    from projections.presets import preset
-    from projections.record import event_kind, event_record, event_summary
-    from projections.render_options import Constraints, RenderOptions
-    from projections.stats import SessionStats, session_stats
-    from projections.transcript import Said, Transcript
-    from projections.usage import Spent, usage_by_model
-    from projections.verify import SessionReport, StoreReport, verify_session
+    from projections.reports.event_json import event_kind, event_record, event_summary
+    from projections.reports.stats import SessionStats, session_stats
+    from projections.reports.usage import Spent, usage_by_model
+    from projections.transcript.transcript import Said, Transcript
+    from projections.verify.verify import SessionReport, StoreReport, verify_session
+    from projections.view.explain import Explanation
+    from projections.view.model_view import LiveView, ModelView, Prefix, common_prefix
+    from projections.view.options import Constraints, RenderOptions, preset
 
 __all__ = [
     "Constraints",
@@ -47,15 +46,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "explain": ("Explanation",),
-    "model_view": ("LiveView", "ModelView", "Prefix", "common_prefix"),
-    "presets": ("preset",),
-    "record": ("event_kind", "event_record", "event_summary"),
-    "render_options": ("Constraints", "RenderOptions"),
-    "stats": ("SessionStats", "session_stats"),
-    "transcript": ("Said", "Transcript"),
-    "usage": ("Spent", "usage_by_model"),
-    "verify": ("SessionReport", "StoreReport", "verify_session"),
+    "reports.event_json": ("event_kind", "event_record", "event_summary"),
+    "reports.stats": ("SessionStats", "session_stats"),
+    "reports.usage": ("Spent", "usage_by_model"),
+    "transcript.transcript": ("Said", "Transcript"),
+    "verify.verify": ("SessionReport", "StoreReport", "verify_session"),
+    "view.explain": ("Explanation",),
+    "view.model_view": ("LiveView", "ModelView", "Prefix", "common_prefix"),
+    "view.options": ("preset", "Constraints", "RenderOptions"),
 }
 
 

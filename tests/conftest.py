@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from eventlog.session import Session
+from eventlog.session.session import Session
 from eventlog.store import Store
-from tests.engines import ENGINES, Engine
-from tests.faulty import FaultyLog
+from tests.support.engines import ENGINES, Engine
+from tests.support.faulty_log import FaultyLog
 
 settings.register_profile("untimed", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")

@@ -31,8 +31,8 @@ from benchmarks.svg import plot
 from benchmarks.targets.space import free_pages
 from benchmarks.workloads import ANSWER_CHARACTERS, TOOL_BYTES, deltas, generated_session, turns
 from eventlog.importers import import_file
-from projections.model_view import ModelView
-from projections.transcript import Transcript
+from projections.transcript.transcript import Transcript
+from projections.view.model_view import ModelView
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = Sizes(

@@ -13,7 +13,7 @@ import pytest
 from eventlog.importers import FORMATS
 from projections.cli.exits import Exit
 from projections.cli.exits import __doc__ as EXIT_CODES  # noqa: N812  # the text that lists them
-from tests.cli.runner import COMMANDS, SCHEMAS
+from tests.support.cli_runner import COMMANDS, SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

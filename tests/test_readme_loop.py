@@ -16,9 +16,9 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
-from eventlog.state import INTERRUPTED
-from projections.rendering import QUESTION
-from tests.openai_server import Answer, Asked, OpenAIServer, ToolCall
+from eventlog.values import INTERRUPTED
+from projections.view.part_rendering import QUESTION
+from tests.support.openai_server import Answer, Asked, OpenAIServer, ToolCall
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -87,7 +87,13 @@ def run(tmp_path: Path, program: str, files: dict[str, str]) -> tuple[list[dict[
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
     with OpenAIServer(by=Writer(files)) as server:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.readme_loop_runner", str(tmp_path / "program.py"), str(tmp_path / "runs")],
+            [
+                sys.executable,
+                "-m",
+                "tests.support.readme_loop_runner",
+                str(tmp_path / "program.py"),
+                str(tmp_path / "runs"),
+            ],
             cwd=ROOT,
             env={**os.environ, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"},
             capture_output=True,

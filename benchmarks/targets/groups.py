@@ -21,9 +21,9 @@ from benchmarks.groups import SMALL, run_tasks, run_threads
 from benchmarks.hand_off import HandOff
 from benchmarks.limits import RawFile
 from benchmarks.measure import in_turn
-from eventlog.log.base import Append
-from eventlog.log.embedded import open_log
-from eventlog.log.filesystem import JournalIO
+from eventlog.log.contract import Append
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.filesystem import JournalIO
 
 __all__ = ["CASES"]
 

@@ -15,7 +15,7 @@ from benchmarks.children import child
 from benchmarks.figures import Case, Figure, Measured, Setting, Target
 from benchmarks.history import EVENTS_A_TURN, begun, compacted, extend, small_turns
 from benchmarks.workloads import generated_session, turns
-from projections.model_view import LiveView, ModelView
+from projections.view.model_view import LiveView, ModelView
 
 __all__ = ["CASES"]
 
@@ -36,7 +36,7 @@ _VIEW = (
     _TOP
     + """
 import eventlog
-from projections.model_view import ModelView
+from projections.view.model_view import ModelView
 def show(path):
     with eventlog.open(path) as store:
         return list(ModelView.of(store.session(next(iter(store.sessions())).id)).messages)

@@ -12,7 +12,7 @@ from benchmarks.figures import Case, Figure, Measured, Setting, Target
 from benchmarks.history import EVENTS_A_TURN, begun, compacted, small_turns
 from benchmarks.measure import Samples, in_turn
 from benchmarks.workloads import turns
-from projections.model_view import LiveView, ModelView
+from projections.view.model_view import LiveView, ModelView
 
 __all__ = ["CASES", "cold_view", "compact_and_go_on"]
 

@@ -8,13 +8,13 @@ import eventlog
 from benchmarks.figures import Case, Figure, Measured, Setting, Target
 from benchmarks.history import EVENTS_A_TURN, begun, small_turns
 from benchmarks.measure import in_turn, timed
-from eventlog.codec import Batch
-from eventlog.deltas import DeltaRun
+from eventlog.codec.batch import Batch
+from eventlog.codec.deltas import DeltaRun
 from eventlog.events import Event
-from projections.conversation import Conversation
-from projections.model_view import ModelViewProjection
-from projections.projection import one_by_one
-from projections.replay import replay
+from projections.conversation.state import Conversation
+from projections.replay.loop import replay
+from projections.replay.projection import one_by_one
+from projections.view.model_view import ModelViewProjection
 
 __all__ = ["CASES"]
 

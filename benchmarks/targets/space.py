@@ -15,9 +15,9 @@ from benchmarks.measure import kept
 from benchmarks.sessions import known_files, session_files, stream_files
 from benchmarks.workloads import DELTA_CHARACTERS, in_deltas, prose
 from eventlog.importers import import_file
-from eventlog.log.environment import LIB_VERSION
-from eventlog.log.layout import TREES
-from projections.transcript import Transcript
+from eventlog.log.embedded.segments.environment import LIB_VERSION
+from eventlog.log.embedded.segments.layout import TREES
+from projections.transcript.transcript import Transcript
 
 __all__ = ["CASES", "free_pages"]
 

@@ -13,7 +13,7 @@ from benchmarks.history import begun, small_turns
 from benchmarks.measure import in_turn, timed
 from benchmarks.workloads import turns
 from projections.formats.openai import ChatEncoder, chat_messages
-from projections.model_view import LiveView, ModelView
+from projections.view.model_view import LiveView, ModelView
 
 __all__ = ["CASES"]
 

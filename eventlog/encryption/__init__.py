@@ -6,6 +6,6 @@
     ring.py        the keys that are in use
     keys.py        providers of keys;  keyfile.py the one in a local file
 
-How ciphertext lies in a log is `eventlog/sealed.py`; whether a store is encrypted is decided in `eventlog/opening.py`.
+How ciphertext lies in a log is `eventlog/codec/payload.py`; whether a store is encrypted is decided in `eventlog/open_log.py`.
 Needs the library `cryptography` (`everdelta[encryption]`), which is imported when the first key is used.
 """

@@ -1,6 +1,6 @@
 """Appends and heads as they are stored encrypted, and back: what is sealed, what is in clear, and what is bound to what.  Pure.
 
-Whose key it is, is decided in `log.py`; the bytes are `sealed.py`, the cryptography `family.py`.  Imported by this package only.
+Whose key it is, is decided in `log.py`; the bytes are `codec/payload.py`, the cryptography `family.py`.  Imported by this package only.
 """
 
 from __future__ import annotations
@@ -11,24 +11,32 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.blanking import contents
-from eventlog.blobs import tightened
-from eventlog.card import Card
-from eventlog.codec import decode, pack, unpack
-from eventlog.copying import digests_in
-from eventlog.deltas import DeltaRun
+from eventlog.codec.batch import decode, pack, unpack
+from eventlog.codec.bodies import digests_in
+from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.payload import (
+    FOREIGN,
+    FORMAT,
+    SealedPayload,
+    SealedValue,
+    is_sealed,
+    mark,
+    sealed_payload,
+    sealed_value,
+)
+from eventlog.codec.redaction import contents
+from eventlog.compression import tightened
 from eventlog.errors import DamagedError, DataError
-from eventlog.foreign import FOREIGN
-from eventlog.log.base import Append, Commit, Head
-from eventlog.remains import is_record
-from eventlog.sealed import FORMAT, SealedPayload, SealedValue, is_sealed, mark, sealed_payload, sealed_value
+from eventlog.history.catalog import Card
+from eventlog.integrity.scrub_ledger import is_record
+from eventlog.log.contract import Append, Commit, Head
 from eventlog.values import Body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from eventlog.encryption.family import Family
-    from eventlog.encryption.ring import Ring
+    from eventlog.encryption.key_ring import Ring
 
 __all__ = [
     "buried",

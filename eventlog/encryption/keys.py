@@ -1,19 +1,18 @@
 """Where keys come from: the provider's protocol, and a callable for a key management service.  No cryptography here.
 
 A key is 32 random bytes under a name that this package chooses, 32 hexadecimal digits.  One that was destroyed does not come back.
-Anybody may import this module; the provider that lies in a local file is `keyfile.py`.
+Anybody may import this module; the provider that lies in a local file is `key_file.py`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from eventlog.errors import EventlogError, KeysError, KeysUnreachableError
 
-__all__ = ["KEY_BYTES", "KeyCall", "KeySource", "Keys", "keys_from"]
+__all__ = ["KEY_BYTES", "KeyCall", "KeySource", "Keys"]
 
 KEY_BYTES = 32
 A = TypeVar("A")
@@ -42,7 +41,7 @@ KeySource: TypeAlias = Keys | KeyCall | str | os.PathLike[str] | bool
 """What may be given for keys: a provider, a function, the path of a key file, or True for the one beside the store."""
 
 
-class _Called:
+class CalledKeys:
     """A function as a provider."""
 
     def __init__(self, call: KeyCall) -> None:
@@ -64,7 +63,7 @@ class _Called:
         self._call("destroy", name)
 
 
-class _Careful:
+class ValidatingKeys:
     """A provider whose answers are looked at, and whose own errors become ours."""
 
     def __init__(self, keys: Keys) -> None:
@@ -82,31 +81,6 @@ class _Careful:
     def destroy(self, name: str) -> None:
         """See `Keys`."""
         _asked(self._keys.destroy, name)
-
-
-def keys_from(source: KeySource, store: Path | None) -> Keys:
-    """The provider that is meant; `store` is the directory that the keys are for, None for one in memory.
-
-    `KeysError` for a key file inside the store, where every copy of the store would hold it.
-    """
-    if isinstance(source, bool):
-        if not source:
-            raise KeysError("keys are a provider, a function, a path, or True; None for a store that is not encrypted")
-        if store is None:
-            raise KeysError("a store in memory has no place beside it: give the path of a key file, or a provider")
-        source = store.absolute().with_name(store.absolute().name + ".keys")
-    if isinstance(source, (str, os.PathLike)):
-        from eventlog.encryption.keyfile import KeyFile
-
-        path = Path(os.fspath(source))
-        if store is not None and store.resolve() in path.resolve().parents:
-            raise KeysError(f"{path} lies in the store, so that every copy of the store would hold its keys")
-        return KeyFile(path)
-    if isinstance(source, Keys):
-        return _Careful(source)
-    if callable(source):
-        return _Careful(_Called(source))
-    raise KeysError(f"keys are a provider, a function, a path, or True, not a {type(source).__name__}")
 
 
 def _asked(ask: Callable[[str], A], name: str) -> A:

@@ -1,17 +1,19 @@
-"""A log that keeps ciphertext in another log: fulfils `log/base.py`, over any engine.
+"""A log that keeps ciphertext in another log: fulfils `log/contract.py`, over any engine.
 
 On the way in, payload, card, bodies and derived values are encrypted, the names of bodies and the digests of requests are keyed; on
 the way out they come back.  Whoever is above sees what was appended; the engine, and all that is done to its files, sees ciphertext
-(`sealed.py`), which the hash trees cover (`Commit.stored`).  Ids, times, counts and sizes stay as they are.
+(`codec/payload.py`), which the hash trees cover (`Commit.stored`).  Ids, times, counts and sizes stay as they are.
 
 A session that begins begins a *family* with a key of its own, unless it is a fork: then it has its parent's, so that what it inherits can
 be read, and texts that both have are stored once.  A sub-session is a family of its own.  What belongs to no session has the store's own key.
 
 What was sealed with a key that is gone is handed out sealed: heads can be listed, hashes checked, copies made, and looking
-inside is `KeyMissingError` (`codec.py`).  Such a log cannot be written to without the session's key.
+inside is `KeyMissingError` (`codec/batch.py`).  Such a log cannot be written to without the session's key.
 
-In clear are the tombstones of erased sessions, to be read when the key is gone, and the record of what was emptied (`remains.py`).
-Imported by `opening.py`, and by what works on the files of a store as a whole.
+In clear are the tombstones of erased sessions, to be read when the key is gone, and the record of what was emptied (`integrity/scrub_ledger.py`).
+Imported by `open_log.py`, and by what works on the files of a store as a whole.
+
+What belongs to one session of an encrypted log: bodies and derived values under its family's key.  Imported by `log.py` only.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eventlog.encryption.belongings import OfSession
+from eventlog.codec.payload import DESTROYED, FORMAT, SealedValue, is_sealed, mark, sealed_value
 from eventlog.encryption.envelope import (
     buried,
     card_of,
@@ -36,19 +38,18 @@ from eventlog.encryption.envelope import (
     sealed_append,
 )
 from eventlog.errors import DataError, EventlogError, KeyMissingError, NotFoundError
-from eventlog.log.base import Append, Belongings, Commit, Committed, Head, LeaseState, Log, Ticket
-from eventlog.log.calls import size_of, validate_derived_keys
-from eventlog.log.tree import HASH_BYTES
-from eventlog.remains import is_record
-from eventlog.sealed import DESTROYED, FORMAT, SealedValue, is_sealed, mark, sealed_value
+from eventlog.integrity.scrub_ledger import is_record
+from eventlog.log.contract import Append, Belongings, Commit, Committed, Head, LeaseState, Log, Ticket
+from eventlog.log.merkle import HASH_BYTES
+from eventlog.log.validation import size_of, validate_derived_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eventlog.encryption.family import Family
-    from eventlog.encryption.ring import Ring
+    from eventlog.encryption.key_ring import Ring
 
-__all__ = ["EncryptedLog"]
+__all__ = ["EncryptedLog", "OfSession"]
 
 _FAMILIES = 16_384
 """Sessions whose family is remembered."""
@@ -330,7 +331,7 @@ class EncryptedLog:
         return head is not None and not is_record(session, head.card) and _is_buried(card_of(head))
 
     def resealed(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
-        """Changes of what was appended as changes of what is stored (`rewriting.py`)."""
+        """Changes of what was appended as changes of what is stored (`maintenance/vacuum.py`)."""
         return {session: partial(self._resealed, change) for session, change in changes.items()}
 
     def _resealed(self, change: Callable[[Commit], Commit], stored: Commit) -> Commit:
@@ -380,3 +381,51 @@ class EncryptedLog:
 
 def _is_buried(card: SealedValue) -> bool:
     return not card.data and is_tombstone(card.clear)
+
+
+class OfSession:
+    """Fulfils `log.contract.Belongings`."""
+
+    def __init__(self, log: EncryptedLog, session: str) -> None:
+        self._log = log
+        self._session = session
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writing is refused."""
+        return self._log.read_only
+
+    def name(self, digest: bytes) -> bytes:
+        """What a body is called here; without a key there is none of that name."""
+        return self._log.named(self._log.family(self._session), digest)
+
+    def body(self, digest: bytes) -> bytes | None:
+        """The packed bytes of a body, or None; `KeyMissingError` if the session's key is gone."""
+        family = self._log.family(self._session)
+        if family is None:
+            raise self._log.missing(self._session)
+        try:
+            found = self._log.body_of(family, digest)
+        except DataError as error:
+            raise type(error)(f"body {digest.hex()}: {error.message}", session=self._session) from error
+        return self._log.body(digest) if found is None else found  # it may be another session's: a sub-session's, say
+
+    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """The same of each of some bodies."""
+        return [self.body(digest) for digest in digests]
+
+    def get_derived(self, key: bytes) -> bytes | None:
+        """A derived value, or None."""
+        return self._log.get_derived(key)
+
+    def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write derived values under the key of the session's family."""
+        self._log.put_derived_of(self._log.family(self._session), items)
+
+    def derived_keys(self, prefix: bytes) -> list[bytes]:
+        """The keys of derived values, those included that cannot be read."""
+        return self._log.derived_keys(prefix)
+
+    def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Derived values by key order: those that can be read."""
+        return self._log.scan_derived(prefix)

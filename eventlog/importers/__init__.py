@@ -14,22 +14,22 @@ from typing import BinaryIO
 
 from eventlog import events as ev
 from eventlog.errors import ImportFormatError, brief
-from eventlog.importers.anthropic_messages import AnthropicMessages
-from eventlog.importers.anthropic_sse import AnthropicStream
-from eventlog.importers.base import Importer, Piece, Report, Skipped
-from eventlog.importers.claude_code import ClaudeCode
-from eventlog.importers.codex import Codex
-from eventlog.importers.event_jsonl import EventJsonl
-from eventlog.importers.event_streams import place
-from eventlog.importers.message_lists import family_of
-from eventlog.importers.message_reader import MessageList
-from eventlog.importers.openai_messages import OpenAIMessages
-from eventlog.importers.openai_responses_sse import OpenAIResponsesStream
-from eventlog.importers.openai_sse import OpenAIChatStream
-from eventlog.importers.opencode import OpenCodeImporter
+from eventlog.importers.anthropic.messages import AnthropicMessages
+from eventlog.importers.anthropic.sse import AnthropicStream
+from eventlog.importers.claude_code.importer import ClaudeCode
+from eventlog.importers.codex.importer import Codex
+from eventlog.importers.common.importer import Importer, Piece, Report, Skipped
+from eventlog.importers.common.message_lists import family_of
+from eventlog.importers.common.message_reader import MessageList
+from eventlog.importers.common.sse import kind_of_stream
+from eventlog.importers.event_jsonl.format import EventJsonl
+from eventlog.importers.event_jsonl.load import place
+from eventlog.importers.openai.chat_sse import OpenAIChatStream
+from eventlog.importers.openai.messages import OpenAIMessages
+from eventlog.importers.openai.responses_sse import OpenAIResponsesStream
+from eventlog.importers.opencode.importer import OpenCodeImporter
 from eventlog.importers.recognized import looks_like
 from eventlog.importers.reconcile import reconcile
-from eventlog.importers.sse import kind_of_stream
 from eventlog.store import Store
 
 __all__ = ["FORMATS", "Report", "Skipped", "detect", "import_file"]

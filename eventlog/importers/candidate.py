@@ -17,14 +17,14 @@ from typing import TypeAlias
 import msgspec
 
 from eventlog import events as ev
-from eventlog.blobs import unpack
-from eventlog.deltas import DeltaRun
+from eventlog.codec.bodies import unpack
+from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import NotFoundError
-from eventlog.importers.event_jsonl import bodies_of
-from eventlog.importers.records import is_array
-from eventlog.reader import ancestry, spans
-from eventlog.session import Session
-from eventlog.state import State
+from eventlog.history.streams import ancestry, spans
+from eventlog.importers.common.json_lines import is_array
+from eventlog.importers.event_jsonl.format import bodies_of
+from eventlog.session.session import Session
+from eventlog.state.state import State
 from eventlog.store import Store
 from eventlog.values import Content
 
@@ -251,7 +251,7 @@ def _plain(event: ev.Event) -> ev.Event:
 
 
 def _rest(data: str) -> object:
-    """What is kept of a record (`kept.py`), without the places of the events that have its texts."""
+    """What is kept of a record (`common/remainder.py`), without the places of the events that have its texts."""
     rest, moved = json.loads(data)
     return rest, [(path, field) for path, (_, field) in moved] if is_array(moved) else moved
 

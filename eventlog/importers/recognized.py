@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from eventlog.importers.records import DamagedLineError, is_array, is_object, parse
+from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
 
 __all__ = ["looks_like"]
 

@@ -12,7 +12,7 @@ another origin is somebody else's and is passed over.  All of them are compared 
 Times and the origin's path are not compared: a file that was moved or copied is the same.  How calls and messages end may be
 told otherwise than an older program told it; what that one missed is appended (`candidate.py`), here and to the branches.
 
-Not here: reading files (`claude_code.py` and its neighbours), deciding what may follow (`admission.py`).
+Not here: reading files (`claude_code/importer.py` and its neighbours), deciding what may follow (`state/rules.py`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.errors import NotFoundError
-from eventlog.importers.base import Piece, Report, bounded_id
+from eventlog.history.catalog import SessionInfo
 from eventlog.importers.candidate import Candidate, is_snapshot, stored_events
-from eventlog.listing import SessionInfo
-from eventlog.session import Session
+from eventlog.importers.common.importer import Piece, Report, bounded_id
+from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Origin
 

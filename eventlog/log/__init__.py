@@ -1,1 +1,1 @@
-"""Where events live: one small contract (`base.py`) and the engines that fulfil it."""
+"""Where events live: one small contract (`contract.py`) and the engines that fulfil it."""

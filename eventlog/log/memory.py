@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eventlog import forks
+from eventlog import os_fork
 from eventlog.errors import ClosedError, DamagedError
-from eventlog.log.base import Append, Commit, Committed, Head, LeaseState, Ticket
-from eventlog.log.calls import size_of, size_of_lease, validate_derived_keys
-from eventlog.log.rebuild import first_fault
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Ticket, Undivided
+from eventlog.log.merkle import SALT_BYTES
+from eventlog.log.merkle_check import first_fault
 from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
 from eventlog.log.ticket import QueuedTicket
-from eventlog.log.tree import SALT_BYTES
-from eventlog.log.undivided import Undivided
+from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +44,7 @@ class MemoryLog(Undivided):
         self._bodies: dict[bytes, bytes] = {}
         self._derived: dict[bytes, bytes] = {}
         self._position = 0
-        forks.follow(self)
+        os_fork.follow(self)
 
     def fork_off(self) -> None:
         """This is a child process, which has what is here for itself."""

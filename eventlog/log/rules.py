@@ -1,6 +1,6 @@
 """When an append is accepted, and what it makes of a session's head.  Pure; the same for every engine.
 
-The order of the checks is the contract's (`base.py`): request id, the append it follows, existence, lease epoch,
+The order of the checks is the contract's (`contract.py`): request id, the append it follows, existence, lease epoch,
 expected version, and at last the writer's own `check`.
 """
 
@@ -15,8 +15,8 @@ from eventlog.errors import (
     NotFoundError,
     RequestReusedError,
 )
-from eventlog.log.base import Append, Commit, Committed, Head, LeaseState
-from eventlog.log.tree import TAG_BYTES, grow, new_leaf
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.merkle import TAG_BYTES, grow, new_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

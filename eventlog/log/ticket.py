@@ -58,11 +58,11 @@ class QueuedTicket(Generic[R, T]):
         return self._settled
 
     def failed(self) -> bool:
-        """Whether the outcome is, or will be, an error; see `base.Ticket`."""
+        """Whether the outcome is, or will be, an error; see `contract.Ticket`."""
         return self.refused
 
     def wait(self, timeout: float | None = None) -> T:
-        """Block until the outcome is known; see `base.Ticket`."""
+        """Block until the outcome is known; see `contract.Ticket`."""
         if not self._settled:
             lock = Lock()
             lock.acquire()  # the writer releases it, so it cannot be a `with`
@@ -77,7 +77,7 @@ class QueuedTicket(Generic[R, T]):
         return self._outcome()
 
     def __await__(self) -> Generator[Any, Any, T]:
-        """Wait without blocking the event loop; see `base.Ticket`."""
+        """Wait without blocking the event loop; see `contract.Ticket`."""
         if not self._settled:
             future = asyncio.get_running_loop().create_future()
             self.waiters.append(future)

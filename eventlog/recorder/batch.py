@@ -1,6 +1,6 @@
 """The bytes of one insert: stored events and a tracking position, as one append of the log.
 
-A batch is the mark of what is no conversation (`eventlog/foreign.py`: 0xC1 0xC1) and the MessagePack array
+A batch is the mark of what is no conversation (`eventlog/codec/payload.py`: 0xC1 0xC1) and the MessagePack array
 
     [1, tracking, originators, topics, of, versions, topic, states]
 
@@ -26,10 +26,9 @@ from uuid import UUID
 import msgspec
 from eventsourcing.persistence import Notification, StoredEvent, Tracking
 
+from eventlog.codec.payload import FOREIGN, is_foreign, is_sealed
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError
-from eventlog.foreign import FOREIGN, is_foreign
-from eventlog.log.base import Commit
-from eventlog.sealed import is_sealed
+from eventlog.log.contract import Commit
 
 __all__ = ["KEY_BYTES", "Batch", "key_of", "pack", "unpack"]
 

@@ -5,7 +5,7 @@
 Every event of every conversation is a notification, in the order of commits: its id is the event's position (the ids have
 gaps where the store holds something else), its originator the session, its originator version the event's version, its topic the
 event's class (`eventlog.events:UserMessageAdded`, so that a projection filters with `get_topic`), and its state the event's
-canonical bytes (`codec.py`).  The mapper of this module makes a `ConversationEvent` of it.
+canonical bytes (`codec/batch.py`).  The mapper of this module makes a `ConversationEvent` of it.
 
 Nothing is recorded through here; conversations are appended to through `eventlog.Session`.
 """
@@ -34,17 +34,17 @@ from eventsourcing.persistence import (
 from eventsourcing.utils import Environment, EnvType, get_topic
 from typing_extensions import override
 
-from eventlog import codec
-from eventlog.card import card_of
+from eventlog.codec import batch as batch_module
+from eventlog.codec.decoded import Recorded, events_of
+from eventlog.codec.payload import is_foreign, is_sealed
 from eventlog.errors import DamagedError
 from eventlog.events import Event
-from eventlog.foreign import is_foreign
-from eventlog.log.base import Log
-from eventlog.reader import ancestry, spans
+from eventlog.history.catalog import card_of
+from eventlog.history.streams import ancestry, spans
+from eventlog.log.contract import Log
 from eventlog.recorder.factory import open_from
 from eventlog.recorder.faults import FAULTS
 from eventlog.recorder.subscription import LogSubscription, select
-from eventlog.sealed import is_sealed
 
 __all__ = ["ConversationEvent", "ConversationFactory", "ConversationMapper", "ConversationRecorder"]
 
@@ -80,7 +80,7 @@ class ConversationFeed:
             return found, scanned
         for commit in self.log.follow(after, _COMMITS):
             if not is_foreign(commit) and not is_sealed(commit.payload):
-                for recorded in codec.events_of(commit, commit.first - 1 + max(after + 1 - commit.position, 0)):
+                for recorded in events_of(commit, commit.first - 1 + max(after + 1 - commit.position, 0)):
                     if upto is not None and recorded.position > upto:
                         return found, upto
                     topic = get_topic(type(recorded.event))
@@ -97,7 +97,7 @@ class ConversationFeed:
         """Position of the newest event of a conversation, None if there is none."""
         return max((head.position for head in self.log.heads() if not is_foreign(head)), default=None)
 
-    def events(self, session: str) -> list[codec.Recorded]:
+    def events(self, session: str) -> list[Recorded]:
         """All events of a session, those that a fork inherited too."""
         head = self.log.head(session)
         if head is None or is_foreign(head) or card_of(head).erased:
@@ -166,9 +166,9 @@ class ConversationMapper(Mapper[str]):
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
         """The event with its session, version and time."""
         with FAULTS:
-            batch = codec.decode(stored_event.state)
+            batch = batch_module.decode(stored_event.state)
             entry = batch.entries[0] if len(batch.entries) == 1 else None
-            if not isinstance(entry, codec.Entry):
+            if not isinstance(entry, batch_module.Entry):
                 raise DamagedError("the state of a conversation's event is one event")
         session, version = str(stored_event.originator_id), stored_event.originator_version
         return ConversationEvent(session, version, batch.time + entry.after, entry.event)
@@ -215,9 +215,9 @@ def _read_only() -> NoReturn:
     raise NotSupportedError("conversations are read through here; they are appended to through eventlog.Session")
 
 
-def _notification(recorded: codec.Recorded, topic: str) -> Notification:
+def _notification(recorded: Recorded, topic: str) -> Notification:
     return Notification(recorded.session, recorded.version, topic, _state(recorded), recorded.position)
 
 
-def _state(recorded: codec.Recorded) -> bytes:
-    return codec.encode([(recorded.time, recorded.event)], recorded.time)
+def _state(recorded: Recorded) -> bytes:
+    return batch_module.encode([(recorded.time, recorded.event)], recorded.time)

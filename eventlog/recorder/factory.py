@@ -23,8 +23,8 @@ from eventsourcing.persistence import (
 )
 from eventsourcing.utils import Environment, EnvType, resolve_topic, strtobool
 
-from eventlog.log.base import Log
-from eventlog.opening import open_log
+from eventlog.log.contract import Log
+from eventlog.open_log import open_log
 from eventlog.recorder.faults import FAULTS
 from eventlog.recorder.recorders import (
     LogAggregateRecorder,

@@ -25,7 +25,7 @@ from zlib import crc32
 
 import msgspec
 
-from eventlog.log.base import Commit, Log
+from eventlog.log.contract import Commit, Log
 from eventlog.recorder.batch import unpack
 from eventlog.recorder.pieces import NO_RUNS, Piece, Run, between, encode, has, insert
 

@@ -6,7 +6,7 @@ What others committed meanwhile is looked at inside the commit (`_Mine`), also a
 of the same originator version, or of the same tracking position, one is refused.
 
 The session is named `eventsourcing:PURPOSE:APPLICATION` (purpose `events` or `snapshots`), so any number of
-applications share a store; that it is no conversation its card and its payloads say (`eventlog/foreign.py`).
+applications share a store; that it is no conversation its card and its payloads say (`eventlog/codec/payload.py`).
 Speaks our errors; the recorders translate.  Thread-safe.  Imported by this package only.
 """
 
@@ -19,9 +19,9 @@ from uuid import UUID
 
 from eventsourcing.persistence import IntegrityError, Notification, StoredEvent, Tracking
 
+from eventlog.codec.payload import FOREIGN
 from eventlog.errors import AlreadyExistsError, CallError, brief
-from eventlog.foreign import FOREIGN
-from eventlog.log.base import Append, Commit, Log
+from eventlog.log.contract import Append, Commit, Log
 from eventlog.recorder.batch import Batch, key_of, pack, unpack
 from eventlog.recorder.index import Index
 from eventlog.recorder.pieces import Run

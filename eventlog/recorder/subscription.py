@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from eventsourcing.persistence import ApplicationRecorder, Notification, Subscription
 
-from eventlog.log.base import Log
+from eventlog.log.contract import Log
 from eventlog.recorder.faults import FAULTS
 
 __all__ = ["Feed", "LogSubscription", "select"]

@@ -1,6 +1,6 @@
 """The command line as a whole: its commands, the global options, and what becomes of an error.
 
-The commands are in the modules beside this one, by noun (`commands.py`); heavy modules are imported where a command needs them, so
+The commands are in the modules beside this one, by noun (`registry.py`); heavy modules are imported where a command needs them, so
 that `eventlog --help` is quick.
 """
 
@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import typer
 
 from projections.cli import output
-from projections.cli.commands import Commands, plain
 from projections.cli.exits import Exit, classify
+from projections.cli.registry import Commands, plain
 
 __all__ = ["application", "run"]
 

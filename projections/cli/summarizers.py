@@ -1,6 +1,6 @@
 """Who writes the summary of a compaction, as named on the command line: the offline digest, or an endpoint.
 
-Imported by `shrinking.py`.  Everything that can be wrong with what was named is found here, before anything is written.
+Imported by `commands/compact.py`.  Everything that can be wrong with what was named is found here, before anything is written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from projections.cli.exits import UsageFault
 if TYPE_CHECKING:
     from eventlog.values import Model
     from projections.window import Summarizer, SummaryRequest
-    from projections.window.summarizer import Piece
+    from projections.window.compaction.summarizer import Piece
 
 __all__ = ["DIGEST", "Chosen", "choose", "watched"]
 
@@ -35,7 +35,7 @@ def choose(named: str, model: str | None, key_variable: str | None, session_mode
         for option, value in (("--summary-model", model), ("--api-key-env", key_variable)):
             if value is not None:
                 raise UsageFault(f"{option} is for an endpoint: give --summarizer URL, too")
-        from projections.window.digest import digest
+        from projections.window.compaction.digest import digest
 
         return Chosen(digest, None)
     if not named.lower().startswith(("http://", "https://")):
@@ -46,7 +46,7 @@ def choose(named: str, model: str | None, key_variable: str | None, session_mode
 def _over_http(url: str, model: str | None, key_variable: str | None, session_model: Model | None) -> Chosen:
     from importlib.util import find_spec
 
-    from eventlog.storing import model_of
+    from eventlog.session.inputs import model_of
     from projections.window import HttpSummarizer
 
     if find_spec("httpx2") is None:
@@ -63,7 +63,7 @@ def watched(summarizer: Summarizer, told: Callable[[int, int | None], None]) -> 
     """The same summariser; `told` learns how many characters of the summary have come."""
 
     def watching(request: SummaryRequest) -> Iterator[Piece]:
-        from projections.window.summarizer import pieces
+        from projections.window.compaction.summarizer import pieces
 
         for piece in pieces(summarizer, request):
             if isinstance(piece, str):

@@ -13,6 +13,7 @@ from projections.cli.exits import UsageFault
 
 if TYPE_CHECKING:
     from eventlog import Session
+    from eventlog.values import Model
     from projections.window import ContextWindow
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "UNKNOWN",
     "Given",
     "PresetName",
+    "model_named",
     "window_of",
 ]
 
@@ -36,7 +38,7 @@ UNKNOWN = "the size of the model's window is unknown; give --context"
 def _known(name: str | None) -> str | None:
     """The name of a planner, if it is one."""
     if name is not None:
-        from projections.window.prune import PLANNERS
+        from projections.window.prune.planner import PLANNERS
 
         if name not in PLANNERS:
             raise UsageFault(f"--policy knows no {name!r}; there are {', '.join(PLANNERS)}")
@@ -106,7 +108,6 @@ NOTHING = Given()
 def window_of(session: Session, given: Given = NOTHING, **options: Any) -> ContextWindow:
     """The session's window with what was given; `options` are more of `ContextWindow`."""
     from eventlog.values import Limits
-    from projections.cli.views import model_named
     from projections.window import ContextWindow
 
     model = None if given.model is None else model_named(session, given.model)
@@ -120,3 +121,23 @@ def window_of(session: Session, given: Given = NOTHING, **options: Any) -> Conte
     base = known or Limits()
     limits = Limits(*(getattr(base, name) if value is None else value for name, value in numbers.items()))
     return ContextWindow(session, given.preset, model=model, limits=limits, **options)
+
+
+def model_named(session: Session, name: str) -> Model:
+    """The model of this name; without a provider, the one of the session that is called so.
+
+    One that nobody had would turn all reasoning into text, which is hardly meant by whoever left the provider out.
+    """
+    from eventlog.values import Model
+    from projections.view.model_view import models_of
+
+    provider, slash, rest = name.partition("/")
+    if slash:
+        return Model(provider, rest)
+    known = models_of(session)
+    found = [model for model in known if model.name == name]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(map(str, found or known)) or "none"
+    said = f"more than one model is called {name}" if found else f"the session has no model {name}"
+    raise UsageFault(f"{said} (it has {there}); give --model as provider/name")

@@ -1,6 +1,6 @@
 """A small recorded session, and playing it: what was recorded is streamed once more, delta by delta, through a live handle.
 
-Not the command that shows it (`projections/cli/demo.py`).  Where the recording is from, and its licence, is in `README.md`.
+Not the command that shows it (`projections/cli/commands/demo.py`).  Where the recording is from, and its licence, is in `README.md`.
 """
 
 from __future__ import annotations

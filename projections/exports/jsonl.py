@@ -1,4 +1,4 @@
-"""Sessions as event JSONL, lossless: what `eventlog/importers/event_jsonl.py` describes, and reads again.
+"""Sessions as event JSONL, lossless: what `eventlog/importers/event_jsonl/format.py` describes, and reads again.
 
 Streams: never more than one append or one body is held.  Anybody may import it.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from eventlog.codec import events_of
+from eventlog.codec.decoded import events_of
 from eventlog.events import SCHEMA
-from eventlog.importers.event_jsonl import VERSION, bodies_of, line_of
-from eventlog.log.base import Commit
-from eventlog.prefix import portable
-from eventlog.session import Session
+from eventlog.importers.event_jsonl.format import VERSION, bodies_of, line_of
+from eventlog.integrity.fork_anchor import portable
+from eventlog.log.contract import Commit
+from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Body
-from projections.family import Member, exported
+from projections.reports.session_tree import Member, exported
 
 __all__ = ["jsonl_lines"]
 

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from eventlog.listing import SessionInfo
-from eventlog.session import Session
-from projections.family import below
-from projections.formats.wire import sendable
-from projections.transcript import Said, Transcript, TranscriptPart
+from eventlog.history.catalog import SessionInfo
+from eventlog.session.session import Session
+from projections.formats.text import sendable
+from projections.reports.session_tree import below
+from projections.transcript.transcript import Said, Transcript, TranscriptPart
 
 __all__ = ["markdown_blocks", "markdown_of"]
 

@@ -18,17 +18,17 @@ from sys import float_info
 from typing import Any, NamedTuple
 
 from eventlog import events as ev
-from eventlog.codec import Span
-from eventlog.deltas import DeltaRun
-from eventlog.importers.opencode import restore
-from eventlog.importers.opencode_messages import oddity
-from eventlog.importers.records import is_object
-from eventlog.session import Session
+from eventlog.codec.decoded import Span
+from eventlog.codec.deltas import DeltaRun
+from eventlog.importers.common.json_lines import is_object
+from eventlog.importers.opencode.importer import restore
+from eventlog.importers.opencode.messages import oddity
+from eventlog.session.session import Session
 from eventlog.values import Origin
 from projections.exports.opencode_ids import renamed, session_id
 from projections.exports.opencode_messages import CHANGES, Known, Record, Timed, change, record_of, tokens_record
-from projections.rendering import Resolver
-from projections.usage import total, usage_by_model
+from projections.reports.usage import total, usage_by_model
+from projections.view.part_rendering import Resolver
 
 __all__ = ["VERSION", "opencode_export", "opencode_json"]
 

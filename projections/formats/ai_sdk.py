@@ -16,8 +16,8 @@ import msgspec
 from projections.formats.calls import CallIds, Names, Rendered
 from projections.formats.files import data_of, named
 from projections.formats.metadata import is_array, is_object, parsed
-from projections.formats.wire import sendable
-from projections.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
+from projections.formats.text import sendable
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 
 __all__ = ["ModelMessageEncoder", "encode_model_messages", "model_messages"]
 

@@ -24,8 +24,8 @@ import msgspec
 from projections.formats.calls import CallIds, Names, Rendered
 from projections.formats.files import data_of, file_id_of, is_web, named, text_of
 from projections.formats.metadata import is_array, is_object, of_provider, parsed, tool_name
-from projections.formats.wire import sendable
-from projections.neutral import Call, File, NeutralMessage, Reasoning, Result, Text
+from projections.formats.text import sendable
+from projections.view.neutral import Call, File, NeutralMessage, Reasoning, Result, Text
 
 __all__ = ["CONTINUE", "OPENING", "AnthropicEncoder", "anthropic_request", "encode_anthropic"]
 

@@ -1,6 +1,6 @@
 """Call ids as a provider takes them, and each message rendered once: what the formats with rules for ids share.
 
-Not a format, and not the constraints of a view (`constraints.py`), which know single messages only.  Imported by the formats
+Not a format, and not the constraints of a view (`view/constraints.py`), which know single messages only.  Imported by the formats
 beside it.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Generic, TypeAlias, TypeVar
 
-from projections.neutral import Call, NeutralMessage, Result
+from projections.view.neutral import Call, NeutralMessage, Result
 
 __all__ = ["CallIds", "Names", "Rendered"]
 

@@ -7,8 +7,8 @@ import binascii
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from projections.formats.wire import sendable
-from projections.neutral import File
+from projections.formats.text import sendable
+from projections.view.neutral import File
 
 __all__ = ["Data", "data_of", "file_id_of", "is_web", "named", "text_of"]
 

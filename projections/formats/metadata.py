@@ -9,9 +9,9 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, TypeGuard
 
-from eventlog.arguments import json_value
+from eventlog.validation import json_value
 from eventlog.values import Json
-from projections.formats.wire import sendable
+from projections.formats.text import sendable
 
 __all__ = ["is_array", "is_object", "of_provider", "parsed", "tool_name"]
 

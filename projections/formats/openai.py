@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from projections.formats.joined import Clean, JoinedArray
-from projections.formats.wire import sendable
-from projections.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
-from projections.rendering import MEDIA_HEADING
+from projections.formats.incremental import Clean, JoinedArray
+from projections.formats.text import sendable
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
+from projections.view.part_rendering import MEDIA_HEADING
 
 __all__ = ["ChatEncoder", "chat_messages", "encode_chat"]
 

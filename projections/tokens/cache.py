@@ -11,7 +11,7 @@ import zlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from eventlog import forks
+from eventlog import os_fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ class MemoryCountCache:
         self._capacity = capacity
         self._counts: OrderedDict[tuple[str, bytes], int] = OrderedDict()
         self._lock = threading.Lock()
-        forks.follow(self)
+        os_fork.follow(self)
 
     def fork_off(self) -> None:
         """This is a child process."""
@@ -66,7 +66,7 @@ class MemoryCountCache:
 
 
 class DerivedValues(Protocol):
-    """The part of a log, or of a session's share of it (`eventlog.log.base.Belongings`), that is needed here."""
+    """The part of a log, or of a session's share of it (`eventlog.log.contract.Belongings`), that is needed here."""
 
     @property
     def read_only(self) -> bool:
@@ -101,7 +101,7 @@ class LogCountCache:
         self._memory = MemoryCountCache(capacity)
         self._pending: dict[bytes, bytes] = {}
         self._lock = threading.Lock()
-        forks.follow(self)
+        os_fork.follow(self)
 
     def fork_off(self) -> None:
         """This is a child process."""

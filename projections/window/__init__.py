@@ -1,7 +1,7 @@
 """Keeping a conversation inside its model's window: truncate, prune, compact, recover, decide (spec §5-§8).
 
 The public names; nothing is loaded before it is asked for.  `ContextWindow` is the object to begin with, `next_step` the decision
-behind it.  The offline summariser, which is the default, is `projections.window.digest.digest`.
+behind it.  The offline summariser, which is the default, is `projections.window.compaction.digest.digest`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from projections.window.aio import AsyncContextWindow, afill
-    from projections.window.compaction import CompactionResult
-    from projections.window.covered import covered_by
-    from projections.window.filling import fill
+    from projections.window.compact import CompactionResult
+    from projections.window.compaction.http_summarizer import HttpSummarizer
+    from projections.window.compaction.request import SummaryRequest
+    from projections.window.compaction.summarizer import Summarizer, ToolCalled
+    from projections.window.fill_loop import fill
     from projections.window.hooks import AutoContinue, Hooks, apply_patch
-    from projections.window.http_summarizer import HttpSummarizer
     from projections.window.policy import (
         CompactionPolicy,
         ContextPolicy,
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
         TruncationPolicy,
         policy_named,
     )
-    from projections.window.prune import PrunePlan, register_planner
-    from projections.window.recall_calls import recall_tool
-    from projections.window.recalling import Recalled, recall
+    from projections.window.prune.planner import PrunePlan, register_planner
     from projections.window.report import WindowReport, window_report
-    from projections.window.request import SummaryRequest
+    from projections.window.retrieval.covered import covered_by
+    from projections.window.retrieval.recall import Recalled, recall
+    from projections.window.retrieval.recall_calls import recall_tool
     from projections.window.steps import (
         Blocked,
         CallModel,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
         Stop,
         Wait,
     )
-    from projections.window.summarizer import Summarizer, ToolCalled
     from projections.window.window import ContextWindow, Request
 
 __all__ = [
@@ -94,11 +94,27 @@ __all__ = [
 
 _HOMES = {
     "aio": ("AsyncContextWindow", "afill"),
-    "covered": ("covered_by",),
-    "compaction": ("CompactionResult",),
-    "filling": ("fill",),
+    "compact": ("CompactionResult",),
+    "compaction.http_summarizer": ("HttpSummarizer",),
+    "compaction.request": ("SummaryRequest",),
+    "compaction.summarizer": ("Summarizer", "ToolCalled"),
+    "fill_loop": ("fill",),
     "hooks": ("AutoContinue", "Hooks", "apply_patch"),
-    "http_summarizer": ("HttpSummarizer",),
+    "policy": (
+        "CompactionPolicy",
+        "ContextPolicy",
+        "LoopPolicy",
+        "OverflowPolicy",
+        "Prices",
+        "PrunePolicy",
+        "TruncationPolicy",
+        "policy_named",
+    ),
+    "prune.planner": ("PrunePlan", "register_planner"),
+    "report": ("WindowReport", "window_report"),
+    "retrieval.covered": ("covered_by",),
+    "retrieval.recall": ("Recalled", "recall"),
+    "retrieval.recall_calls": ("recall_tool",),
     "steps": (
         "Blocked",
         "CallModel",
@@ -113,22 +129,6 @@ _HOMES = {
         "Stop",
         "Wait",
     ),
-    "policy": (
-        "CompactionPolicy",
-        "ContextPolicy",
-        "LoopPolicy",
-        "OverflowPolicy",
-        "Prices",
-        "PrunePolicy",
-        "TruncationPolicy",
-        "policy_named",
-    ),
-    "prune": ("PrunePlan", "register_planner"),
-    "recall_calls": ("recall_tool",),
-    "recalling": ("Recalled", "recall"),
-    "report": ("WindowReport", "window_report"),
-    "request": ("SummaryRequest",),
-    "summarizer": ("Summarizer", "ToolCalled"),
     "window": ("ContextWindow", "Request"),
 }
 

@@ -13,13 +13,13 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from projections.window.filling import ABORTED, LOOKS, Filling
+from projections.window.fill_loop import ABORTED, LOOKS, Filling
 
 if TYPE_CHECKING:
-    from eventlog.reply import Reply
-    from eventlog.session import Session
+    from eventlog.session.reply import Reply
+    from eventlog.session.session import Session
     from eventlog.values import Model
-    from projections.window.compaction import CompactionResult
+    from projections.window.compact import CompactionResult
     from projections.window.steps import CallModel, PendingCall, RunSubtask, Step
     from projections.window.window import ContextWindow, Request
 

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from projections.carried_text import carried_text
-from projections.drafts import Draft
-from projections.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result
-from projections.parts import ToolPart
-from projections.rendering import QUESTION
-from projections.selection import carried_with, compaction_of, ordered, shows_question
+from projections.conversation.parts import ToolPart
 from projections.tokens import frame_tokens
-from projections.view_tokens import wire_messages
+from projections.view.carryover_text import carried_text
+from projections.view.message_rendering import Draft
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result
+from projections.view.part_rendering import QUESTION
+from projections.view.selection import carried_with, compaction_of, ordered, shows_question
+from projections.view.token_count import wire_messages
 
 if TYPE_CHECKING:
-    from projections.conversation import Conversation
-    from projections.model_view import ModelView
-    from projections.parts import Message, Part
-    from projections.render_options import RenderOptions
-    from projections.rendering import Resolver
-    from projections.view_tokens import ViewCounter
+    from projections.conversation.parts import Message, Part
+    from projections.conversation.state import Conversation
+    from projections.view.model_view import ModelView
+    from projections.view.options import RenderOptions
+    from projections.view.part_rendering import Resolver
+    from projections.view.token_count import ViewCounter
 
 __all__ = ["Breakdown", "Kinds", "MessageSize", "PartSize", "ToolSize", "break_down", "kind_of_part"]
 

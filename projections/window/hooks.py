@@ -1,6 +1,6 @@
 """Where a program may step in: the system prompt, the messages, a summary's prompt, and whether to go on after a compaction.
 
-Not what is done with the answers (`window.py`, `compaction.py`).  What a hook changes of a request is recorded with the step as a
+Not what is done with the answers (`window.py`, `compact.py`).  What a hook changes of a request is recorded with the step as a
 patch of the view, so that the request can be rebuilt without the hook (spec promise 10).
 """
 
@@ -13,8 +13,8 @@ from typing import TypeAlias
 import msgspec
 
 from eventlog.errors import DamagedError
-from projections.neutral import NeutralMessage
-from projections.system_prompt import SystemHook
+from projections.view.neutral import NeutralMessage
+from projections.view.system_prompt import SystemHook
 
 __all__ = ["AutoContinue", "Hooks", "MessagesHook", "apply_patch", "patch_of"]
 

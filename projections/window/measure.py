@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from eventlog.values import Content
-from projections.parts import Message, ToolPart
+from projections.conversation.parts import Message, ToolPart
 
 __all__ = ["Measure"]
 

@@ -7,11 +7,11 @@ covered, and nothing else can be said before they are there.)
 
 from __future__ import annotations
 
-from projections.parts import SubtaskPart, ToolPart
-from projections.window.agenda import NOTHING, Answer
-from projections.window.doom import repeated_call
+from projections.conversation.parts import SubtaskPart, ToolPart
+from projections.window.limits import is_over
+from projections.window.loop_state import NOTHING, Answer
 from projections.window.measure import Measure
-from projections.window.overflow import is_over
+from projections.window.repeated_calls import repeated_call
 from projections.window.situation import INTERRUPTED, Situation
 from projections.window.steps import (
     Blocked,

@@ -10,10 +10,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from projections.conversation import Conversation
-from projections.parts import Message, StepPart, ToolPart
-from projections.render_options import RenderOptions
-from projections.selection import hidden, ordered
+from projections.conversation.parts import Message, StepPart, ToolPart
+from projections.conversation.state import Conversation
+from projections.view.options import RenderOptions
+from projections.view.selection import hidden, ordered
 
 __all__ = ["Outline", "Result", "is_result"]
 

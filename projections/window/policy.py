@@ -1,6 +1,6 @@
 """The context policy: every number and switch of the window, as data that a session records (spec §5).
 
-Not the decisions (`overflow.py`, `truncation.py`, `prune.py`, `tail.py`, `next_step.py`), which are pure functions of it.  Anybody in
+Not the decisions (`limits.py`, `truncation.py`, `prune/planner.py`, `compaction/selection.py`, `next_step.py`), which are pure functions of it.  Anybody in
 `projections` may import this module.  A policy is recorded in the session as JSON (`SettingsSet.policy`), so that a replay decides
 as was decided; environment variables switch things off on one machine without being recorded.
 """
@@ -59,7 +59,7 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
     enabled: bool = True
     policy: str = "recency"
-    """Name of a planner in `prune.PLANNERS`: "recency", "superseded", "cost-aware", "opencode", or a registered one."""
+    """Name of a planner in `planner.PLANNERS`: "recency", "superseded", "cost-aware", "opencode", or a registered one."""
     protect: int = 40_000
     """Tokens of the newest results that stay; at most a quarter of usable."""
     minimum: int = 20_000
@@ -138,7 +138,7 @@ class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     compaction: CompactionPolicy = CompactionPolicy()
     loop: LoopPolicy = LoopPolicy()
     preset: str = "default"
-    """Render options of the view (`projections.presets`)."""
+    """Render options of the view (`projections.view.options`)."""
     counter: str = ""
     """Name of the counter that decides: an encoding, "chars/4", or "" for the model's own, calibrated."""
 

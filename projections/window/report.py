@@ -13,14 +13,14 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.values import Limits
-from projections.parts import ToolPart
-from projections.selection import ordered
+from projections.conversation.parts import ToolPart
+from projections.view.selection import ordered
 from projections.window.breakdown import Kinds, MessageSize, PartSize, ToolSize, break_down
 from projections.window.next_step import next_step
 
 if TYPE_CHECKING:
-    from projections.window.agenda import Agenda, Change
-    from projections.window.prune import PrunePlan
+    from projections.window.loop_state import Agenda, Change
+    from projections.window.prune.planner import PrunePlan
     from projections.window.situation import Situation
     from projections.window.steps import Step
     from projections.window.window import ContextWindow

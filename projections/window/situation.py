@@ -10,17 +10,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from projections.conversation import Conversation
-from projections.parts import Compaction
-from projections.render_options import RenderOptions
-from projections.window.agenda import Agenda
-from projections.window.candidates import Candidates
+from projections.conversation.parts import Compaction
+from projections.conversation.state import Conversation
+from projections.view.options import RenderOptions
+from projections.window.compaction.selection import Selection, select_tail
+from projections.window.loop_state import Agenda
 from projections.window.measure import Measure
 from projections.window.outline import Outline
 from projections.window.policy import ContextPolicy, PrunePolicy
-from projections.window.prune import plan_prune
-from projections.window.prune_case import PrunePlan
-from projections.window.tail import Selection, select_tail
+from projections.window.prune.candidates import Candidates
+from projections.window.prune.case import PrunePlan
+from projections.window.prune.planner import plan_prune
 
 __all__ = ["INTERRUPTED", "Situation"]
 

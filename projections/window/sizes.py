@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import msgspec
 
 from eventlog.values import Body, Content
-from projections.drafts import Draft
 from projections.formats.ai_sdk import model_messages
-from projections.neutral import NeutralMessage, NeutralPart, Text
-from projections.rendering import Resolver
-from projections.selection import carried_with, shows_question
 from projections.tokens import BodyCounter, CharsCounter, MemoryCountCache, counter_named, frame_tokens, media_tokens
-from projections.view_tokens import ViewCounter
+from projections.view.message_rendering import Draft
+from projections.view.neutral import NeutralMessage, NeutralPart, Text
+from projections.view.part_rendering import Resolver
+from projections.view.selection import carried_with, shows_question
+from projections.view.token_count import ViewCounter
 
 if TYPE_CHECKING:
-    from projections.carried import Carried
-    from projections.conversation import Conversation
-    from projections.parts import Message, Part, ToolPart
-    from projections.render_options import RenderOptions
+    from projections.conversation.carryover import Carried
+    from projections.conversation.parts import Message, Part, ToolPart
+    from projections.conversation.state import Conversation
     from projections.tokens import CountCache, Counter
+    from projections.view.options import RenderOptions
 
 __all__ = ["CharsSizes", "Sizes", "TokenSizes", "sizes_named"]
 

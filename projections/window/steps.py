@@ -11,7 +11,7 @@ import msgspec
 
 from eventlog.errors import BlockedError, WindowTooSmallError
 from eventlog.values import Json, MessageError, Subtask
-from projections.window.prune_case import PrunePlan
+from projections.window.prune.case import PrunePlan
 
 __all__ = [
     "Blocked",

@@ -1,6 +1,6 @@
 """The one object above the line that appends: it keeps a session's view inside its model's window (spec §5-§8).
 
-Decisions are pure (`next_step.py` and the planners); this object projects the session (`projected.py`), asks them, and carries out what they say through
+Decisions are pure (`next_step.py` and the planners); this object projects the session (`window_state.py`), asks them, and carries out what they say through
 the session's ordinary commands.  Model and tools are the program's: `begin` opens the reply to be filled, `RunTools` names the
 calls.  For one thread.
 """
@@ -12,15 +12,14 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
-from eventlog.arguments import json_value
 from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.validation import json_value
 from eventlog.values import Model
-from projections.window.agenda import TASK, newest_change
-from projections.window.compaction import Compaction, CompactionResult
+from projections.window.compact import Compaction, CompactionResult
+from projections.window.loop_state import TASK, newest_change
 from projections.window.next_step import next_step
 from projections.window.policy import ContextPolicy, encode_policy
-from projections.window.projected import LAST_STEP, ProjectedSession, Request
-from projections.window.recall_calls import RECALL, answer_recall, with_recall
+from projections.window.retrieval.recall_calls import RECALL, answer_recall, with_recall
 from projections.window.steps import (
     CallModel,
     Compact,
@@ -32,10 +31,12 @@ from projections.window.steps import (
     Step,
 )
 from projections.window.truncation import bounds, truncate
+from projections.window.window_state import LAST_STEP, ProjectedSession, Request
 
 if TYPE_CHECKING:
-    from eventlog.reply import Call, Reply
-    from eventlog.session import Session
+    from eventlog.session.reply import Reply
+    from eventlog.session.session import Session
+    from eventlog.session.tool_call import Call
     from eventlog.values import Attachment
 
 __all__ = ["LAST_STEP", "ContextWindow", "Request", "Started"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.tracing import may_trace
+from tests.support.faults.tracing import may_trace
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The coverage-guided fuzzer: `python -m tests.faults.fuzz TARGET SECONDS [DATA]`, with `atheris` (`pip install atheris`).
 
 Begins with the recorded files in DATA.  Ends with exit code 0 and figures, or with what broke and the file that did it.
-Not a test: what it finds becomes one.  `TARGET` is one of those in `hostile.py`.
+Not a test: what it finds becomes one.  `TARGET` is one of those in `tests/support/faults/hostile_input.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main(target: str, seconds: int, data: Path) -> None:
     """Fuzz one target for a bounded time."""
     atheris: Any = import_module("atheris")
     with atheris.instrument_imports(include=["eventlog", "projections"]):
-        hostile = import_module("tests.faults.hostile")
+        hostile = import_module("tests.support.faults.hostile_input")
     scratch = Path(tempfile.mkdtemp())
     for given in hostile.corpus(target, data):
         (scratch / sha256(given).hexdigest()).write_bytes(given)

@@ -1,6 +1,6 @@
 """The table of faults for the README, from what the tests counted (`tally.py`).
 
-    EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/test_flips.py tests/test_integrity.py tests/test_tampering.py
+    EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/eventlog/log/test_flipped_bytes.py tests/eventlog/integrity/test_integrity.py tests/eventlog/integrity/test_tampering.py
     python -m tests.faults.table faults.jsonl
 
 A row is here only if all that is promised for it held each time: a test that fails counts nothing.  With `--all` every kind of fault has a row,
@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.keyed import said_of
+from tests.support.faults.encrypted_stores import said_of
 
 __all__ = ["every_fault", "readme"]
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.checkpoints import versions
+from eventlog.history.checkpoint_store import versions
 from eventlog.log.memory import MemoryLog
-from eventlog.restoring import STATE
+from eventlog.state.loader import STATE
 from eventlog.store import Store
-from projections.verify import verify
-from tests.faults.crash_agent import WORK
-from tests.faults.keyed import KINDS, said_of
+from projections.verify.verify import verify
 from tests.faults.tally import SLOW, tally
 from tests.faults.test_full_disk import program
+from tests.support.faults.crash_agent import WORK
+from tests.support.faults.encrypted_stores import KINDS, said_of
 
 KILLS = {"plain": 1200 if SLOW else 10, "encrypted": 400 if SLOW else 6}
 RUNS = {"plain": 12 if SLOW else 1, "encrypted": 4 if SLOW else 1}

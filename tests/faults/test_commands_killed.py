@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from projections.cli.exits import Exit
-from tests.crash_writer import must_succeed
-from tests.faults.keyed import KINDS, keys_of, said_of
-from tests.faults.places import make_templates, patched
-from tests.faults.planned import scratch
 from tests.faults.tally import SLOW, tally
-from tests.faults.upkeep import WORKS
+from tests.support.crash_writer import must_succeed
+from tests.support.faults.encrypted_stores import KINDS, keys_of, said_of
+from tests.support.faults.planned_appends import scratch
+from tests.support.faults.upkeep import WORKS
+from tests.support.faults.whole_stores import make_templates, patched
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS: dict[str, tuple[tuple[str, ...], str, tuple[Exit, ...]]] = {

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import opening
-from eventlog.log.base import Append
-from eventlog.log.embedded import open_log
-from tests.faults.contender import OPTIONS, SESSIONS, read_record
-from tests.faults.history import Entry, Operation, faults
-from tests.faults.keyed import KINDS, keys_for, said_of
+from eventlog import open_log as open_log_module
+from eventlog.log.contract import Append
+from eventlog.log.embedded.engine import open_log
 from tests.faults.tally import SLOW, tally
+from tests.support.faults.contender import OPTIONS, SESSIONS, read_record
+from tests.support.faults.encrypted_stores import KINDS, keys_for, said_of
+from tests.support.faults.linearizability import Entry, Operation, faults
 
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES, THREADS, SECONDS = (8, 4, 60.0) if SLOW else (3, 3, 4.0)
@@ -44,7 +44,7 @@ class Crowd:
         name = f"p{self.started}"
         arguments = [self.store, self.keys or "", self.records / name, name, THREADS, seconds, self.started]
         return subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.faults.contender", *map(str, arguments)],
+            [sys.executable, "-W", "error", "-m", "tests.support.faults.contender", *map(str, arguments)],
             cwd=ROOT,
             stderr=subprocess.PIPE,
             text=True,
@@ -78,7 +78,7 @@ class Crowd:
 def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str) -> None:
     """Promises 2, 4, 5: versions are given once and in real time's order, each refusal was true then, no fenced writer gets in."""
     crowd = Crowd(tmp_path, kind)
-    log = opening.open_log(crowd.store, keys=crowd.keys, **OPTIONS)
+    log = open_log_module.open_log(crowd.store, keys=crowd.keys, **OPTIONS)
     begun: list[Operation] = []
     for session in SESSIONS:
         begun.append(Operation(f"begin {session}", "", session, "append", 0, 1, outcome="done", first=1))
@@ -117,7 +117,7 @@ def test_a_read_beside_one_that_catches_up_sees_as_much(tmp_path: Path, monkeypa
     open_log(path, **OPTIONS).close()
     reader = open_log(path, read_only=True)
     write = (
-        "import sys; from eventlog.log.base import Append; from eventlog.log.embedded import open_log\n"
+        "import sys; from eventlog.log.contract import Append; from eventlog.log.embedded.engine import open_log\n"
         "log = open_log(sys.argv[1])\n"
         "log.submit(Append(session='s', payload=b'x', count=1, time=1, creates_at=0)).wait(30)\n"
         "log.close()\n"

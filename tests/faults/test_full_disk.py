@@ -15,18 +15,18 @@ import pytest
 
 import eventlog
 from eventlog.errors import StorageError
-from eventlog.log.embedded import open_log
+from eventlog.log.embedded.engine import open_log
 from projections.cli.exits import Exit
-from tests.cli.runner import program as cli_program
-from tests.faults.planned import OPTIONS, compare, complete, workload
 from tests.faults.tally import SLOW, tally
+from tests.support.cli_runner import program as cli_program
+from tests.support.faults.planned_appends import OPTIONS, compare, complete, workload
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def program(name: str, *arguments: object, seconds: float = 280) -> subprocess.CompletedProcess[str]:
     """Run a program of this folder."""
-    command = [sys.executable, "-W", "error", "-m", f"tests.faults.{name}", *map(str, arguments)]
+    command = [sys.executable, "-W", "error", "-m", f"tests.support.faults.{name}", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
 
-from tests.faults.hostile import TARGETS, corpus
 from tests.faults.tally import SLOW, tally
-from tests.shared import shared_path
+from tests.support.faults.hostile_input import TARGETS, corpus
+from tests.support.shared import shared_path
 
 DATA = shared_path("data")
 EXAMPLES = {"stored": 300, "frame": 100, "kept": 100, "head": 150, "importers": 40, "commands": 40}

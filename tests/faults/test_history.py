@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec.structs import replace
 
-from tests.faults.history import NEVER, Entry, Operation, faults
+from tests.support.faults.linearizability import NEVER, Entry, Operation, faults
 
 Planted = tuple[list[Operation], list[Entry]]
 

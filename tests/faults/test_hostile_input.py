@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 import eventlog
-from eventlog.blobs import MAX_BODY_BYTES, to_file, unpack
+from eventlog.codec.bodies import MAX_BODY_BYTES, to_file, unpack
 from eventlog.errors import CallError, DamagedError
 from eventlog.importers import FORMATS, Report, import_file
 from eventlog.values import Body

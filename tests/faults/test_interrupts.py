@@ -15,12 +15,12 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.errors import BusyError, FencedError, RefusedError
-from eventlog.log.base import LeaseState
-from eventlog.session import Session
+from eventlog.log.contract import LeaseState
+from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from tests.faults.tally import SLOW, tally
-from tests.faulty import FaultyLog
-from tests.talking import last
+from tests.support.faulty_log import FaultyLog
+from tests.support.sample_sessions import last
 
 INTERRUPTS: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 ENGINE = str(Path(eventlog.__file__).parent)

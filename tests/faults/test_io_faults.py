@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import CallError, EventlogError
-from eventlog.head import StoreHead
-from eventlog.opening import open_log
+from eventlog.integrity.heads import StoreHead
+from eventlog.open_log import open_log
 from eventlog.store import Store
-from tests.faults.agent import SESSION, finished, open_agent, sound, turn
-from tests.faults.caller import Caller
-from tests.faults.failing_io import FAULTS, FailingIO
-from tests.faults.keyed import KINDS, keys_for, said_of
-from tests.faults.left import copied_as_left
-from tests.faults.planned import OPTIONS, compare, probe_here, workload
 from tests.faults.tally import SLOW, tally
+from tests.support.faults.abandoned_store import copied_as_left
+from tests.support.faults.agent import SESSION, finished, open_agent, sound, turn
+from tests.support.faults.caller import Caller
+from tests.support.faults.encrypted_stores import KINDS, keys_for, said_of
+from tests.support.faults.failing_io import FAULTS, FailingIO
+from tests.support.faults.planned_appends import OPTIONS, compare, probe_here, workload
 
 STEP = {"plain": 1 if SLOW else 19, "encrypted": 3 if SLOW else 57}
 """Every so many calls one is made to fail."""

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.encryption.keyfile import KeyFile
+from eventlog.encryption.key_file import KeyFile
 from eventlog.errors import StorageError
-from tests.faults.disk import Recorder
-from tests.faults.images import HOW
-from tests.faults.planned import scratch
 from tests.faults.tally import SLOW, tally
-from tests.faults.tracing import CHANGES, SHORT, Call, traced
-from tests.faults.upkeep_crash import ERRORS, Breaker
+from tests.support.faults.disk import Recorder
+from tests.support.faults.images import HOW
+from tests.support.faults.planned_appends import scratch
+from tests.support.faults.tracing import CHANGES, SHORT, Call, traced
+from tests.support.faults.upkeep_crash import ERRORS, Breaker
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

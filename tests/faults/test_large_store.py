@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from eventlog import backup as backups
-from eventlog.head import StoreHead
-from eventlog.log import probe_child
-from eventlog.log.embedded import EmbeddedLog, open_log
-from eventlog.log.layout import TREES
-from eventlog.log.probe import probe
-from eventlog.repairing import repair
+from eventlog.integrity.heads import StoreHead
+from eventlog.log.embedded.engine import EmbeddedLog, open_log
+from eventlog.log.embedded.salvage import probe_child
+from eventlog.log.embedded.salvage.probe import probe
+from eventlog.log.embedded.segments.layout import TREES
+from eventlog.maintenance import backup as backups
+from eventlog.maintenance.repair import repair
 from eventlog.store import Store
 from projections.cli.exits import Exit
-from projections.verify import verify
-from tests.cli.runner import program as cli_program
-from tests.faults.large import fill, lmdb_bytes
-from tests.talking import exchange
+from projections.verify.verify import verify
+from tests.support.cli_runner import program as cli_program
+from tests.support.faults.large_stores import fill, lmdb_bytes
+from tests.support.sample_sessions import exchange
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 66 << 20
@@ -43,8 +43,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def killed(path: Path) -> None:
     """A process begins a session and is killed."""
     script = (
-        "import os, signal, sys; from eventlog.log.embedded import open_log; from eventlog.store import Store\n"
-        "from tests.talking import exchange\n"
+        "import os, signal, sys; from eventlog.log.embedded.engine import open_log; from eventlog.store import Store\n"
+        "from tests.support.sample_sessions import exchange\n"
         "store = Store(open_log(sys.argv[1], map_bytes=int(sys.argv[2])))\n"
         "exchange(store.create_session(id='killed'))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -119,8 +119,8 @@ def test_a_store_whose_map_has_just_grown_opens_for_writing(tmp_path: Path) -> N
     path = tmp_path / "s"
     fill(path, 11 << 20)
     grown = (
-        "import os, signal, sys; from eventlog.log.embedded import open_log; from eventlog.store import Store\n"
-        "from tests.faults.large import weigh_down; from tests.faults.test_large_store import SMALL, map_of\n"
+        "import os, signal, sys; from eventlog.log.embedded.engine import open_log; from eventlog.store import Store\n"
+        "from tests.support.faults.large_stores import weigh_down; from tests.faults.test_large_store import SMALL, map_of\n"
         "log = open_log(sys.argv[1], **SMALL)\n"
         "store, before = Store(log), map_of(log)\n"
         "session = store.create_session(id='grown')\n"
@@ -147,9 +147,7 @@ def test_a_store_that_grows_while_it_is_walked_is_sound(tmp_path: Path, monkeypa
     def walk(environment: object, name: str, wrong: list[str]) -> list[str]:
         walked.append(name)
         if len(walked) == 3:
-            code = (
-                "import sys; from pathlib import Path; from tests.faults.large import fill; fill(Path(sys.argv[1]), 1)"
-            )
+            code = "import sys; from pathlib import Path; from tests.support.faults.large_stores import fill; fill(Path(sys.argv[1]), 1)"
             subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=True, timeout=60)
         return walk_tree(environment, name, wrong)
 

@@ -12,12 +12,12 @@ import pytest
 
 import eventlog
 from eventlog.errors import BusyError, PoisonedError, UnfinishedError, UnknownOutcomeError
-from eventlog.log.embedded import open_log
-from eventlog.repairing import repair
+from eventlog.log.embedded.engine import open_log
+from eventlog.maintenance.repair import repair
 from eventlog.store import Store
-from tests.faults.failing_io import FailingIO
-from tests.faults.left import copied_as_left
-from tests.talking import exchange
+from tests.support.faults.abandoned_store import copied_as_left
+from tests.support.faults.failing_io import FailingIO
+from tests.support.sample_sessions import exchange
 
 
 def make(path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_repair_that_dies_while_it_clears_up_can_be_done_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("eventlog.log.swap.shutil.rmtree", die)
+        patched.setattr("eventlog.log.embedded.swap.shutil.rmtree", die)
         with pytest.raises(KeyboardInterrupt):
             repair(tmp_path / "s", new)
     with pytest.raises(UnfinishedError):

@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import DamagedError
-from eventlog.head import StoreHead
-from eventlog.log.base import Committed
-from eventlog.opening import open_log
+from eventlog.integrity.heads import StoreHead
+from eventlog.log.contract import Committed
+from eventlog.open_log import open_log
 from eventlog.store import Store
-from tests.faults.agent import finished, open_agent, sound, turn
-from tests.faults.images import HOW, Image, image_of
-from tests.faults.keyed import KINDS, keys_for, said_of
-from tests.faults.left import copied_as_left
-from tests.faults.planned import OPTIONS, compare, complete, probe_here, scratch, workload
-from tests.faults.recording import Call, Recording, recorded
 from tests.faults.tally import SLOW, tally
+from tests.support.faults.abandoned_store import copied_as_left
+from tests.support.faults.agent import finished, open_agent, sound, turn
+from tests.support.faults.encrypted_stores import KINDS, keys_for, said_of
+from tests.support.faults.images import HOW, Image, image_of
+from tests.support.faults.planned_appends import OPTIONS, compare, complete, probe_here, scratch, workload
+from tests.support.faults.recording import Call, Recording, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = {"plain": 6000 if SLOW else 120, "encrypted": 2000 if SLOW else 40}
@@ -179,7 +179,7 @@ def test_a_mark_that_never_reached_the_disk(tmp_path: Path) -> None:
     reader = open_log(tmp_path / "left", read_only=True, **OPTIONS)
     assert compare(reader, PLAN, acknowledged) == 20
     goes_on = (
-        "import sys; from eventlog.log.embedded import open_log; from tests.faults.planned import OPTIONS, workload\n"
+        "import sys; from eventlog.log.embedded.engine import open_log; from tests.support.faults.planned_appends import OPTIONS, workload\n"
         "log = open_log(sys.argv[1], **OPTIONS)\n"
         "[log.submit(append).wait(30) for append in workload()[20:30]]\n"
         "log.close()\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.disk import Recorder
-from tests.faults.tracing import CHANGES, SHORT, Call, traced
+from tests.support.faults.disk import Recorder
+from tests.support.faults.tracing import CHANGES, SHORT, Call, traced
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

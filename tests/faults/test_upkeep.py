@@ -11,11 +11,11 @@ import json
 
 import pytest
 
-from tests.faults.keyed import KINDS, said_of
-from tests.faults.planned import scratch
 from tests.faults.tally import SLOW, tally
 from tests.faults.test_full_disk import program
-from tests.faults.upkeep import WORKS
+from tests.support.faults.encrypted_stores import KINDS, said_of
+from tests.support.faults.planned_appends import scratch
+from tests.support.faults.upkeep import WORKS
 
 pytestmark = pytest.mark.usefixtures("tracing")
 

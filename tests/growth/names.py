@@ -15,14 +15,14 @@ from typing import Any, cast
 
 import msgspec
 
-from projections.cli.commands import COMMANDS
+from projections.cli.registry import COMMANDS
 
 __all__ = ["MODULES", "public_operations"]
 
 MODULES = (
     "eventlog",
     "eventlog.aio",
-    "eventlog.following",
+    "eventlog.aio",
     "eventlog.importers",
     "projections",
     "projections.exports.jsonl",

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 from eventlog import Call, Stream
 from eventlog import events as ev
-from eventlog.aio import AsyncReply, AsyncSession
-from eventlog.following import AsyncSubscription
+from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription
 from projections.window import AsyncContextWindow, RequestCompaction
 from tests.growth.on_window import a_call, a_step, a_subtask, a_window
 from tests.growth.operation import Table, constant

@@ -13,7 +13,7 @@ from projections.cli.exits import Exit
 from projections.window import ContextWindow
 from tests.growth.operation import Operation, Table, constant, history, output
 from tests.growth.place import POLICY, Place
-from tests.window.looping import sections
+from tests.support.window_loop import sections
 
 __all__ = ["COMMANDS"]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from eventlog import Call, Reply, Stream
 from eventlog import events as ev
-from eventlog.pipeline import Pipeline
+from eventlog.append.pipeline import Pipeline
 from eventlog.values import Patch
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place

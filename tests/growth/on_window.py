@@ -26,10 +26,10 @@ from projections.window import (
     register_planner,
     window_report,
 )
-from projections.window.prune import PLANNERS
+from projections.window.prune.planner import PLANNERS
 from tests.growth.operation import Table, constant, history
 from tests.growth.place import POLICY, Place
-from tests.window.looping import sections
+from tests.support.window_loop import sections
 
 __all__ = ["WINDOW", "a_call", "a_step", "a_subtask", "a_window"]
 

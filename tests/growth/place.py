@@ -19,14 +19,14 @@ import msgspec
 import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
-from eventlog.card import Card
-from eventlog.codec import encode, pack
-from eventlog.log.base import Append
+from eventlog.codec.batch import encode, pack
+from eventlog.history.catalog import Card
+from eventlog.log.contract import Append
 from eventlog.values import Origin, Reasoning, Text, Tokens, Tool, Usage
 from projections import LiveView, ModelView, Transcript
 from projections.exports.jsonl import jsonl_lines
 from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, OverflowPolicy
-from tests.window.looping import LIMITS, MODEL, sections
+from tests.support.window_loop import LIMITS, MODEL, sections
 
 __all__ = ["LARGE", "POLICY", "SMALL", "Place", "Shape", "built"]
 

@@ -1,0 +1,1 @@
+"""From an accepted command to a durable append."""

@@ -1,0 +1,58 @@
+"""What others committed since a decision was made, and whether the decision may still stand.
+
+Called by the log inside the commit, so it looks only at the events themselves: two appends commute unless they introduce
+the same id, or one of them needs the lease and the other came without it, or both replace the session's card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eventlog import events as ev
+from eventlog.codec.decoded import spans_of
+from eventlog.codec.deltas import DeltaRun
+from eventlog.errors import AlreadyExistsError, ConflictError, ErasedError
+from eventlog.history.catalog import ON_CARD
+from eventlog.log.contract import Commit
+from eventlog.state.rules import LEASE_FREE, new_ids
+
+__all__ = ["Meanwhile"]
+
+
+class Meanwhile:
+    """The check of one append.  `free`: it has no lease, and nothing that needs one.  `card`: it replaces the card."""
+
+    __slots__ = ("_card", "_events", "_free", "_seen", "_session")
+
+    def __init__(self, session: str, seen: int, events: Sequence[ev.Event], *, free: bool, card: bool) -> None:
+        self._session = session
+        self._seen = seen
+        self._events = events
+        self._free = free
+        self._card = card
+
+    def __call__(self, others: Sequence[Commit]) -> None:
+        """Raise if the append may not go in behind these commits."""
+        ids = {name for event in self._events for name in new_ids(event)} if others else ()
+        for commit in others:
+            users: set[str] = set()
+            for span in spans_of(commit):
+                event = span.item
+                if isinstance(event, DeltaRun):
+                    if not self._free:
+                        raise ConflictError(self._session, self._seen, commit.last)
+                    continue
+                for name in new_ids(event):
+                    if name in ids:
+                        kind, _, plain = name.partition(" ")
+                        raise AlreadyExistsError(kind, plain, session=self._session)
+                if isinstance(event, ev.SessionErased):
+                    raise ErasedError(self._session)
+                if self._card and type(event) in ON_CARD:
+                    raise ConflictError(self._session, self._seen, commit.last)
+                if isinstance(event, ev.UserMessageAdded):
+                    users.add(event.message)
+                if self._free or type(event) in LEASE_FREE:
+                    continue
+                if not (isinstance(event, ev.PartStarted) and event.message in users):
+                    raise ConflictError(self._session, self._seen, commit.last)

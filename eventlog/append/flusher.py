@@ -1,0 +1,182 @@
+"""The one background thread of a store: it commits accepted deltas within the interval, and renews leases.
+
+It is started when it is first needed and holds its store only while it works, so that a forgotten store can go; a store with
+accepted deltas is kept until those are committed.  Used by `store.py`.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Lock, RLock, Thread
+from typing import TYPE_CHECKING
+
+from eventlog.append.metrics import Metrics
+from eventlog.errors import StopError
+from eventlog.logger import logger
+
+if TYPE_CHECKING:
+    from _thread import LockType
+
+    from eventlog.append.appender import Appender
+    from eventlog.session.handle import Handle
+
+__all__ = ["Flusher"]
+
+_UNFLUSHED: set[object] = set()
+"""Stores with accepted deltas: kept alive until those are committed, even if their owner forgets them."""
+
+
+class Flusher:
+    """What is to be flushed and renewed; `interval` in seconds, `lease_ttl` in milliseconds."""
+
+    def __init__(
+        self, store: object, clock: Callable[[], int], metrics: Metrics, *, interval: float, lease_ttl: int
+    ) -> None:
+        self.interval = interval
+        self.stopped = False
+        self._store = weakref.ref(store)
+        self._clock = clock
+        self._metrics = metrics
+        self._lease_ttl = lease_ttl
+        self._lock = RLock()
+        self._dirty: dict[str, Appender] = {}
+        self._at_work: dict[str, Appender] = {}
+        """What is just being flushed."""
+        self._leased: dict[str, Handle] = {}
+        self._bell = _bell()
+        self._armed = False
+        """Whether a tick is on its way already: the thread need not be woken for each turn of a busy session."""
+        self._thread: Thread | None = None
+
+    def wake(self, appender: Appender) -> None:
+        """An appender has accepted something: commit it within the interval."""
+        with self._lock:
+            self._dirty[appender.session] = appender
+            store = self._store()
+            if store is not None and not self.stopped:
+                _UNFLUSHED.add(store)
+            self._start()
+            if self._thread is None:
+                appender.buffer.awake = False  # so that the next delta tries again
+            armed, self._armed = self._armed, True
+        if not armed:
+            self._ring()
+
+    def keep(self, session: Handle) -> None:
+        """Renew this session's lease from now on."""
+        with self._lock:
+            self._leased[session.id] = session
+            self._start()
+        self._ring()
+
+    def forget(self, session: Handle) -> None:
+        """Renew this session's lease no more."""
+        with self._lock:
+            self._leased.pop(session.id, None)
+
+    def leased(self) -> list[Handle]:
+        """The handles whose leases are renewed."""
+        with self._lock:
+            return list(self._leased.values())
+
+    def appenders(self) -> list[Appender]:
+        """The appenders that have something to be flushed."""
+        with self._lock:
+            return [*self._at_work.values(), *self._dirty.values()]
+
+    def fork_off(self) -> None:
+        """This is a child process, which does not have the thread; others of the parent may have held the locks."""
+        self._lock, self._bell = RLock(), _bell()
+        self.stopped = True
+        _UNFLUSHED.clear()
+
+    def stop(self) -> None:
+        """End the thread, after what it is doing now."""
+        with self._lock:
+            self.stopped = True
+            store = self._store()
+            if store is not None:
+                _UNFLUSHED.discard(store)
+        self._ring()
+
+    def tick(self) -> float | None:
+        """Commit accepted deltas, renew leases; returns the seconds until it is needed again (None: until woken)."""
+        with self._lock:
+            dirty, self._dirty = self._at_work | self._dirty, {}  # also what a tick left that broke off
+            self._at_work = dirty
+            self._armed = False
+            leased = list(self._leased.values())
+        self._metrics.flushes += bool(dirty)
+        for appender in dirty.values():
+            stopped = False
+            try:
+                appender.flush()
+            except StopError:
+                stopped = True
+                appender.buffer.hold()  # the next delta meets the error, and raises it to its caller
+            except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on for all other sessions
+                # What was accepted is kept, and tried again; the session's next command meets the error and raises it.
+                logger().warning("session %s: a flush failed: %s", appender.session, type(error).__name__)
+            if appender.is_ahead and not stopped:
+                with self._lock:
+                    self._dirty.setdefault(appender.session, appender)
+        with self._lock:
+            self._at_work = {}
+            store = self._store()
+            if not self._dirty and store is not None:
+                _UNFLUSHED.discard(store)
+        now = self._clock()
+        for session in leased:
+            try:
+                session.renew_if_due(now, self._lease_ttl)
+            except Exception as error:  # noqa: BLE001 - the same
+                logger().warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
+        if dirty:
+            return self.interval
+        return self._lease_ttl / 4000 if leased else None
+
+    def _start(self) -> None:
+        if self._thread is None and not self.stopped:
+            thread = Thread(target=_run, args=(weakref.ref(self), self._bell), name="eventlog-flush", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # what is accepted is committed by commands; the next that is will try again
+                logger().warning("the thread that flushes cannot be started: %s", error)
+                return
+            self._thread = thread
+
+    def _ring(self) -> None:
+        """Wake the thread.  A plain lock is the bell: of an `Event` an interrupt may leave a lock held."""
+        with suppress(RuntimeError):  # it rings already
+            self._bell.release()
+
+
+def _bell() -> LockType:
+    bell = Lock()
+    bell.acquire()
+    return bell
+
+
+def _run(flusher: weakref.ref[Flusher], bell: LockType) -> None:
+    pause: float | None = None
+    while True:
+        woken = bell.acquire(timeout=-1 if pause is None else pause)
+        living = flusher()
+        if living is None or living.stopped:
+            return
+        if woken:
+            interval = living.interval
+            del living
+            time.sleep(interval)
+            living = flusher()
+            if living is None or living.stopped:
+                return
+        try:
+            pause = living.tick()
+        except Exception as error:  # noqa: BLE001 - whatever it is, what is accepted must be committed
+            logger().warning("the thread that flushes goes on after a %s", type(error).__name__)
+            pause = living.interval
+        del living

@@ -1,0 +1,214 @@
+"""Events to bytes and back: the canonical encoding of one append.
+
+A batch is the MessagePack array `[schema, time, escaped, entries]`; `time` is UTC milliseconds, and each
+entry is `[0, milliseconds after time, event]` or a run of deltas (`deltas.py`, tag 1).  The encoding of a
+schema version never changes (golden files hold it), because digests are taken over it.
+
+Text with lone surrogates cannot be UTF-8.  A batch that has some is `escaped`: in every string of it, U+10FFFF stands
+for an escape, followed by four hexadecimal digits for a lone surrogate, or by U+10FFFF for itself.
+
+Not here: compression (the log's business) and meaning (`state/state.py`, `projections`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.payload import is_sealed
+from eventlog.codec.upcast import upcast
+from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError, UnknownEventError
+from eventlog.events import SCHEMA, Base, Event
+
+__all__ = ["KINDS", "Entry", "Item", "batch_of", "decode", "encode", "encode_batch", "pack", "unpack", "validate"]
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
+    """One event with its time, in milliseconds after the batch's."""
+
+    after: int
+    event: Event
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One append's events as they are stored."""
+
+    schema: int
+    time: int
+    escaped: bool
+    entries: list[Entry | DeltaRun]
+
+
+Item: TypeAlias = tuple[int, Event] | DeltaRun
+"""What `encode` takes: an event with its time in UTC milliseconds, or a run built on the batch's time."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_PLAIN = msgspec.msgpack.Decoder(list[Any])
+_ESCAPE = "\U0010ffff"
+_TO_ESCAPE = re.compile("[\ud800-\udfff\U0010ffff]")
+_ESCAPED = re.compile("\U0010ffff(?:\U0010ffff|([0-9a-f]{4}))")
+
+
+KINDS: tuple[type[Base], ...] = cast("Any", Event).__args__
+"""The events there are."""
+_TAGS = frozenset(cast("str", kind.__struct_config__.tag) for kind in KINDS)
+
+
+def encode(items: Iterable[Item], time: int) -> bytes:
+    """The canonical bytes of one append; `time` is the batch's time."""
+    return encode_batch(batch_of(items, time))
+
+
+@cache
+def _batches() -> msgspec.msgpack.Decoder[Batch]:
+    """Made when it is first needed: finding out the types of all events takes a quarter as long as the rest of the import."""
+    return msgspec.msgpack.Decoder(Batch)
+
+
+@cache
+def _events() -> msgspec.msgpack.Decoder[Event]:
+    decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+    return decoder
+
+
+def batch_of(items: Iterable[Item], time: int) -> Batch:
+    """The batch that `decode` will find in the bytes of these items."""
+    return Batch(
+        SCHEMA, time, False, [item if isinstance(item, DeltaRun) else Entry(item[0] - time, item[1]) for item in items]
+    )
+
+
+def encode_batch(batch: Batch) -> bytes:
+    """The canonical bytes of a batch that this program made."""
+    try:
+        return _ENCODER.encode(batch)
+    except UnicodeEncodeError:
+        plain = msgspec.to_builtins(batch.entries, builtin_types=(bytes,))
+        return _ENCODER.encode([SCHEMA, batch.time, True, _map_text(plain, _escape)])
+
+
+def validate(event: Event) -> None:
+    """Raise `CallError` unless every field of the event is of its type.
+
+    Structs are not checked when they are made, and what cannot be read back must not be written.
+    """
+    try:
+        try:
+            same = _events().decode(_ENCODER.encode(event))
+        except UnicodeEncodeError:
+            plain = msgspec.to_builtins(event, builtin_types=(bytes,))
+            _ENCODER.encode(_map_text(plain, _escape))  # also refuses what only the encoder does: numbers over 64 bits
+            # Inside a struct, whose type is looked at once: a bare union is looked at in every call, for 40 µs.
+            same = msgspec.convert([0, 0, plain], Entry).event
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
+        raise CallError(_misfit(event)) from None
+    if event != same:
+        raise CallError(_misfit(event))
+
+
+def _misfit(event: Event) -> str:
+    from eventlog.validation import misfit
+
+    return misfit(event)
+
+
+def decode(payload: bytes) -> Batch:
+    """The batch in `payload`; `TooNewError`, `UnknownEventError` or `DamagedError` if that cannot be."""
+    return decode_sized(payload)[0]
+
+
+def decode_sized(payload: bytes) -> tuple[Batch, int]:
+    """The batch in `payload`, and how many events it holds."""
+    try:
+        batch = _batches().decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
+        batch = _decode_slowly(payload)
+    if batch.schema != SCHEMA or batch.escaped:
+        batch = _decode_slowly(payload)
+    entries = batch.entries
+    length = len(entries)
+    for entry in entries:
+        if type(entry) is DeltaRun:
+            try:
+                entry.validate()
+            except ValueError as error:
+                raise DamagedError(str(error)) from error
+            length += entry.count - 1
+    return batch, length
+
+
+def _decode_slowly(payload: bytes) -> Batch:
+    """Escaped and older batches, and a typed error for what is neither."""
+    if is_sealed(payload):
+        raise KeyMissingError("it is encrypted, and its key is not there")
+    try:
+        fields = _PLAIN.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise DamagedError("a batch that is not a MessagePack array") from error
+    if len(fields) < 4:
+        raise DamagedError("a batch of another shape")
+    schema, time, escaped, entries = fields[:4]
+    if not isinstance(schema, int) or not isinstance(entries, list):
+        raise DamagedError("a batch of another shape")
+    if schema > SCHEMA:
+        raise TooNewError(f"events of schema version {schema}; this program knows up to {SCHEMA}")
+    try:
+        if escaped:
+            entries = _map_text(entries, _unescape)
+        fresh = [_upcast_entry(entry, schema) for entry in cast("list[list[Any]]", entries)]
+        return msgspec.convert([SCHEMA, time, False, fresh], Batch)
+    except (msgspec.ValidationError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise DamagedError(f"a batch that does not fit schema version {schema}") from error
+
+
+def _upcast_entry(entry: list[Any], schema: int) -> list[Any]:
+    if entry[0] == 0:
+        event = upcast(entry[2], schema, SCHEMA)
+        if event[0] not in _TAGS:
+            raise UnknownEventError(f"an event of kind {event[0]!r}")
+        return [0, entry[1], event]
+    return entry
+
+
+def _map_text(value: Any, change: Any) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return [_map_text(item, change) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def _escape(text: str) -> str:
+    return _TO_ESCAPE.sub(lambda found: _ESCAPE + (_ESCAPE if found[0] == _ESCAPE else f"{ord(found[0]):04x}"), text)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPE, text)
+
+
+_MARK = b"\xc1"
+"""Before a packed value that is escaped as a batch is: a byte that no MessagePack begins with."""
+V = TypeVar("V")
+
+
+def pack(value: msgspec.Struct) -> bytes:
+    """The bytes of a small value that is kept beside the events, lone surrogates included."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        return _MARK + _ENCODER.encode(_map_text(msgspec.to_builtins(value, builtin_types=(bytes,)), _escape))
+
+
+def unpack(data: bytes, kind: type[V]) -> V:
+    """The value of `pack`; `DamagedError` if it cannot be read."""
+    try:
+        if data.startswith(_MARK):
+            return msgspec.convert(_map_text(_PLAIN.decode(data[1:]), _unescape), kind)
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+        raise DamagedError(f"a {kind.__name__} that cannot be read") from error

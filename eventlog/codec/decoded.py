@@ -1,0 +1,152 @@
+"""Committed events in their place: one event, a run of deltas, an append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count, repeat
+from typing import NamedTuple
+
+import msgspec
+
+from eventlog.codec.batch import Batch, Entry, decode_sized
+from eventlog.codec.deltas import DeltaRun
+from eventlog.errors import DamagedError, DataError
+from eventlog.events import Event
+from eventlog.log.contract import Commit
+
+__all__ = ["Recorded", "Span", "Stretch", "events_of", "spans_of", "stretch_of"]
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """An event in its place: what `Session.events()` and projections are given."""
+
+    session: str
+    version: int
+    position: int
+    time: int
+    """UTC milliseconds."""
+    epoch: int
+    event: Event
+
+
+class Span(NamedTuple):
+    """One or more consecutive versions in their place: a single event, or a whole run of deltas.
+
+    `first` and `position` are those of the first; a run of n deltas has versions `first .. first + n - 1`.
+    """
+
+    session: str
+    first: int
+    position: int
+    time: int
+    """UTC milliseconds of the first event; a run's later times are `item.times(time - item.start)`."""
+    epoch: int
+    item: Event | DeltaRun
+
+    @property
+    def last(self) -> int:
+        """Version of the last event."""
+        return self.first + self.item.count - 1 if isinstance(self.item, DeltaRun) else self.first
+
+    def events(self) -> list[Recorded]:
+        """The events one by one."""
+        session, first, position, time, epoch, item = self
+        if not isinstance(item, DeltaRun):
+            return [Recorded(session, first, position, time, epoch, item)]
+        times, deltas = item.times(time - item.start), item.deltas()
+        return list(map(Recorded, repeat(session), count(first), count(position), times, repeat(epoch), deltas))
+
+    def cut(self, after: int, upto: int | None) -> Span | None:
+        """The part of the span in versions `after + 1 .. upto`, or None."""
+        start = max(after + 1 - self.first, 0)
+        count = self.last - self.first + 1
+        stop = count if upto is None else min(count, upto + 1 - self.first)
+        if start >= stop:
+            return None
+        item = self.item
+        if not isinstance(item, DeltaRun) or (start == 0 and stop == count):
+            return self
+        time = item.times(self.time - item.start)[start]
+        return self._replace(
+            first=self.first + start, position=self.position + start, time=time, item=item.cut(start, stop)
+        )
+
+
+class Stretch(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive events of one append in their place, as they are decoded: for whoever takes in many of them at once."""
+
+    session: str
+    first: int
+    """Version of the first event …"""
+    last: int
+    """… and of the last."""
+    position: int
+    """Position of the first event."""
+    epoch: int
+    batch: Batch
+
+    def spans(self) -> list[Span]:
+        """The same piece by piece."""
+        session, version, position, epoch, batch = self.session, self.first, self.position, self.epoch, self.batch
+        base = batch.time
+        found: list[Span] = []
+        for entry in batch.entries:
+            if isinstance(entry, DeltaRun):
+                found.append(Span(session, version, position, base + entry.start, epoch, entry))
+                length = entry.count
+            else:
+                found.append(Span(session, version, position, base + entry.after, epoch, entry.event))
+                length = 1
+            version += length
+            position += length
+        return found
+
+    def cut(self, after: int, upto: int | None) -> Stretch | None:
+        """The part of it in versions `after + 1 .. upto`, or None."""
+        first = max(self.first, after + 1)
+        last = self.last if upto is None else min(self.last, upto)
+        if first > last:
+            return None
+        entries: list[Entry | DeltaRun] = []
+        version = self.first
+        for entry in self.batch.entries:
+            length = entry.count if isinstance(entry, DeltaRun) else 1
+            start, stop = max(first - version, 0), min(last + 1 - version, length)
+            if start < stop:
+                entries.append(entry.cut(start, stop) if isinstance(entry, DeltaRun) else entry)
+            version += length
+        batch = Batch(self.batch.schema, self.batch.time, False, entries)
+        return Stretch(self.session, first, last, self.position + first - self.first, self.epoch, batch)
+
+
+def stretch_of(commit: Commit, after: int = 0, upto: int | None = None) -> Stretch | None:
+    """The events of a commit that have versions `after + 1 .. upto`; None if it has none, or was erased.
+
+    Errors as `decode`, with the place, and `DamagedError` if there are not as many events as the commit says.
+    """
+    payload, first, length = commit.payload, commit.first, commit.count
+    if not payload and commit.emptied:
+        return None
+    try:
+        batch, found = decode_sized(payload)
+        if found != length:
+            raise DamagedError(f"a commit of {length} events holds {found}")
+    except DataError as error:
+        raise type(error)(error.message, session=commit.session, version=first, position=commit.position) from error
+    last = first + length - 1
+    stretch = Stretch(commit.session, first, last, commit.position, commit.epoch, batch)
+    if first > after and (upto is None or last <= upto):
+        return stretch
+    return stretch.cut(after, upto)
+
+
+def spans_of(commit: Commit, after: int = 0, upto: int | None = None) -> list[Span]:
+    """The spans of a commit that hold versions `after + 1 .. upto`, with runs of deltas whole; none if it was erased."""
+    stretch = stretch_of(commit, after, upto)
+    return [] if stretch is None else stretch.spans()
+
+
+def events_of(commit: Commit, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
+    """The events of a commit one by one."""
+    for span in spans_of(commit, after, upto):
+        yield from span.events()

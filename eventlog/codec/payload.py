@@ -1,0 +1,142 @@
+"""How ciphertext lies in a log, and the little that it says to whoever has no key.
+
+A sealed payload, card, body or derived value is two bytes, 0xC1 0xC2, and a MessagePack array; what belongs to no conversation
+has its own mark before that (`payload.py`).  MessagePack begins no value with 0xC1, so nothing that is not sealed looks like it.
+
+    payload   [format, key, base, messages, card, names, data]
+    others    [format, key, clear, data]
+
+format     1
+key        the 16 bytes that name the family's key, so that a reader needs no look-up
+base       the version a session begins after, in its first append only; else nil
+messages   how many messages the append adds
+card       the sealed card that came with it, or nil
+names      the 32-byte names of the stored bodies that the payload refers to
+clear      of a card: the card of what is not secret (parent, fork; all of an erased session), or nothing; else nothing
+data       nonce (12 bytes), ciphertext, tag (16 bytes); nothing if there is no more than what is clear
+
+So a backup, a repair and a vacuum need no key: what a session's head was at any version, and which bodies go along, stands here.
+No cryptography here (`encryption/`), and no library of it.  Anybody may import this module.
+
+What in a log is no conversation: streams that other programs keep there, such as `eventlog.recorder`.
+
+Their cards and all their payloads begin with `FOREIGN`: 0xC1 twice.  MessagePack begins no value with that byte, and what
+this engine writes for conversations has it at most once, before a MessagePack value (`batch.pack`).  So a head and a
+commit each say by themselves whether they are a conversation's, whatever the session is called.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from eventlog.errors import DamagedError, TooNewError
+from eventlog.log.contract import Commit, Head
+
+__all__ = [
+    "DESTROYED",
+    "FOREIGN",
+    "FORMAT",
+    "REMAINS",
+    "SealedPayload",
+    "SealedValue",
+    "is_foreign",
+    "is_sealed",
+    "mark",
+    "sealed_payload",
+    "sealed_value",
+]
+
+FOREIGN = b"\xc1\xc1"
+REMAINS = FOREIGN + b"remains"
+"""How the one stream begins that this engine writes of its own, which is never encrypted (`integrity/scrub_ledger.py`)."""
+
+
+def is_foreign(thing: Head | Commit) -> bool:
+    """Whether a head or a commit belongs to something else than a conversation."""
+    return (thing.card if isinstance(thing, Head) else thing.payload).startswith(FOREIGN)
+
+
+SEALED = b"\xc1\xc2"
+FORMAT = 1
+KEY_ID_BYTES = 16
+DESTROYED = b"destroyed key\0"
+"""How the derived value is called, before the 16 bytes of the name, that notes of a key that it was destroyed: only in the clear log."""
+_FOREIGN_SEALED = FOREIGN + SEALED
+_MARKS = (SEALED, _FOREIGN_SEALED)
+
+
+class SealedPayload(msgspec.Struct, frozen=True, array_like=True):
+    """The payload of an append; fields as above."""
+
+    format: int
+    key: bytes
+    base: int | None
+    messages: int
+    card: bytes | None
+    names: tuple[bytes, ...]
+    data: bytes
+
+
+class SealedValue(msgspec.Struct, frozen=True, array_like=True):
+    """A card, a body or a derived value; fields as above."""
+
+    format: int
+    key: bytes
+    clear: bytes
+    data: bytes
+
+
+V = TypeVar("V", SealedPayload, SealedValue)
+
+_encode = msgspec.msgpack.Encoder().encode
+_payloads = msgspec.msgpack.Decoder(SealedPayload)
+_values = msgspec.msgpack.Decoder(SealedValue)
+_first = msgspec.msgpack.Decoder(list[msgspec.Raw])
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether these are the bytes of something sealed."""
+    return data.startswith(_MARKS)
+
+
+def mark(sealed: SealedPayload | SealedValue, *, foreign: bool = False) -> bytes:
+    """The bytes of something sealed; `foreign` if it belongs to no conversation."""
+    return (_MARKS[foreign]) + _encode(sealed)
+
+
+def sealed_payload(data: bytes) -> SealedPayload:
+    """What a sealed payload says; `DamagedError` or `TooNewError` if that cannot be read."""
+    return _read(data, _payloads)
+
+
+def sealed_value(data: bytes) -> SealedValue:
+    """What a sealed card, body or derived value says; errors as above."""
+    return _read(data, _values)
+
+
+def _read(data: bytes, decoder: msgspec.msgpack.Decoder[V]) -> V:
+    if data.startswith(SEALED):
+        found = data[len(SEALED) :]
+    elif data.startswith(_FOREIGN_SEALED):
+        found = data[len(_FOREIGN_SEALED) :]
+    else:
+        raise DamagedError("something that is not encrypted, where all is")
+    try:
+        sealed = decoder.decode(found)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _refused(found) from error
+    if sealed.format != FORMAT or len(sealed.key) != KEY_ID_BYTES:
+        raise _refused(found)
+    return sealed
+
+
+def _refused(found: bytes) -> DamagedError | TooNewError:
+    try:
+        format = msgspec.msgpack.decode(_first.decode(found)[0], type=int)
+    except (msgspec.MsgspecError, ValueError, IndexError):
+        format = FORMAT
+    if format > FORMAT:
+        return TooNewError(f"encrypted in format {format}; this program knows up to {FORMAT}")
+    return DamagedError("something encrypted that cannot be read")

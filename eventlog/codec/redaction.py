@@ -1,0 +1,118 @@
+"""What is left of an event when the part it speaks of is redacted: ids and shape, and nothing that was said.  Pure.
+
+Versions, times, kinds and the state machine stay as they were.  A step's digest goes, too, if it covers what was redacted: whoever
+has all the rest of a view could guess a short secret from it.  Nothing here reads or writes; `maintenance/scrub.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog.codec.deltas import DeltaRun
+from eventlog.values import Agent, Body, Content, File, PartKind, Patch, Reasoning, Retry, Snapshot, Subtask, Text, Tool
+
+__all__ = ["NO_DIGEST", "blank", "contents", "part_of"]
+
+NO_DIGEST = b""
+"""In place of the digest of a view that had something in it that is gone."""
+
+
+def part_of(event: ev.Event) -> str | None:
+    """The part that an event speaks of, if it may hold anything of its content."""
+    if isinstance(event, ev.ForeignKept):
+        return event.of
+    return event.part if isinstance(event, _BLANKS) else None
+
+
+def blank(item: ev.Event | DeltaRun, parts: Collection[str], *, digests: bool) -> ev.Event | DeltaRun:
+    """The item without what it holds of these parts, itself if that is nothing; `digests`: and without those of views."""
+    if isinstance(item, DeltaRun):
+        return _blank_run(item, parts)
+    if digests and isinstance(item, ev.StepStarted) and (item.view_digest or item.patch):
+        return replace(item, view_digest=NO_DIGEST, patch=None)
+    if digests and isinstance(item, ev.CompactionStarted) and item.prompt_digest:
+        return replace(item, prompt_digest=NO_DIGEST)
+    if part_of(item) not in parts:
+        return item
+    match item:
+        case ev.PartStarted():
+            return replace(item, kind=_blank_kind(item.kind))
+        case ev.PartDelta():
+            return replace(item, text="")
+        case ev.PartEnded():
+            return replace(item, metadata=None)
+        case ev.PartEdited():
+            return replace(item, text="")
+        case ev.ToolRunning():
+            return replace(item, input="{}", title="", metadata=None)
+        case ev.ToolProgress():
+            return replace(item, title=None, metadata=None)
+        case ev.ToolCompleted():
+            return replace(item, output="", truncation=None, title="", metadata=None, attachments=())
+        case ev.ToolFailed():
+            return replace(item, error="", output=None, metadata=None)
+        case ev.ForeignKept():
+            return replace(item, data="")
+        case _:
+            return item
+
+
+_BLANKS = (
+    ev.PartStarted,
+    ev.PartDelta,
+    ev.PartEnded,
+    ev.PartEdited,
+    ev.ToolRunning,
+    ev.ToolProgress,
+    ev.ToolCompleted,
+    ev.ToolFailed,
+)
+
+
+def _blank_kind(kind: PartKind) -> PartKind:
+    match kind:
+        case Text() | Reasoning():
+            return replace(kind, text="", metadata=None)
+        case Tool():
+            return replace(kind, metadata=None)
+        case File():
+            return replace(kind, url="", filename=None, source=None, metadata=None)
+        case Subtask():
+            return replace(kind, prompt="", description="", command=None)
+        case Agent():
+            return Agent("")
+        case Snapshot():
+            return Snapshot("")
+        case Patch():
+            return Patch("")
+        case Retry():
+            return replace(kind, error=replace(kind.error, message="", data=None))
+
+
+def _blank_run(run: DeltaRun, parts: Collection[str]) -> DeltaRun:
+    if not run.text or not any(part in parts for part, _ in run.keys):
+        return run
+    columns = zip(run.key_column(), run.texts(), run.times(), strict=True)
+    blanked = ((key, "" if key[0] in parts else text, time) for key, text, time in columns)
+    changed = DeltaRun.from_flat(list(chain.from_iterable(blanked)))
+    return run if changed.text == run.text else changed
+
+
+def contents(value: Any) -> Iterator[Content]:
+    """Every text in an event, by reference or not, ids included."""
+    if isinstance(value, (str, Body)):
+        yield value
+    elif isinstance(value, DeltaRun):
+        yield from value.joined().values()
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from contents(getattr(value, name))
+    elif isinstance(value, (tuple, list)):
+        for one in value:  # pyright: ignore[reportUnknownVariableType]  # whatever it is, it is looked into
+            yield from contents(one)

@@ -1,0 +1,56 @@
+"""Zstandard for large texts: a byte for the method (0 plain, 1 zstandard), then the data; one pair of coders a thread."""
+
+from __future__ import annotations
+
+import threading
+from hashlib import sha256
+from typing import Any
+
+__all__ = ["loosened", "pack", "tightened"]
+
+_PLAIN, _ZSTANDARD = 0, 1
+PLAIN_MARK, ZSTANDARD_MARK = bytes((_PLAIN,)), bytes((_ZSTANDARD,))
+_LEVEL = 3
+_compressors = threading.local()
+
+
+def coders() -> tuple[Any, Any]:
+    """The thread's own compressor and decompressor: they are not safe to share."""
+    pair = getattr(_compressors, "pair", None)
+    if pair is None:
+        import zstandard  # 8 ms that a program without large texts need not spend
+
+        pair = (zstandard.ZstdCompressor(level=_LEVEL), zstandard.ZstdDecompressor())
+        _compressors.pair = pair
+    return pair
+
+
+def pack(data: bytes) -> bytes:
+    """The packed form of a body's bytes."""
+    packed: bytes = coders()[0].compress(data)
+    return ZSTANDARD_MARK + packed if len(packed) < len(data) else PLAIN_MARK + data
+
+
+def tightened(packed: bytes) -> bytes:
+    """The smallest packed form of a body: for whoever keeps it where nothing compresses it any more."""
+    return pack(packed[1:]) if packed[:1] == PLAIN_MARK else packed
+
+
+def loosened(digest: bytes, packed: bytes, most: int) -> bytes:
+    """The packed form by the method "plain" of a body of at most `most` bytes; `packed` itself of what is larger or is no such body.
+
+    For whoever compresses many bodies together.
+    """
+    if packed[:1] != ZSTANDARD_MARK:
+        return packed
+    import zstandard
+
+    data = packed[1:]
+    try:
+        size: int = zstandard.frame_content_size(data)
+        if not 0 <= size < most:
+            return packed
+        plain: bytes = coders()[1].decompress(data, max_output_size=size)
+    except zstandard.ZstdError:
+        return packed
+    return PLAIN_MARK + plain if sha256(plain).digest() == digest else packed

@@ -1,0 +1,121 @@
+"""The keys that are in use: asked for once, held in memory while the store is open.
+
+A key is made before anything is encrypted with it and does not come back once it is destroyed, so what the provider said
+stays true: for one that is gone it is asked once.  Imported by this package only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from eventlog.codec.payload import KEY_ID_BYTES
+from eventlog.encryption.keys import CalledKeys, Keys, KeySource, ValidatingKeys
+from eventlog.errors import KeyMissingError, KeysError
+
+if TYPE_CHECKING:
+    from eventlog.encryption.family import Family
+
+__all__ = ["Ring", "keys_from"]
+
+_KNOWN = 65_536
+"""Families that are held ready; beyond that they are asked for again."""
+
+
+class Ring:
+    """The families whose keys were asked for; `keys` is None if the store was opened without."""
+
+    def __init__(self, keys: Keys | None) -> None:
+        self._keys = keys
+        self._lock = RLock()
+        self._known: dict[bytes, Family | None] = {}
+
+    def __repr__(self) -> str:
+        return f"<Ring of {len(self._known)} keys>"
+
+    @property
+    def empty(self) -> bool:
+        """Whether no key will ever be found."""
+        return self._keys is None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether a key that was destroyed stays so: a key file may come back from somewhere with the keys that it had."""
+        from eventlog.encryption.key_file import KeyFile
+
+        return not isinstance(self._keys, KeyFile)
+
+    def find(self, id: bytes) -> Family | None:
+        """The family with this key; None if the key is gone, or there are none."""
+        try:
+            return self._known[id]
+        except KeyError:
+            pass
+        if self._keys is None:
+            return None
+        with self._lock:
+            if id not in self._known:
+                if len(self._known) >= _KNOWN:
+                    self._known = {}
+                secret = self._keys.find(id.hex())
+                self._known[id] = None if secret is None else _kind()(id, secret)
+            return self._known[id]
+
+    def make(self) -> Family:
+        """A new family; `KeyMissingError` if there is nobody to make a key."""
+        if self._keys is None:
+            raise KeyMissingError("the store is encrypted, and was opened without its keys")
+        kind = _kind()  # before there is a key that nothing could be done with
+        id = os.urandom(KEY_ID_BYTES)
+        family = kind(id, self._keys.make(id.hex()))
+        with self._lock:
+            self._known[id] = family
+        return family
+
+    def destroy(self, id: bytes) -> None:
+        """Destroy a family's key, wherever it is."""
+        if self._keys is not None:
+            self._keys.destroy(id.hex())
+            self.forget(id)
+
+    def forget(self, id: bytes) -> None:
+        """Let go of a family whose key was destroyed."""
+        with self._lock:
+            self._known[id] = None
+
+
+def _kind() -> type[Family]:
+    try:
+        from eventlog.encryption.family import Family
+    except ModuleNotFoundError as error:
+        raise KeysError(
+            f"encryption needs a library that is not installed ({error.name}): everdelta[encryption]"
+        ) from None
+    return Family
+
+
+def keys_from(source: KeySource, store: Path | None) -> Keys:
+    """The provider that is meant; `store` is the directory that the keys are for, None for one in memory.
+
+    `KeysError` for a key file inside the store, where every copy of the store would hold it.
+    """
+    if isinstance(source, bool):
+        if not source:
+            raise KeysError("keys are a provider, a function, a path, or True; None for a store that is not encrypted")
+        if store is None:
+            raise KeysError("a store in memory has no place beside it: give the path of a key file, or a provider")
+        source = store.absolute().with_name(store.absolute().name + ".keys")
+    if isinstance(source, (str, os.PathLike)):
+        from eventlog.encryption.key_file import KeyFile
+
+        path = Path(os.fspath(source))
+        if store is not None and store.resolve() in path.resolve().parents:
+            raise KeysError(f"{path} lies in the store, so that every copy of the store would hold its keys")
+        return KeyFile(path)
+    if isinstance(source, Keys):
+        return ValidatingKeys(source)
+    if callable(source):
+        return ValidatingKeys(CalledKeys(source))
+    raise KeysError(f"keys are a provider, a function, a path, or True, not a {type(source).__name__}")

@@ -1,0 +1,178 @@
+"""A session's card: what a list of sessions shows of it, kept in its head so that no event need be read.
+
+What a list of sessions shows: one small record a session, from its head, without an event.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog.codec.batch import unpack
+from eventlog.codec.payload import is_sealed, sealed_value
+from eventlog.errors import DamagedError
+from eventlog.log.contract import Head
+from eventlog.values import Origin, Tokens
+
+__all__ = ["ON_CARD", "Card", "SessionInfo", "card_of", "evolve_card", "info_of"]
+
+ON_CARD: frozenset[type[ev.Base]] = frozenset(
+    (
+        ev.SessionStarted,
+        ev.SessionForked,
+        ev.SessionRenamed,
+        ev.SessionArchived,
+        ev.SessionUnarchived,
+        ev.SessionErased,
+        ev.UsageRecorded,
+        ev.PartRedacted,
+    )
+)
+"""The events that `evolve_card` takes in."""
+
+
+class Card(msgspec.Struct, frozen=True, array_like=True):
+    """The facts of a session that outlive every rollback."""
+
+    title: str = ""
+    scope: str = ""
+    directory: str = ""
+    agent: str = ""
+    parent: str | None = None
+    archived: bool = False
+    origin: Origin | None = None
+    fork_of: str | None = None
+    forked_at: int = 0
+    erased: bool = False
+    calls: int = 0
+    """Model calls whose usage was recorded here, and below what they used, every kind of token counted once."""
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+    """US dollars, of the calls whose price is known."""
+    unpriced: int = 0
+    """Calls whose price is not known."""
+    reason: str = ""
+    """Why it was erased."""
+    redacted: tuple[str, ...] = ()
+    """Parts of this session that were redacted: in its forks, too, which look here (`Handle.inherited_redactions`)."""
+
+
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
+"""The whole numbers that a card can hold: a sum beyond stays there."""
+
+
+def card_of(head: Head) -> Card:
+    """The session's card; of one that is encrypted what is in clear.  `DamagedError` if it cannot be read."""
+    data = head.card
+    try:
+        if is_sealed(data):
+            data = sealed_value(data).clear
+            return unpack(data, Card) if data else Card()
+        return unpack(data, Card)
+    except DamagedError as error:
+        raise DamagedError(error.message, session=head.session) from error
+
+
+def evolve_card(card: Card, event: ev.Event) -> Card:
+    """Return the card after an event: the same object for the many that do not change it."""
+    if type(event) not in ON_CARD:
+        return card
+    if isinstance(event, ev.SessionStarted):
+        return Card(event.title, event.scope, event.directory, event.agent, event.parent, origin=event.origin)
+    if isinstance(event, ev.SessionForked):
+        return Card(event.title, event.scope, origin=event.origin, fork_of=event.parent, forked_at=event.at)
+    if isinstance(event, ev.SessionRenamed):
+        return replace(card, title=event.title)
+    if isinstance(event, (ev.SessionArchived, ev.SessionUnarchived)):
+        return replace(card, archived=isinstance(event, ev.SessionArchived))
+    if isinstance(event, ev.SessionErased):
+        return replace(card, title="", scope="", directory="", agent="", origin=None, erased=True, reason=event.reason)
+    if isinstance(event, ev.PartRedacted):
+        return card if event.part in card.redacted else replace(card, redacted=(*card.redacted, event.part))
+    if isinstance(event, ev.UsageRecorded):
+        cost = event.usage.cost
+        return replace(
+            card,
+            calls=card.calls + 1,
+            tokens=max(_LEAST, min(card.tokens + _all(event.usage.tokens), _MOST)),
+            cost=card.cost + (cost or 0),
+            unpriced=card.unpriced + (cost is None),
+        )
+    return card
+
+
+def _all(tokens: Tokens) -> int:
+    """What the provider called the total; without that the sum (reasoning is part of the output)."""
+    if tokens.total is not None:
+        return tokens.total
+    return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """What a list of sessions shows; times are UTC milliseconds."""
+
+    id: str
+    title: str
+    parent: str | None
+    """The session this one is a sub-session of."""
+    scope: str
+    created: int
+    updated: int
+    version: int
+    events: int
+    """Events of its own; what a fork inherited is not counted."""
+    messages: int
+    """Messages ever added to it, inherited ones not counted."""
+    archived: bool
+    directory: str = ""
+    agent: str = ""
+    origin: Origin | None = None
+    fork_of: str | None = None
+    forked_at: int | None = None
+    tokens: int = 0
+    """Tokens that were spent in it, on every branch; what a fork inherited is not counted."""
+    cost: Decimal = Decimal(0)
+    """US dollars, of the calls whose price is known; see `spent`."""
+    unpriced: int = 0
+    """Model calls whose price is not known."""
+    erased: bool = False
+    locked: bool = False
+    """Whether it is encrypted and its key is not there: of what it says nothing is known."""
+    calls: int = 0
+    """Model calls whose usage was recorded in it."""
+
+    @property
+    def spent(self) -> Decimal | None:
+        """US dollars that were spent in it, of the calls whose price is known; None if no call has one."""
+        return self.cost if self.calls > self.unpriced else None
+
+
+def info_of(head: Head) -> SessionInfo:
+    """What the list shows of the session with this head."""
+    card = card_of(head)
+    return SessionInfo(
+        id=head.session,
+        title=card.title,
+        parent=card.parent,
+        scope=card.scope,
+        created=head.created,
+        updated=head.updated,
+        version=head.version,
+        events=head.version - head.base,
+        messages=head.messages,
+        archived=card.archived,
+        directory=card.directory,
+        agent=card.agent,
+        origin=card.origin,
+        fork_of=card.fork_of,
+        forked_at=card.forked_at or None,
+        tokens=card.tokens,
+        cost=card.cost,
+        unpriced=card.unpriced,
+        erased=card.erased,
+        locked=is_sealed(head.card),
+        calls=card.calls,
+    )

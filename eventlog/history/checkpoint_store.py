@@ -1,0 +1,79 @@
+"""Checkpoints: derived state at a version of a session, kept in the log's derived values, never trusted blindly (spec §6).
+
+Disposable: any of them may be missing, damaged or deleted, and nothing but time is lost.  A checkpoint whose checksum does
+not fit is passed over for the one before it.  What is in it is the business of whoever saves it: command state
+(`state/loader.py`) and projections.
+
+Key: `checkpoint`, 0, kind, 0, 16 bytes of BLAKE2b of the session id, version (8 bytes).  Value: 16 bytes of BLAKE2b of the state, keyed
+with that of the key, then the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+
+from eventlog.log.contract import Log
+
+__all__ = ["PREFIX", "forget", "name_in_keys", "newest", "save", "sound", "valid", "versions"]
+
+PREFIX = b"checkpoint\0"
+"""How the keys of all checkpoints begin."""
+CHECKSUM = 16
+
+
+def valid(log: Log, kind: str, session: str, upto: int) -> Iterator[tuple[int, bytes]]:
+    """The sound checkpoints of a kind at versions up to `upto`, newest first, each with its version."""
+    for version in reversed(versions(log, kind, session)):
+        state = sound(log, kind, session, version) if 0 < version <= upto else None
+        if state is not None:
+            yield version, state
+
+
+def sound(log: Log, kind: str, session: str, version: int) -> bytes | None:
+    """The checkpoint of a kind at a version, None if there is none that is sound."""
+    key = _prefix(kind, session) + version.to_bytes(8, "big")
+    value = log.of(session).get_derived(key)
+    if value is None:
+        return None
+    state = value[CHECKSUM:]
+    return state if _checksum(key, state) == value[:CHECKSUM] else None
+
+
+def versions(log: Log, kind: str, session: str) -> list[int]:
+    """The versions that have a checkpoint of this kind, sound or not, ascending."""
+    return [int.from_bytes(key[-8:], "big") for key in log.derived_keys(_prefix(kind, session))]
+
+
+def save(
+    log: Log, kind: str, session: str, version: int, state: bytes, *, surplus: Callable[[list[int]], Iterable[int]]
+) -> None:
+    """Keep a checkpoint; of all versions there are then, ascending, those that `surplus` names are let go of."""
+    prefix = _prefix(kind, session)
+    key = prefix + version.to_bytes(8, "big")
+    known = sorted({*versions(log, kind, session), version})
+    dropped = [(prefix + other.to_bytes(8, "big"), None) for other in surplus(known) if other != version]
+    log.of(session).put_derived([(key, _checksum(key, state) + state), *dropped])
+
+
+def newest(count: int) -> Callable[[list[int]], list[int]]:
+    """A `surplus` that keeps the newest `count`."""
+    return lambda known: known[:-count]
+
+
+def forget(log: Log, kind: str, session: str) -> None:
+    """Delete all checkpoints of this kind."""
+    log.put_derived([(key, None) for key in log.derived_keys(_prefix(kind, session))])
+
+
+def name_in_keys(session: str) -> bytes:
+    """What the keys of all checkpoints of a session have in common."""
+    return blake2b(session.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _prefix(kind: str, session: str) -> bytes:
+    return PREFIX + kind.encode() + b"\0" + name_in_keys(session)
+
+
+def _checksum(key: bytes, state: bytes) -> bytes:
+    return blake2b(state, digest_size=CHECKSUM, key=blake2b(key, digest_size=32).digest()).digest()

@@ -1,0 +1,151 @@
+"""Reading a session through its ancestry: inherited versions lie in other streams, and nobody else needs to know.
+
+Reading never writes.  Not here: folding (`projections`), deciding (`state/rules.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Protocol
+
+from eventlog.codec.bodies import unpack
+from eventlog.codec.decoded import Span, Stretch, spans_of, stretch_of
+from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.payload import is_foreign
+from eventlog.errors import DamagedError, ErasedError, NotFoundError
+from eventlog.events import LASTING
+from eventlog.history.catalog import card_of
+from eventlog.history.lineage import END, Stream
+from eventlog.log.contract import Head, Log
+from eventlog.values import Body
+
+__all__ = ["ancestry", "continued", "head_of", "history_spans", "spans", "stream_spans", "stretches", "texts"]
+
+TEXTS_AT_ONCE = 64
+"""Bodies that are read together: some hundred KB."""
+
+
+class Heads(Protocol):
+    """Whoever knows the heads of sessions."""
+
+    def head(self, session: str) -> Head | None:
+        """See `log.contract.Log`."""
+        ...
+
+
+def head_of(log: Heads, session: str) -> Head:
+    """The session's head; `NotFoundError` if there is no such session, `ErasedError` if there is none any more."""
+    head = _head_of(log, session)
+    if head.card and card_of(head).erased:
+        raise ErasedError(session)
+    return head
+
+
+def _head_of(log: Heads, session: str) -> Head:
+    head = log.head(session)
+    if head is None or is_foreign(head):
+        raise NotFoundError("session", session)
+    return head
+
+
+def ancestry(log: Heads, session: str) -> list[Stream]:
+    """The streams that hold a session's versions, oldest first; the last is its own, open-ended.
+
+    An ancestor may be erased: what a fork inherited is the fork's, too.
+    """
+    streams: list[Stream] = []
+    last = END
+    name: str | None = session
+    while name is not None:
+        head = head_of(log, name) if name == session else _head_of(log, name)
+        if last > head.base:
+            streams.append(Stream(name, head.base + 1, last))
+            last = head.base
+        elif head.base:
+            last = min(last, head.base)
+        card = card_of(head)
+        name = card.fork_of if head.base else None
+        if name is not None:
+            last = min(last, card.forked_at)
+    streams.reverse()
+    return streams
+
+
+def continued(log: Heads, head: Head) -> Head | None:
+    """The head of the session whose stream holds the version that a fork continues; None for what is no fork."""
+    above = head
+    while above.base >= head.base > 0:
+        name = card_of(above).fork_of
+        if name is None:
+            return None
+        above = _head_of(log, name)
+    return None if above is head else above
+
+
+def stretches(log: Log, streams: Sequence[Stream], after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+    """Every event of versions `after + 1 .. upto`, oldest first, append by append."""
+    for stream in streams:
+        last = stream.last if upto is None else min(stream.last, upto)
+        expected = max(stream.first, after + 1)
+        if expected > last:
+            continue
+        for commit in log.read(stream.session, expected - 1, last):
+            stretch = stretch_of(commit, expected - 1, last)
+            if stretch is None:
+                continue
+            if stretch.first != expected:
+                raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
+            expected = stretch.last + 1
+            yield stretch
+        if expected <= last < END:
+            raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
+
+
+def spans(log: Log, streams: Sequence[Stream], after: int = 0, upto: int | None = None) -> Iterator[Span]:
+    """The same, a single event or a whole run of deltas at a time."""
+    return chain.from_iterable(map(Stretch.spans, stretches(log, streams, after, upto)))
+
+
+def stream_spans(log: Log, session: str, after: int = 0, upto: int | None = None) -> Iterator[Span]:
+    """What is there of one stream in versions `after + 1 .. upto`: for whoever searches it and does not ask for all of it."""
+    for commit in log.read(session, after, upto):
+        yield from spans_of(commit, after, upto)
+
+
+def history_spans(
+    log: Log, streams: Sequence[Stream], ranges: list[tuple[int, int]], at: int, after: int = 0
+) -> Iterator[Span]:
+    """The effective history right after version `at`, whose ranges are `ranges`, from version `after + 1` on.
+
+    What a rollback hid is left out, except events that a rollback does not undo.
+    """
+    if len(ranges) == 1 and ranges[0][0] <= after + 1:
+        yield from spans(log, streams, after, at)
+        return
+    index = 0
+    for span in spans(log, streams, after, at):
+        while index < len(ranges) and ranges[index][1] < span.first:
+            index += 1
+        if not isinstance(span.item, DeltaRun):
+            effective = index < len(ranges) and ranges[index][0] <= span.first
+            if effective or isinstance(span.item, LASTING):
+                yield span
+            continue
+        position = index
+        while position < len(ranges) and ranges[position][0] <= span.last:
+            part = span.cut(ranges[position][0] - 1, ranges[position][1])
+            if part is not None:
+                yield part
+            position += 1
+
+
+def texts(log: Log, session: str, bodies: Iterable[Body]) -> Iterator[str]:
+    """The texts of many bodies of a session, in their order; `DamagedError` for one that is missing or not what was stored."""
+    own = log.of(session)
+    left = iter(bodies)
+    while wanted := list(islice(left, TEXTS_AT_ONCE)):
+        for body, packed in zip(wanted, own.several_bodies([body.digest for body in wanted]), strict=True):
+            if packed is None:
+                raise DamagedError(f"body {body.digest.hex()} is missing", session=session)
+            yield unpack(body, packed)

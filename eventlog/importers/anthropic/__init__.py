@@ -1,0 +1,1 @@
+"""Anthropic Messages: lists of messages and streams."""

@@ -1,0 +1,121 @@
+"""Anthropic's words for content, tokens and endings, in ours.  For the importers of Anthropic's formats only."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.usage import count
+from eventlog.values import Attachment, File, Tokens
+
+__all__ = [
+    "PROVIDER",
+    "ServerResult",
+    "file_of",
+    "finish_reason",
+    "result_of",
+    "server_result",
+    "text_or_empty",
+    "tokens_of",
+]
+
+PROVIDER = "anthropic"
+
+_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool-calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content-filter",
+}
+
+
+def finish_reason(reason: object) -> str | None:
+    """Our word for a `stop_reason`; None when there is none, the provider's own when we have no word."""
+    return _REASONS.get(reason, reason) if isinstance(reason, str) else None
+
+
+def text_or_empty(value: object) -> str:
+    """A text, or "" for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def tokens_of(usage: dict[str, Any]) -> Tokens:
+    """Token counts; Anthropic's input excludes what came from and went into the cache, its output includes thinking."""
+    details = usage.get("output_tokens_details")
+    thinking = details.get("thinking_tokens") if is_object(details) else None
+    return Tokens(
+        input=count(usage.get("input_tokens")),
+        output=count(usage.get("output_tokens")),
+        reasoning=count(thinking),
+        cache_read=count(usage.get("cache_read_input_tokens")),
+        cache_write=count(usage.get("cache_creation_input_tokens")),
+    )
+
+
+def file_of(block: dict[str, Any], piece: Piece) -> tuple[File, str] | None:
+    """The file in an `image` or `document` block, and its base64 data if that is in the block; None if it is neither."""
+    source, kind_of_block = block.get("source"), text_or_empty(block.get("type"))
+    if kind_of_block not in {"image", "document"} or not is_object(source):
+        return None
+    fields = source
+    title = block.get("title")
+    name = title if isinstance(title, str) else None
+    mime, data, url, file_id = (fields.get(key) for key in ("media_type", "data", "url", "file_id"))
+    fallback = "image/*" if kind_of_block == "image" else "application/pdf"
+    kind = mime if isinstance(mime, str) else fallback
+    if fields.get("type") == "base64" and isinstance(data, str):
+        return File(kind, piece.content(f"data:{kind};base64,{data}"), name), data
+    if fields.get("type") == "text" and isinstance(data, str):
+        return File(kind, piece.content(f"data:{kind},{data}"), name), data
+    if isinstance(url, str):
+        return File(kind, piece.content(url), name), ""
+    if isinstance(file_id, str):
+        return File(kind, piece.content(f"file:{file_id}"), name), ""
+    return None
+
+
+def result_of(content: object, piece: Piece) -> tuple[str, tuple[Attachment, ...]]:
+    """The text of a tool result, and the files in it."""
+    if isinstance(content, str):
+        return content, ()
+    if not is_array(content):
+        return "" if content is None else dump(content), ()
+    texts: list[str] = []
+    files: list[Attachment] = []
+    for block in content:
+        if isinstance(block, str):
+            texts.append(block)
+        elif is_object(block):
+            fields = block
+            found = file_of(fields, piece)
+            if found is not None:
+                file = found[0]
+                files.append(Attachment(file.mime, file.url, file.filename))
+            elif isinstance(fields.get("text"), str):
+                texts.append(fields["text"])
+            else:
+                texts.append(dump(fields))
+    return "\n".join(texts), tuple(files)
+
+
+class ServerResult(NamedTuple):
+    """What a tool that the provider ran gave back."""
+
+    call: str
+    output: str
+    failed: bool
+
+
+def server_result(block: dict[str, Any]) -> ServerResult | None:
+    """The result in a `…_tool_result` block of an assistant message, or None if it is no such block."""
+    kind, call = block.get("type"), block.get("tool_use_id")
+    if not isinstance(kind, str) or not kind.endswith("tool_result") or not isinstance(call, str):
+        return None
+    content = block.get("content")
+    failed = bool(block.get("is_error"))
+    if is_object(content):
+        failed = failed or str(content.get("type", "")).endswith("_error")
+    return ServerResult(call, content if isinstance(content, str) else dump(content), failed)

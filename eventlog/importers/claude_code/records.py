@@ -1,0 +1,139 @@
+"""The records of a Claude Code file: reading them, telling them from others, and what little is asked of a single one.
+
+For `importer.py` only.  A file is JSONL, or one `{"loglines": [...]}` document, which is read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from eventlog.importers.anthropic import blocks
+from eventlog.importers.claude_code.thread import INTERRUPT
+from eventlog.importers.common.importer import Report, bounded_id
+from eventlog.importers.common.json_lines import (
+    DamagedLineError,
+    is_array,
+    is_object,
+    lines,
+    milliseconds,
+    parse,
+    sound,
+)
+
+__all__ = ["ASIDE", "CONVERSATION", "Entry", "entries", "looks_right", "prompt_of"]
+
+TITLE = 80
+"""Longest title taken from a prompt, in characters."""
+DOCUMENT = 64 * 1024 * 1024
+"""Longest document of loglines, in bytes: it is read whole."""
+
+CONVERSATION = frozenset({"user", "assistant"})
+ASIDE = frozenset(
+    {
+        "agent-color", "agent-name", "agent-setting", "ai-title", "attachment", "custom-title", "file-history-snapshot",
+        "last-prompt", "mode", "permission-mode", "pr-link", "progress", "queue-operation", "summary", "system", "tag",
+        "worktree-state",
+    }
+)  # fmt: skip
+"""Known types of records that are no messages."""
+
+
+class Entry(NamedTuple):
+    """A record as read: `key` is its `uuid`, or its line for want of one."""
+
+    line: int
+    record: Any
+    plain: bool
+    kind: str
+    key: str
+    time: int | None
+
+
+def looks_right(start: bytes) -> bool:
+    """Whether one of the first lines of a file is a Claude Code record."""
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b'"loglines"' in start[:64]:
+        return True
+    head = start.split(b"\n")
+    for data in head[:50]:
+        try:
+            record, _ = parse(data.strip(b"\xef\xbb\xbf \t\r"))
+        except DamagedLineError:
+            if len(head) == 1 and b'"parentUuid"' in data and b'"sessionId"' in data:
+                return True
+            continue
+        if is_object(record) and _is_record(record):
+            return True
+    return False
+
+
+def _is_record(record: dict[str, Any]) -> bool:
+    kind = blocks.text_or_empty(record.get("type"))
+    if kind in CONVERSATION:
+        message = record.get("message")
+        if not is_object(message) or not ("uuid" in record or "sessionId" in record or "parentUuid" in record):
+            return False
+        content = message.get("content")
+        return isinstance(content, str) or is_array(content)
+    return (
+        (kind == "summary" and "leafUuid" in record)
+        or (kind == "file-history-snapshot" and "snapshot" in record)
+        or (kind in ASIDE and ("sessionId" in record or "parentUuid" in record))
+    )
+
+
+def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
+    """The records of the file; what cannot be read is reported."""
+    for line in lines(file):
+        start = (line.data or b"")[:64] if line.number == 1 else b""
+        if line.data is not None and start.startswith(b"{") and (line.data == b"{" or b'"loglines"' in start):
+            yield from _loglines(file, line.data, report)
+            return
+        found = sound(line, report)
+        if found is not None:
+            yield _entry(line.number, found[0], plain=found[1])
+
+
+def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[Entry]:
+    """The records of a document; their numbers stand for lines."""
+    rest = file.read(DOCUMENT)
+    if len(rest) == DOCUMENT:
+        report.skip(1, "a document longer than 64 MiB")
+        return
+    try:
+        document, plain = parse(first + b"\n" + rest)
+    except DamagedLineError as error:
+        report.skip(1, str(error))
+        return
+    records = document.get("loglines") if is_object(document) else None
+    if not is_array(records):
+        report.skip(1, "no list of loglines")
+        return
+    for number, record in enumerate(records, start=1):
+        yield _entry(number, record, plain=plain)
+
+
+def _entry(line: int, value: Any, *, plain: bool) -> Entry:
+    record = value if is_object(value) else {}
+    kind, key = record.get("type"), record.get("uuid")
+    return Entry(
+        line,
+        value,
+        plain,
+        kind if isinstance(kind, str) else "",
+        bounded_id(key) if isinstance(key, str) and key else f"line-{line}",
+        milliseconds(record.get("timestamp")),
+    )
+
+
+def prompt_of(record: dict[str, Any]) -> str:
+    """The first line of what a user record says, for a title; "" when it is not a person's prompt."""
+    if record.get("isMeta") or record.get("isCompactSummary") or not is_object(record.get("message")):
+        return ""
+    content = record["message"].get("content")
+    for block in content if is_array(content) else [content]:
+        text = block.get("text") if is_object(block) else block
+        if isinstance(text, str) and text.strip() and not text.lstrip().startswith(("<", INTERRUPT)):
+            head = text.strip().splitlines()[0]
+            return head if len(head) <= TITLE else head[: TITLE - 1] + "…"
+    return ""

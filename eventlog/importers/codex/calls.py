@@ -1,0 +1,107 @@
+"""Calls and their outputs as Codex's items have them.  For `importer.py` only."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from eventlog.importers.common.conversation import Given
+from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.openai import items
+from eventlog.values import Attachment, Json, Todo
+
+__all__ = ["CALLS", "OUTPUTS", "Output", "Request", "ending", "output_of", "request", "todos_of"]
+
+CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "tool_call"})
+OUTPUTS = frozenset(
+    {
+        "function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output", "tool_result",
+        "function_result",
+    }
+)  # fmt: skip
+_PROGRESS = ("exit_code", "success", "status", "duration", "cwd", "process_id", "source", "invocation")
+"""What of the event that ends a call is told as its progress."""
+
+
+class Request(NamedTuple):
+    """A call."""
+
+    id: str
+    tool: str
+    given: Given
+    provider: bool
+    metadata: Json | None
+
+
+class Output(NamedTuple):
+    """A call's result; `call` is "" when the item does not say whose."""
+
+    call: str
+    text: str
+    held: bool
+    """Whether the record has this very text."""
+    failed: bool = False
+    interrupted: bool = False
+    attachments: tuple[Attachment, ...] = ()
+
+
+def request(kind: str, item: dict[str, Any], fallback: str) -> Request:
+    """The call in an item of a type in `CALLS`; `fallback` is its id if it has none."""
+    name = text_or_empty(item.get("id"))
+    call = text_or_empty(item.get("call_id")) or name or fallback
+    function = item.get("function")
+    tool = text_or_empty(item.get("name"))
+    arguments = item.get("arguments")
+    if kind == "custom_tool_call":
+        arguments = item.get("input")
+    elif kind == "local_shell_call":
+        tool, arguments = "local_shell", item.get("action")
+    elif kind == "tool_search_call":
+        tool = "tool_search"
+    elif is_object(function):
+        tool = tool or text_or_empty(function.get("name"))
+    fields = {"itemId": name, "namespace": text_or_empty(item.get("namespace"))}
+    provider = kind == "tool_search_call" and item.get("execution") == "server"
+    return Request(call, tool, items.given(arguments), provider, items.metadata(fields))
+
+
+def output_of(kind: str, item: dict[str, Any], piece: Piece) -> Output:
+    """The result in an item of a type in `OUTPUTS`."""
+    call = text_or_empty(item.get("call_id")) or (text_or_empty(item.get("id")) if "local" in kind else "")
+    if kind == "tool_search_output":
+        return Output(call, dump(item.get("tools", [])), held=False)
+    found = item.get("output") if "output" in item else item.get("result")
+    failed = False
+    if is_object(found):
+        failed = found.get("success") is False
+        inner = found.get("content", found.get("text"))
+        found = dump(found) if inner is None else inner
+        if not isinstance(inner, str) and not is_array(inner):
+            return Output(call, text_or_empty(found), held=False, failed=failed)
+    if isinstance(found, str):
+        interrupted = found == "aborted" or found.startswith("aborted by user")
+        return Output(call, found, held=True, failed=failed or interrupted, interrupted=interrupted)
+    if is_array(found):
+        texts = items.texts_of(found)
+        text = "\n".join(texts)
+        return Output(call, text, len(texts) == 1, failed, attachments=items.attachments_of(found, piece))
+    return Output(call, "" if found is None else dump(found), held=False, failed=failed)
+
+
+def ending(event: dict[str, Any]) -> dict[str, Any]:
+    """What the event that ends a call says beyond its output."""
+    return {key: event[key] for key in _PROGRESS if event.get(key) is not None}
+
+
+def todos_of(text: str) -> tuple[Todo, ...] | None:
+    """The entries of a plan, None if the input of `update_plan` has none."""
+    given = json.loads(text)
+    plan = given.get("plan") if is_object(given) else None
+    if not is_array(plan):
+        return None
+    return tuple(
+        Todo(text_or_empty(entry.get("step")), text_or_empty(entry.get("status")) or "pending")
+        for entry in plan
+        if is_object(entry)
+    )

@@ -1,0 +1,78 @@
+"""What Codex says twice: messages and reasoning are in a rollout as items for the model and as events for the screen.
+
+For `importer.py` only.  Of the two the item is taken, because it has more; an event waits for its item, and is taken itself
+when the conversation goes on without one.  Which of them comes first does not matter.  A message is told by its text, within
+a turn; so the events of a record depend on that record and earlier ones only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+__all__ = ["Echo", "Echoes"]
+
+RECENT = 64
+"""How many texts are remembered of a turn."""
+
+
+class Echo(NamedTuple):
+    """Something an event said: `kind` is "user", "assistant" or "reasoning"."""
+
+    kind: str
+    text: str
+    line: int
+    time: int
+    images: tuple[str, ...] = ()
+
+
+class Echoes:
+    """The events that wait, and the items and events that were taken in this turn."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Echo] = []
+        self._items: deque[tuple[str, int]] = deque(maxlen=RECENT)
+        self._events: deque[tuple[str, int]] = deque(maxlen=RECENT)
+
+    def event(self, echo: Echo) -> None:
+        """An event that says something: it waits, unless its item has been."""
+        key = (echo.kind, hash(echo.text))
+        if key in self._items:
+            self._items.remove(key)
+        else:
+            self._waiting.append(echo)
+
+    def item(self, kind: str, texts: list[str]) -> bool:
+        """An item that says this; whether it must be taken, as its event was not taken before it."""
+        known = False
+        for text in texts if kind == "reasoning" else dict.fromkeys([*texts, "".join(texts), "\n".join(texts)]):
+            key = (kind, hash(text))
+            found = next((echo for echo in self._waiting if (echo.kind, echo.text) == (kind, text)), None)
+            if found is not None:
+                self._waiting.remove(found)
+            elif key in self._events:
+                self._events.remove(key)
+                known = True
+            else:
+                self._items.append(key)
+        return not known
+
+    def due(self, kinds: tuple[str, ...]) -> list[Echo]:
+        """The events of these kinds that will have no item any more, in order; they count as taken."""
+        if not self._waiting:
+            return []
+        due = [echo for echo in self._waiting if echo.kind in kinds]
+        self._waiting = [echo for echo in self._waiting if echo.kind not in kinds]
+        self._events.extend((echo.kind, hash(echo.text)) for echo in due)
+        return due
+
+    def left(self) -> list[Echo]:
+        """The events that still wait."""
+        return self._waiting
+
+    def turn(self) -> None:
+        """Another turn begins: what the model said in the one before may be said again."""
+        self._events.clear()
+        prompts = [key for key in self._items if key[0] == "user"]
+        self._items.clear()
+        self._items.extend(prompts)

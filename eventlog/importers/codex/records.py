@@ -1,0 +1,154 @@
+"""The records of a Codex rollout: reading them, telling them from others, and bringing old shapes into one.
+
+For `importer.py` only.  Today's records are `{timestamp, type, payload}`.  Older ones have the item itself on the line, after a
+first line that is the session's data; the oldest have `role` and a text, or a call's `function`, beside a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any, BinaryIO, NamedTuple
+
+from eventlog.importers.common.importer import Report
+from eventlog.importers.common.json_lines import (
+    DamagedLineError,
+    is_object,
+    lines,
+    milliseconds,
+    parse,
+    sound,
+    text_or_empty,
+)
+from eventlog.importers.common.record_index import Positions
+
+__all__ = ["ITEMS", "Entry", "entries", "injected", "looks_right", "parent_of", "prompt_of"]
+
+TITLE = 80
+"""Longest title taken from a prompt, in characters."""
+
+OUTER = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
+ITEMS = frozenset(
+    {
+        "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+        "local_shell_call", "local_shell_call_output", "web_search_call", "tool_search_call", "tool_search_output",
+        "image_generation_call", "ghost_snapshot", "compaction", "compaction_summary", "agent_message", "tool_call",
+        "tool_result", "function_result",
+    }
+)  # fmt: skip
+"""Types of response items."""
+_INJECTED = (
+    "<environment_context>", "<user_instructions>", "<turn_aborted>", "<permissions instructions>", "<skill>", "<INSTRUCTIONS>",
+    "<user_shell_command>", "<subagent_notification>", "<collaboration_mode>", "# AGENTS.md instructions", "<apps_instructions>",
+    "<skills_instructions>", "<recommended_plugins>",
+)  # fmt: skip
+"""How the texts begin that Codex puts into the user's mouth."""
+
+
+class Entry(NamedTuple):
+    """A record as read; `kind` and `payload` are those of today's shape."""
+
+    line: int
+    record: Any
+    plain: bool
+    kind: str
+    payload: dict[str, Any]
+    time: int | None
+
+
+def looks_right(start: bytes) -> bool:
+    """Whether one of the first lines of a file is a record of Codex."""
+    head = start.split(b"\n")
+    for data in head[:20]:
+        try:
+            record, _ = parse(data.strip(b"\xef\xbb\xbf \t\r"))
+        except DamagedLineError:
+            if len(head) == 1 and b'"session_meta"' in data[:200] and b'"payload"' in data:
+                return True
+            continue
+        if is_object(record) and _is_record(record):
+            return True
+    return False
+
+
+def _is_record(record: dict[str, Any]) -> bool:
+    if text_or_empty(record.get("type")) in OUTER:
+        return is_object(record.get("payload")) and "timestamp" in record
+    if _is_old_meta(record):
+        return True
+    if "timestamp" not in record and "created_at" not in record:
+        return False
+    if text_or_empty(record.get("type")) in {"tool_call", "function_call"}:
+        return is_object(record.get("function")) and "arguments" in record and "choices" not in record
+    return text_or_empty(record.get("role")) in {"user", "assistant"} and "created_at" in record and "message" in record
+
+
+def _is_old_meta(record: dict[str, Any]) -> bool:
+    """Whether this is the first line of a rollout of the time before records had a type."""
+    return (
+        "type" not in record
+        and "role" not in record
+        and isinstance(record.get("id"), str)
+        and "timestamp" in record
+        and ("instructions" in record or "git" in record)
+    )
+
+
+def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
+    """The records of the file; what cannot be read, and lines equal to an earlier one with a time, are reported."""
+    seen = Positions()
+    for line in lines(file):
+        found = sound(line, report)
+        if found is None or line.data is None:
+            continue
+        value, plain = found
+        entry = _entry(line.number, value, plain=plain)
+        if entry.time is not None and not seen.put(blake2b(line.data, digest_size=12).hexdigest(), 0):
+            report.skip(line.number, "equal to an earlier line, time and all")
+            entry = entry._replace(kind="repeated", payload={})
+        yield entry
+
+
+def _entry(line: int, value: Any, *, plain: bool) -> Entry:
+    if not is_object(value):
+        return Entry(line, value, plain, "", {}, None)
+    time = milliseconds(value.get("timestamp", value.get("created_at")))
+    kind, payload = text_or_empty(value.get("type")), value.get("payload")
+    if "payload" in value and kind:
+        return Entry(line, value, plain, kind, payload if is_object(payload) else {}, time)
+    if kind in ITEMS or (not kind and isinstance(value.get("role"), str)):
+        return Entry(line, value, plain, "response_item", value, time)
+    if _is_old_meta(value):
+        return Entry(line, value, plain, "session_meta", value, time)
+    if kind == "error":
+        return Entry(line, value, plain, "event_msg", value, time)
+    return Entry(line, value, plain, "state" if "record_type" in value else kind, {}, time)
+
+
+def parent_of(meta: dict[str, Any]) -> tuple[str | None, str]:
+    """The session that a sub-agent's session works for, and the agent's name."""
+    source = meta.get("source")
+    inner = source.get("subagent") if is_object(source) else None
+    spawn = inner.get("thread_spawn") if is_object(inner) else None
+    fields = spawn if is_object(spawn) else {}
+    parent = text_or_empty(meta.get("parent_thread_id")) or text_or_empty(fields.get("parent_thread_id"))
+    name = (
+        inner
+        if isinstance(inner, str)
+        else text_or_empty(fields.get("agent_role")) or text_or_empty(fields.get("agent_nickname"))
+    )
+    return parent or None, name
+
+
+def injected(text: str) -> bool:
+    """Whether Codex wrote this text in the user's name."""
+    return text.lstrip().startswith(_INJECTED)
+
+
+def prompt_of(texts: list[str]) -> str:
+    """The first line of what a user said, for a title; "" when nobody said it."""
+    for text in texts:
+        if text.strip() and not injected(text):
+            head = text.strip().splitlines()[0]
+            return head if len(head) <= TITLE else head[: TITLE - 1] + "…"
+    return ""

@@ -1,0 +1,67 @@
+"""Results that stand before their calls in a file: held until the call comes, bounded in number and in size.
+
+For the importers only.  Some tools write the line of a quick result before the line of its call.  The result's record is
+kept at once, as every record is; what it means is said when the call is there.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, NamedTuple, TypeVar
+
+from eventlog.importers.common.importer import Report
+
+__all__ = ["EarlyResults"]
+
+MOST = 1024
+"""How many results are held."""
+LARGEST = 16 * 1024 * 1024
+"""How many characters they have together; the newest is held whatever its size."""
+
+R = TypeVar("R")
+
+
+class _Held(NamedTuple, Generic[R]):
+    line: int | None
+    result: R
+    size: int
+
+
+class EarlyResults(Generic[R]):
+    """Results by the ids of their calls.  Those whose calls never come are reported, the oldest first."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._held: dict[str, _Held[R]] = {}
+        self._size = 0
+
+    def hold(self, call: str, line: int | None, result: R, size: int) -> bool:
+        """Hold a result until its call comes; False if one of that call is held, which stays.
+
+        `line` is where to report it if the call never comes, None if there is nothing to report.
+        """
+        if call in self._held:
+            return False
+        self._held[call] = _Held(line, result, size)
+        self._size += size
+        while len(self._held) > MOST or (self._size > LARGEST and len(self._held) > 1):
+            self._give_up(next(iter(self._held)))
+        return True
+
+    def take(self, call: str) -> R | None:
+        """The result of a call that has come now, None if none is held."""
+        held = self._held.pop(call, None)
+        if held is None:
+            return None
+        self._size -= held.size
+        return held.result
+
+    def close(self) -> None:
+        """The file ends: report what is held."""
+        while self._held:
+            self._give_up(next(iter(self._held)))
+
+    def _give_up(self, call: str) -> None:
+        held = self._held.pop(call)
+        self._size -= held.size
+        if held.line is not None:
+            self._report.skip(held.line, "a result for a call that the file does not have")

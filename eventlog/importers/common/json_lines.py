@@ -1,0 +1,165 @@
+"""Lines of a foreign file, and the JSON in them: bounded in length and depth, with a reason for what is not sound.
+
+For the importers only.  A damaged line is a reason, never an exception.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeGuard
+
+import msgspec
+
+from eventlog.validation import MAX_DEPTH, is_deep
+
+if TYPE_CHECKING:
+    from eventlog.importers.common.importer import Report
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_LINE",
+    "DamagedLineError",
+    "Line",
+    "check_depth",
+    "dump",
+    "is_array",
+    "is_object",
+    "lines",
+    "milliseconds",
+    "parse",
+    "sound",
+    "text_or_empty",
+]
+
+MAX_LINE = 32 * 1024 * 1024
+"""Longest line that is read, in bytes; a longer one is damaged."""
+
+_BOM = b"\xef\xbb\xbf"
+_DECODER = msgspec.json.Decoder()
+_ENCODER = msgspec.json.Encoder()
+
+
+class DamagedLineError(ValueError):
+    """A line is not sound; the text is the reason, and never quotes the line.  Caught by every importer."""
+
+
+class Line(NamedTuple):
+    """A line without its end.  `number` counts from 1; `data` is None when the line was over `MAX_LINE`."""
+
+    number: int
+    data: bytes | None
+    ended: bool
+    """Whether a line feed followed: the last line of a file that is being written has none."""
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a parsed value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether a parsed value is a JSON array."""
+    return isinstance(value, list)
+
+
+def lines(file: BinaryIO, *, blank: bool = False) -> Iterator[Line]:
+    """The lines, those that are blank only if asked for, with the byte order mark and white space at the ends taken off."""
+    number = 0
+    while raw := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(raw) > MAX_LINE and not raw.endswith(b"\n"):
+            while raw and not raw.endswith(b"\n"):
+                raw = file.readline(MAX_LINE)
+            yield Line(number, None, ended=bool(raw))
+            continue
+        ended = raw.endswith(b"\n")
+        data = (raw[len(_BOM) :] if number == 1 and raw.startswith(_BOM) else raw).strip(b" \t\r\n")
+        if data or blank:
+            yield Line(number, data, ended)
+
+
+def parse(data: bytes) -> tuple[Any, bool]:
+    """The JSON value in `data`, and whether it is plain; `DamagedLineError` if it is none, or nested too deeply.
+
+    What msgspec refuses and the standard library reads (lone surrogates, NaN, numbers out of range) is read, and not plain.
+    """
+    plain = True
+    try:
+        value = _DECODER.decode(data)
+    except RecursionError:
+        raise DamagedLineError("nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = _parse_slowly(data)
+        plain = False
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        check_depth(value)
+    return value, plain
+
+
+def sound(line: Line, report: Report) -> tuple[Any, bool] | None:
+    """What `parse` says of a line; None if it is not sound, which is then reported."""
+    if line.data is None:
+        report.skip(line.number, "longer than 32 MiB")
+        return None
+    try:
+        return parse(line.data)
+    except DamagedLineError as error:
+        report.skip(line.number, str(error) if line.ended else f"incomplete last line ({error})")
+        return None
+
+
+def _parse_slowly(data: bytes) -> Any:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise DamagedLineError(f"not UTF-8 at byte {error.start}") from None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":
+            raise DamagedLineError(f"more than one JSON value, the second at character {error.pos}") from None
+        raise DamagedLineError(f"not JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise DamagedLineError("nested too deeply") from None
+    except ValueError:
+        raise DamagedLineError("not JSON: a number with too many digits") from None
+
+
+def check_depth(value: Any) -> None:
+    """Raise `DamagedLineError` if a value is nested more than `MAX_DEPTH` levels deep."""
+    if is_deep(value):
+        raise DamagedLineError(f"nested more than {MAX_DEPTH} levels deep")
+
+
+def dump(value: Any, *, plain: bool = True) -> str:
+    """Compact JSON text, such that parsing it gives an equal value; `plain` is what `parse` said of it."""
+    if plain:
+        try:
+            return _ENCODER.encode(value).decode()
+        except UnicodeEncodeError:
+            pass
+    return json.dumps(value, separators=(",", ":"))
+
+
+def milliseconds(stamp: object) -> int | None:
+    """UTC milliseconds of an ISO 8601 time, or None if it is none; a time without a zone is UTC."""
+    if not isinstance(stamp, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(stamp)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        since = moment - _EPOCH
+    except (ValueError, OverflowError):
+        return None
+    return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def text_or_empty(value: object) -> str:
+    """A text, or "" for anything else."""
+    return value if isinstance(value, str) else ""

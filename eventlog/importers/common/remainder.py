@@ -1,0 +1,210 @@
+"""The rest of a source record: what is left of it when its texts live in events, and how it is made whole again.
+
+For the importers only.  Of the records of streams see `stream_remainder.py`.  Every record of another line-based format ends with `ForeignKept(of="line:N")`, whose data is the
+JSON text `[rest, moved]`.  `rest` is the record with null in place of what moved away, and `moved` says where it
+went: `[path, [event, field]]`, the path from an array that holds the record alone, with the event's index among those
+since the record before.  A large text that no event has is an event of its own, `ForeignKept(of="line:N:K")`.  So
+nothing of any size is stored twice, and a text that is redacted in its part is not left behind here (texts under
+`SHORT` characters may be).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
+from typing import Any, NamedTuple
+
+from eventlog import events as ev
+from eventlog.codec.bodies import INLINE
+from eventlog.errors import DamagedError
+from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.stream_remainder import Texts, unpack
+from eventlog.session.session import Session
+from eventlog.values import Content, File, Reasoning, Text
+
+__all__ = ["Group", "Source", "emit", "restore"]
+
+SHORT = 16
+"""Texts shorter than this stay in the rest: a reference would be longer."""
+
+Path = list[str | int]
+Moved = list[tuple[Path, tuple[int, str]]]
+
+
+class Source(NamedTuple):
+    """A source record as it was read, and the number of the line it stood on."""
+
+    line: int
+    record: Any
+
+
+class Group:
+    """The events that one record gives, and which texts and values of the record they hold."""
+
+    __slots__ = ("count", "plain", "texts", "values")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Events since the record before."""
+        self.plain = True
+        """Whether the record is plain (`parse`): if not, its values are not exactly what an event has."""
+        self.texts: dict[str, tuple[int, str]] = {}
+        self.values: dict[int, tuple[int, str]] = {}
+
+    def holds(self, text: str, field: str) -> None:
+        """The event that comes next holds `text` in `field` (the words of `_FIELDS`)."""
+        if len(text) >= SHORT:
+            self.texts.setdefault(text, (self.count, field))
+
+    def holds_value(self, value: object, field: str) -> None:
+        """The event that comes next holds this very array or object of the record, as JSON text, in `field`."""
+        if self.plain:
+            self.values[id(value)] = (self.count, field)
+
+    def close(self, piece: Piece, time: int, line: int, record: Any) -> int:
+        """Append what is left of the record; the number of events that took."""
+        moved: Moved = []
+        large: list[str] = []
+        # In an array of its own, a record that is no more than a text is treated like any other.
+        (rest,) = self._rest([record], [], moved, large)
+        for number, text in enumerate(large):
+            piece.add(time, ev.ForeignKept(f"line:{line}:{number}", piece.content(text)))
+        data = dump([rest, moved], plain=self.plain)
+        piece.add(time, ev.ForeignKept(f"line:{line}", piece.content(data)))
+        self.count = 0
+        self.texts.clear()
+        self.values.clear()
+        return len(large) + 1
+
+    def _rest(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
+        """The value with null in place of what moves away; the same object when nothing does."""
+        rest: Any = None
+        for key, item in _entries(value):
+            place: tuple[int, str] | None = None
+            left: Any = None
+            if isinstance(item, str):
+                if len(item) < SHORT:
+                    continue
+                place = self.texts.get(item)
+                if place is None:
+                    if len(item) <= INLINE:
+                        continue
+                    place = self.texts[item] = (self.count + len(large), "data")
+                    large.append(item)
+            elif is_object(item) or is_array(item):
+                place = self.values.get(id(item))
+                if place is None:
+                    left = self._rest(item, [*path, key], moved, large)
+                    if left is item:
+                        continue
+            else:
+                continue
+            if place is not None:
+                moved.append(([*path, key], place))
+            if rest is None:
+                rest = value.copy()
+            rest[key] = left
+        return value if rest is None else rest
+
+
+def _entries(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Keys and values of an object, indexes and values of an array."""
+    if is_object(value):
+        return value.items()
+    items: list[Any] = value
+    return enumerate(items)
+
+
+def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[Source]:
+    """The records whose events these are, in order; `text` resolves a content (`Store.text`).
+
+    `DamagedError` when what was kept does not fit the events around it.
+    """
+    group: list[ev.Event] = []
+    texts = Texts()
+    tail: ev.ForeignKept | None = None
+    for event in events:
+        if isinstance(event, ev.SessionForked):
+            continue
+        if isinstance(event, ev.ForeignKept) and event.of.startswith("tail:"):
+            tail = event
+            continue
+        tail = None
+        if isinstance(event, ev.ForeignKept) and event.of.startswith("lines:"):
+            yield from _batch(event, group, texts, text)
+            group = []
+            continue
+        if not isinstance(event, ev.ForeignKept) or not event.of.startswith("line:") or event.of.count(":") > 1:
+            group.append(event)
+            continue
+        try:
+            rest, moved = json.loads(text(event.data))
+            whole = [rest]
+            for path, (number, field) in moved:
+                _put(whole, path, _FIELDS[field](group[number], text))
+            yield Source(int(event.of[5:]), whole[0])
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise DamagedError(f"what was kept of source record {event.of!r} does not fit its events") from error
+        group = []
+    if tail is not None:
+        yield from _batch(tail, group, texts, text)
+
+
+def _batch(
+    kept: ev.ForeignKept, events: list[ev.Event], texts: Texts, text: Callable[[Content], str]
+) -> Iterator[Source]:
+    try:
+        for line, record in unpack(int(kept.of.partition(":")[2]), text(kept.data), events, texts, text):
+            yield Source(line, record)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise DamagedError(f"what was kept of source records {kept.of!r} does not fit its events") from error
+
+
+def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterator[Source]:
+    """The records of a file whose sessions these are (the main one and its sub-sessions), in the order of their lines."""
+    found = (restore((recorded.event for recorded in session.events()), text) for session in sessions)
+    return merge(*found, key=lambda source: source.line)
+
+
+def _put(whole: Any, path: Path, value: Any) -> None:
+    place = whole
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+
+
+def _part_text(event: Any, text: Callable[[Content], str]) -> str:
+    kind = event.kind
+    if isinstance(kind, (Text, Reasoning)):
+        return text(kind.text)
+    raise TypeError("not a text")
+
+
+def _file_data(event: Any, text: Callable[[Content], str]) -> str:
+    kind = event.kind
+    if isinstance(kind, File):
+        return text(kind.url).partition(",")[2]
+    raise TypeError("not a file")
+
+
+_FIELDS: dict[str, Callable[[Any, Callable[[Content], str]], Any]] = {
+    "text": _part_text,
+    "file": _file_data,
+    "url": lambda event, text: text(event.kind.url),
+    "input": lambda event, text: json.loads(text(event.input)),
+    "arguments": lambda event, text: text(event.input),
+    "raw": lambda event, text: json.loads(text(event.input))["input"],
+    "metadata": lambda event, _: json.loads(event.metadata),
+    "signature": lambda event, _: json.loads(event.metadata)["anthropic"]["signature"],
+    "secret": lambda event, _: json.loads(event.metadata)["openai"]["reasoningEncryptedContent"],
+    "born_secret": lambda event, _: json.loads(event.kind.metadata)["openai"]["reasoningEncryptedContent"],
+    "attachment": lambda event, text: text(event.attachments[0].url).partition(",")[2],
+    "header": lambda event, text: text(event.header),
+    "schemas": lambda event, text: json.loads(text(event.schemas)),
+    "output": lambda event, text: text(event.output),
+    "error": lambda event, text: text(event.error),
+    "data": lambda event, text: text(event.data),
+}
+"""Where in an event a moved text or value is."""

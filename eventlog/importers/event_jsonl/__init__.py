@@ -1,0 +1,1 @@
+"""Event JSONL: the interchange form of this engine."""

@@ -1,0 +1,286 @@
+"""Event JSONL: the engine's own form of sessions as text, lossless, one JSON value a line, UTF-8.  Its format, and reading it.
+
+Written by `projections/exports/jsonl.py`; put into a store by `load.py`.  Format version 1:
+
+* First line: `{"eventlog": 1, "schema": S}`, the version of this format and the schema version of the events (`events.py`).
+* `{"session": ID, "first": V}` begins the stream of a session, whose first own event has version V: 1, or for a fork the one
+  after its parent's.  Sessions come after those that they were forked from or are sub-sessions of.
+* `{"version": V, "time": MS, "events": [[AFTER, EVENT], …]}` is one append: its first version, its time in UTC milliseconds, and each
+  event with its time, in milliseconds after that.  `"request"` is the request id of the append, if it had one.  With
+  `"more": true` the append goes on in the next line of this kind.
+* An event is the array `[TAG, FIELD, …]` of its canonical encoding; bytes are base64, decimals text.  Runs of deltas are told delta by delta.
+* `{"body": SHA-256 IN HEX, "text": TEXT}` is a large text, before the first append of its session that refers to it; with
+  `"more": true` it goes on in the next line.
+* Last line: `{"end": {"sessions": N, "events": N}}`.  A file without it was cut off.
+
+A line with `"escaped": true` holds lone surrogates, which two JSON escapes in a row cannot tell from a character: in every string of it
+U+10FFFF stands for an escape, followed by four hexadecimal digits for a surrogate, or by itself for itself (as in `codec/batch.py`).
+
+Not in it: positions, leases and their epochs, which belong to a store.  A damaged line ends its
+session there; the other sessions are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any, BinaryIO, TypeGuard
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.codec.batch import Entry
+from eventlog.codec.upcast import upcast
+from eventlog.compression import pack
+from eventlog.errors import ImportFormatError, TooNewError
+from eventlog.importers.common.importer import Piece, Report
+from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
+from eventlog.values import Body
+
+__all__ = ["VERSION", "EventJsonl", "Restored", "bodies_of", "line_of"]
+
+VERSION = 1
+"""Version of the format that is written; older ones are read."""
+MAX_LINE = 512 * 1024 * 1024
+"""Longest line that is read, in bytes.  The writer cuts appends and bodies, so only one huge event makes a long line."""
+
+
+_ESCAPE = "\U0010ffff"
+_TO_ESCAPE = re.compile("[\ud800-\udfff\U0010ffff]")
+_ESCAPED = re.compile("\U0010ffff(?:\U0010ffff|([0-9a-f]{4}))")
+
+
+class Restored(Piece):
+    """An append, or the rest of one that was cut: `first` is the version of its first event."""
+
+    __slots__ = ("first", "line", "request")
+
+    def __init__(self, session: str, first: int, line: int, request: str | None) -> None:
+        super().__init__(session)
+        self.first = first
+        self.line = line
+        self.request = request
+
+
+def line_of(value: object) -> bytes:
+    """A line of the file; structs are told as arrays."""
+    try:
+        return msgspec.json.encode(value) + b"\n"
+    except UnicodeEncodeError:
+        return msgspec.json.encode({"escaped": True, **_map_text(msgspec.to_builtins(value), _escape)}) + b"\n"
+
+
+def _map_text(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if is_object(value):
+        return {key: _map_text(item, change) for key, item in value.items()}
+    if is_array(value) or _is_tuple(value):
+        return [_map_text(item, change) for item in value]
+    return value
+
+
+def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
+
+
+def _escape(text: str) -> str:
+    return _TO_ESCAPE.sub(lambda found: _ESCAPE + (_ESCAPE if found[0] == _ESCAPE else f"{ord(found[0]):04x}"), text)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPE, text)
+
+
+def bodies_of(event: ev.Event) -> Iterator[Body]:
+    """The bodies that an event refers to."""
+    layer: list[Any] = [event]
+    while layer:
+        value = layer.pop()
+        if isinstance(value, Body):
+            yield value
+        elif isinstance(value, msgspec.Struct):
+            layer.extend(getattr(value, name) for name in value.__struct_fields__)
+        elif _is_tuple(value):
+            layer.extend(value)
+
+
+class EventJsonl:
+    """Reads the format above."""
+
+    name = "event_jsonl"
+
+    def detect(self, start: bytes, path: str) -> bool:
+        """Whether the file begins with the first line of this format."""
+        del path
+        return start.startswith(b'{"eventlog":')
+
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Restored]:
+        """Yield the appends in order; `TooNewError` for a file of a newer program."""
+        del path
+        reader = _Reader(report, _schema(file.readline(1024)))
+        number = 1
+        while raw := file.readline(MAX_LINE):
+            number += 1
+            if not raw.endswith(b"\n") and len(raw) == MAX_LINE:
+                report.skip(number, f"a line of more than {MAX_LINE} bytes")
+                while raw and not raw.endswith(b"\n"):
+                    raw = file.readline(MAX_LINE)
+                reader.lose()
+                continue
+            piece = reader.take(number, raw)
+            if piece is not None:
+                yield piece
+        reader.close(number)
+
+
+def _schema(line: bytes) -> int:
+    try:
+        head, _ = parse(line)
+    except DamagedLineError as error:
+        raise ImportFormatError(f"not event JSONL: {error}") from None
+    version, schema = (head.get(key) for key in ("eventlog", "schema")) if is_object(head) else (None, None)
+    if not isinstance(version, int) or not isinstance(schema, int):
+        raise ImportFormatError("not event JSONL: the first line has no version")
+    if version > VERSION:
+        raise TooNewError(f"event JSONL of version {version}; this program knows up to {VERSION}")
+    if schema > ev.SCHEMA:
+        raise TooNewError(f"events of schema version {schema}; this program knows up to {ev.SCHEMA}")
+    return schema
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    value, _ = parse(raw)
+    if not is_object(value):
+        raise DamagedLineError("not an object")
+    found: dict[str, Any] = _map_text(value, _unescape) if value.get("escaped") is True else value
+    return found
+
+
+class _Reader:
+    """What is known between two lines: the session, the next version, and the body that is being read."""
+
+    def __init__(self, report: Report, schema: int) -> None:
+        self.report = report
+        self.schema = schema
+        self.session: str | None = None
+        """The session whose stream is read; None before the first and behind damage."""
+        self.expected = 0
+        self.sessions = 0
+        self.events = 0
+        self.ended = False
+        self.digest: str | None = None
+        self.text: list[str] = []
+        self.waiting: dict[bytes, bytes] = {}
+        """Packed bodies that no append has referred to yet."""
+        self.known: set[bytes] = set()
+
+    def lose(self) -> None:
+        """The session cannot go on: what follows has no place."""
+        self.session = None
+
+    def take(self, number: int, raw: bytes) -> Restored | None:
+        """Take in a line; an append is returned."""
+        try:
+            value = _object(raw)
+            if "events" in value:
+                return self._append(number, value)
+            if "body" in value:
+                self._body(value)
+            elif "session" in value:
+                self._begin(value)
+            else:
+                self._end(number, value)
+        except DamagedLineError as error:
+            where = f"{error}; the rest of session {self.session!r} is not imported" if self.session else str(error)
+            self.report.skip(number, where)
+            self.lose()
+        return None
+
+    def close(self, number: int) -> None:
+        """The file ends."""
+        if not self.ended:
+            self.report.skip(number, "the file ends without its last line: it was cut off")
+
+    def _begin(self, value: dict[str, Any]) -> None:
+        session, first = value["session"], value.get("first")
+        if not isinstance(session, str) or not isinstance(first, int) or first < 1:
+            raise DamagedLineError("a session without id or first version")
+        self.session, self.expected = session, first
+        self.sessions += 1
+        self.digest, self.text = None, []
+        self.waiting, self.known = {}, set()
+
+    def _end(self, number: int, value: dict[str, Any]) -> None:
+        written = value.get("end")
+        if not is_object(written):
+            raise DamagedLineError("a line of no known kind")
+        self.ended = True
+        found = {"sessions": self.sessions, "events": self.events}
+        if written != found:
+            self.report.skip(number, f"the file was written with {dict(written)}, and {found} could be read")
+
+    def _body(self, value: dict[str, Any]) -> None:
+        digest, text = value["body"], value.get("text")
+        if self.session is None:
+            return
+        if not isinstance(digest, str) or not isinstance(text, str) or self.digest not in {None, digest}:
+            raise DamagedLineError("a body without digest or text, or in the middle of another")
+        self.digest = digest
+        self.text.append(text)
+        if value.get("more") is True:
+            return
+        data = "".join(self.text).encode("utf-8", "surrogatepass")
+        self.digest, self.text = None, []
+        if sha256(data).hexdigest() != digest:
+            raise DamagedLineError("a body that is not what was written")
+        self.waiting[bytes.fromhex(digest)] = pack(data)
+
+    def _append(self, number: int, value: dict[str, Any]) -> Restored | None:
+        entries, time, request = value["events"], value.get("time"), value.get("request")
+        if self.session is None:
+            return None
+        if value.get("version") != self.expected:
+            raise DamagedLineError(f"version {self.expected} is missing")
+        if (
+            not is_array(entries)
+            or not entries
+            or not isinstance(time, int)
+            or not isinstance(request, (str, type(None)))
+        ):
+            raise DamagedLineError("an append without events or time")
+        piece = Restored(self.session, self.expected, number, request if value.get("more") is not True else None)
+        for entry in entries:
+            after, event = self._event(entry)
+            piece.add(time + after, event)
+            self._count(event)
+            for body in bodies_of(event):
+                self._refer(piece, body)
+        self.expected += len(entries)
+        self.events += len(entries)
+        return piece
+
+    def _event(self, entry: object) -> tuple[int, ev.Event]:
+        if not is_array(entry) or len(entry) != 2 or not isinstance(entry[0], int) or not is_array(entry[1]):
+            raise DamagedLineError("an event that is not a time and an array")
+        try:
+            fields = entry[1] if self.schema == ev.SCHEMA else upcast(entry[1], self.schema, ev.SCHEMA)
+            # Inside a struct, whose type is looked at once: a bare union is looked at in every call, for 40 µs.
+            found = msgspec.convert([0, entry[0], fields], Entry)
+        except (msgspec.ValidationError, LookupError, TypeError, ValueError) as error:
+            raise DamagedLineError(f"an event that does not fit: {error}") from None
+        return found.after, found.event
+
+    def _refer(self, piece: Restored, body: Body) -> None:
+        packed = self.waiting.pop(body.digest, None)
+        if packed is not None:
+            piece.bodies[body.digest] = packed
+            piece.weight += len(packed)
+            self.known.add(body.digest)
+        elif body.digest not in self.known:
+            raise DamagedLineError(f"the body {body.digest.hex()} is missing")
+
+    def _count(self, event: ev.Event) -> None:
+        self.report.messages += isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted))
+        self.report.parts += isinstance(event, ev.PartStarted)

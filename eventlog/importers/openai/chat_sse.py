@@ -1,0 +1,324 @@
+"""OpenAI Chat Completions streams, and those of compatible providers, to events, delta by delta.
+
+* Text, reasoning (`reasoning_content` or `reasoning`), refusals and calls become parts `MESSAGE:NUMBER` in order of
+  appearance; empty deltas say nothing and are left out.  Only choice 0 is imported; others are reported.
+* `finish_reason` ends the message; a message that never gets one stays open.  Calls have no results in a stream: they
+  are left running, and the message is left open for them, with its step finished.
+* Usage is what the last chunk says.  `input` is the prompt without what came from and went into the cache; `output`
+  is the completion as reported.  A price is taken when the provider sends one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.importers.common.importer import Report, bounded_id
+from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse
+from eventlog.importers.common.sse import Record, StreamImporter, StreamReader, StreamSession
+from eventlog.importers.common.usage import added, count, price
+from eventlog.values import INTERRUPTED, MessageError, Model, Reasoning, Text, Tokens, Tool, Usage
+
+__all__ = ["OpenAIChatStream", "chat_usage", "finish_reason"]
+
+NAME = "openai_chat_sse"
+
+_REASONS = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool-calls",
+    "function_call": "tool-calls",
+    "content_filter": "content-filter",
+}
+_KNOWN = frozenset(
+    {
+        "channel", "content", "function_call", "phase", "reasoning", "reasoning_content", "reasoning_details", "refusal", "role",
+        "tool_calls",
+    }
+)  # fmt: skip
+
+
+class Call(msgspec.Struct, eq=False):
+    """A tool call of the message that is being streamed."""
+
+    part: str
+    id: str
+    started: bool = False
+    pieces: list[str] = msgspec.field(default_factory=list[str])
+
+
+class OpenAIChatStream(StreamImporter):
+    """The importer."""
+
+    def __init__(self) -> None:
+        super().__init__(NAME, _Reader)
+
+
+class _Reader(StreamReader):
+    def __init__(self, session: StreamSession, report: Report) -> None:
+        super().__init__(session, report)
+        self.finished = False
+        """Whether the message has its finish reason (or its error)."""
+        self.parts = 0
+        self.open = ""
+        """The text or reasoning part that is open."""
+        self.kind = ""
+        self.details: list[Any] = []
+        self.calls: dict[object, Call] = {}
+        self.usage: Usage | None = None
+        self.recorded = Usage(Tokens())
+        self.choices: set[int] = set()
+
+    def take(self, record: Record) -> None:
+        """One record of the stream."""
+        value = record.value
+        self.session.tick(value.get("created") if value else None)
+        if value is None:
+            self.message = ""
+            return
+        if value.get("error"):
+            self._error(record.line, value)
+            return
+        choices = value.get("choices")
+        if not is_array(choices):
+            self.report.skip(record.line, "a chunk without choices")
+            return
+        found = _objects(choices)
+        self._add_usage(value)
+        if not self.message or (self.finished and bool(found) and value.get("id") != self.foreign):
+            self._start(record.line, value)
+        for choice in found:
+            number = choice.get("index", 0)
+            if number == 0:
+                self._choice(record.line, choice)
+            elif isinstance(number, int) and number not in self.choices:
+                self.choices.add(number)
+                self.report.skip(record.line, f"choice {number} and its later chunks: only choice 0 is imported")
+        if self.finished:
+            self._record_usage(failed=False)
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _start(self, line: int, value: dict[str, Any]) -> None:
+        self.foreign, name = value.get("id"), value.get("model")
+        self.message = self.session.fresh(
+            self.foreign if isinstance(self.foreign, str) and self.foreign else f"message-{line}"
+        )
+        self.model = Model("", name) if isinstance(name, str) and name else None
+        self.finished, self.parts, self.open, self.kind = False, 0, "", ""
+        self.details, self.calls = [], {}
+        self.recorded = Usage(Tokens())
+        self.session.batch.forget()
+        self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
+        self.session.add(ev.StepStarted(self.message, bounded_id(f"{self.message}:step")))
+        self.report.messages += 1
+
+    def _choice(self, line: int, choice: dict[str, Any]) -> None:
+        """Take in choice 0 of a chunk."""
+        found = choice.get("delta")
+        delta = found if is_object(found) else {}
+        more = sorted(key for key, value in delta.items() if key not in _KNOWN and value)
+        if more:
+            self.report.skip(line, f"fields of a delta that are kept but not imported: {', '.join(more)[:100]}")
+        reason = choice.get("finish_reason")
+        said = self._said(delta)
+        if self.finished:
+            if said or delta.get("tool_calls"):
+                self.report.skip(line, "a delta after the message was finished")
+            return
+        for kind, text in said:
+            self._part(kind)
+            self.session.add(ev.PartDelta(self.open, "text", text))
+        self._details(delta.get("reasoning_details"))
+        calls = delta.get("tool_calls")
+        for number, call in enumerate(calls if is_array(calls) else []):
+            if is_object(call):
+                self._call(line, call, number)
+            else:
+                self.report.skip(line, "a tool call that is not an object")
+        legacy = delta.get("function_call")
+        if is_object(legacy):
+            self._call(line, {"index": 0, "id": "function_call", "function": legacy}, 0)
+        if isinstance(reason, str) and reason:
+            self._finish(line, _REASONS.get(reason, reason))
+
+    @staticmethod
+    def _said(delta: dict[str, Any]) -> list[tuple[str, str]]:
+        """The texts of a delta that are not empty, with their kind, in the order a model says them."""
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        details = (
+            []
+            if thought
+            else [detail.get("text") or detail.get("summary") for detail in _objects(delta.get("reasoning_details"))]
+        )
+        said: list[tuple[str, Any]] = [("reasoning", text) for text in (thought, *details)]
+        content = delta.get("content")
+        said.append(("text", content))
+        for block in _objects(content):
+            said.extend(("reasoning", piece.get("text")) for piece in _objects(block.get("thinking")))
+            said.append(("text", block.get("text")))
+        said.append(("refusal", delta.get("refusal")))
+        return [(kind, text) for kind, text in said if isinstance(text, str) and text]
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _new_part(self) -> str:
+        part = bounded_id(f"{self.message}:{self.parts}")
+        self.parts += 1
+        self.report.parts += 1
+        return part
+
+    def _part(self, kind: str) -> None:
+        """Make a part of this kind the open one."""
+        if kind == self.kind:
+            return
+        self._end_part()
+        self.open, self.kind = self._new_part(), kind
+        self.session.add(ev.PartStarted(self.message, self.open, Reasoning() if kind == "reasoning" else Text()))
+
+    def _details(self, details: object) -> None:
+        """Of OpenRouter's reasoning details, what is more than the text: signatures, encrypted reasoning."""
+        for detail in _objects(details):
+            if detail.get("signature") or detail.get("data"):
+                self._part("reasoning")
+                self.details.append({key: value for key, value in detail.items() if key not in {"text", "summary"}})
+
+    def _end_part(self) -> None:
+        if not self.open:
+            return
+        metadata = None
+        if self.kind == "reasoning" and self.details:
+            metadata = dump({"openrouter": {"reasoning_details": self.details}})
+            self.details = []
+        elif self.kind == "refusal":
+            metadata = '{"openai":{"refusal":true}}'
+        self.session.add(ev.PartEnded(self.open, metadata))
+        self.open = self.kind = ""
+
+    def _call(self, line: int, call: dict[str, Any], number: int) -> None:
+        """A piece of a tool call.  Providers without `index` send whole calls: those go by id, or by place."""
+        found = call.get("function")
+        function = found if is_object(found) else {}
+        index, name = call.get("index"), call.get("id")
+        key = index if isinstance(index, int) else name if isinstance(name, str) and name else f"place-{number}"
+        entry = self.calls.get(key)
+        if entry is None:
+            self._end_part()
+            wanted = name if isinstance(name, str) and name else f"call-{len(self.calls)}"
+            if any(other.id == wanted for other in self.calls.values()):
+                self.report.skip(line, "a second call with the same id in one message: its id was changed")
+                wanted = f"{wanted}#{len(self.calls)}"
+            entry = self.calls[key] = Call(self._new_part(), wanted)
+        tool = function.get("name")
+        if not entry.started and isinstance(tool, str) and tool:
+            self._start_call(entry, tool)
+        text = function.get("arguments")
+        if is_object(text):
+            text = dump(text)
+        if isinstance(text, str) and text:
+            entry.pieces.append(text)
+            if entry.started:
+                self.session.add(ev.PartDelta(entry.part, "input", text))
+
+    def _start_call(self, entry: Call, tool: str) -> None:
+        entry.started = True
+        self.session.add(ev.PartStarted(self.message, entry.part, Tool(entry.id, tool)))
+        for text in entry.pieces:
+            self.session.add(ev.PartDelta(entry.part, "input", text))
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _finish(self, line: int, reason: str) -> None:
+        self._end_part()
+        for call in self.calls.values():
+            if not call.started:
+                self._start_call(call, "")
+            text = "".join(call.pieces) or "{}"
+            try:
+                parse(text.encode("utf-8", "surrogatepass"))
+            except DamagedLineError:
+                self.report.skip(line, "a call whose input is not whole: it stays pending")
+                continue
+            self.session.add(ev.ToolRunning(call.part, self.session.piece.content(text)))
+        self.session.add(ev.StepFinished(self.message, self._finish_id(), reason))
+        if not self.calls:
+            self.session.add(ev.MessageFinished(self.message, reason))
+        self.finished = True
+
+    def _finish_id(self) -> str:
+        return bounded_id(f"{self.message}:finish")
+
+    def _error(self, line: int, value: dict[str, Any]) -> None:
+        found = value["error"]
+        fields = found if is_object(found) else {"message": found}
+        names = [fields.get(key) for key in ("type", "code")]
+        name = next((name for name in names if isinstance(name, str) and name), "unknown")
+        message = fields.get("message")
+        error = MessageError(name, message if isinstance(message, str) else "", dump(value))
+        if self.message and self.finished:
+            self.report.skip(line, "an error after the message was finished")
+            return
+        if not self.message:
+            self._start(line, value)
+        self._end_part()
+        for call in self.calls.values():
+            if call.started:
+                self.session.add(ev.ToolFailed(call.part, INTERRUPTED, interrupted=True))
+        self.session.add(ev.StepFinished(self.message, self._finish_id(), "error"))
+        self.session.add(ev.MessageFinished(self.message, "error", error))
+        self.finished = True
+        self._record_usage(failed=True)
+
+    def _add_usage(self, value: dict[str, Any]) -> None:
+        found = value.get("usage")
+        groq = value.get("x_groq")
+        if not found and is_object(groq):
+            found = groq.get("usage")
+        if is_object(found):
+            self.usage = chat_usage(found)
+
+    def _record_usage(self, *, failed: bool) -> None:
+        """Record the usage once the message is finished, and later what a correction adds."""
+        usage, self.usage = self.usage, None
+        more = None if usage is None else added(self.recorded, usage)
+        if usage is None or more is None:
+            return
+        self.recorded = usage
+        self.session.add(ev.UsageRecorded(more, self.message, self._finish_id(), self.model, failed=failed))
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    """The objects in an array; none for anything else."""
+    items = value if is_array(value) else []
+    return [item for item in items if is_object(item)]
+
+
+def finish_reason(reason: object) -> str | None:
+    """Our word for a `finish_reason`; None when there is none, the provider's own when we have no word."""
+    return _REASONS.get(reason, reason) if isinstance(reason, str) and reason else None
+
+
+def chat_usage(found: dict[str, Any]) -> Usage:
+    """The usage of a chat completion."""
+
+    def details(name: str) -> dict[str, Any]:
+        inner = found.get(name)
+        return inner if is_object(inner) else {}
+
+    prompt = details("prompt_tokens_details")
+    read = count(prompt.get("cached_tokens")) or count(found.get("prompt_cache_hit_tokens"))
+    written = count(prompt.get("cache_write_tokens")) or count(found.get("cache_creation_input_tokens"))
+    total = found.get("total_tokens")
+    return Usage(
+        Tokens(
+            input=max(count(found.get("prompt_tokens")) - read - written, 0),
+            output=count(found.get("completion_tokens")),
+            reasoning=count(details("completion_tokens_details").get("reasoning_tokens")),
+            cache_read=read,
+            cache_write=written,
+            total=count(total) if isinstance(total, int) else None,
+        ),
+        price(found.get("cost")),
+    )

@@ -1,0 +1,148 @@
+"""OpenAI's words for content, calls and tokens, in ours: Responses items and chat messages.  For the importers of those only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventlog.importers.common.conversation import Given, Said
+from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse, text_or_empty
+from eventlog.importers.common.usage import count
+from eventlog.values import Attachment, File, Text, Tokens
+
+__all__ = ["PROVIDER", "attachments_of", "given", "metadata", "said", "texts_of", "tokens_of"]
+
+PROVIDER = "openai"
+_TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "Text"})
+
+
+def metadata(fields: dict[str, Any]) -> str | None:
+    """A part's metadata of these fields, as far as they say something."""
+    found = {name: value for name, value in fields.items() if value}
+    return dump({PROVIDER: found}) if found else None
+
+
+def given(arguments: object) -> Given:
+    """A call's input: an object as it is; what is no JSON object becomes the member `input` of one."""
+    if isinstance(arguments, str):
+        if not arguments:
+            return Given("{}")
+        if arguments.lstrip().startswith("{"):
+            try:
+                value, _ = parse(arguments.encode())
+            except (DamagedLineError, UnicodeEncodeError):
+                value = None
+            if is_object(value):
+                return Given(arguments, arguments, "arguments")
+        return Given(dump({"input": arguments}), arguments, "raw")
+    if arguments is None:
+        return Given("{}")
+    if is_object(arguments):
+        return Given(dump(arguments), arguments, "input")
+    return Given(dump({"input": arguments}))
+
+
+def texts_of(content: object) -> list[str]:
+    """The texts in a message's content, in order."""
+    if isinstance(content, str):
+        return [content]
+    found: list[str] = []
+    for block in content if is_array(content) else []:
+        if isinstance(block, str):
+            found.append(block)
+        elif is_object(block) and text_or_empty(block.get("type")) in _TEXTS:
+            text = block.get("text", block.get("refusal"))
+            if isinstance(text, str):
+                found.append(text)
+    return found
+
+
+def file_of(block: dict[str, Any], piece: Piece) -> tuple[File, str, str] | None:
+    """The file in a block of content, with the text it holds and the field for that; None if it is no file.
+
+    Responses have `input_image` (a URL as a text) and `input_file`, chat has `image_url` (an object), `input_audio` and `file`.
+    """
+    kind = text_or_empty(block.get("type"))
+    if kind in {"input_image", "image_url"}:
+        found = block.get("image_url")
+        url = found.get("url") if is_object(found) else found
+        name = block.get("file_id")
+        if isinstance(url, str) and url:
+            return File(_mime(url, "image/*"), piece.content(url)), url, "url"
+        return (File("image/*", f"file:{name}"), "", "") if isinstance(name, str) else None
+    if kind == "input_audio" and is_object(block.get("input_audio")):
+        audio = block["input_audio"]
+        data, form = audio.get("data"), audio.get("format")
+        if isinstance(data, str):
+            mime = f"audio/{form}" if isinstance(form, str) else "audio/*"
+            return File(mime, piece.content(f"data:{mime};base64,{data}")), data, "file"
+        return None
+    if kind in {"input_file", "file"}:
+        inner = block.get("file")
+        fields = inner if is_object(inner) else block
+        data, url, name = fields.get("file_data"), fields.get("file_url"), fields.get("file_id")
+        filename = fields.get("filename")
+        label = filename if isinstance(filename, str) else None
+        for found in (data, url):
+            if isinstance(found, str) and found:
+                return File(_mime(found, "application/octet-stream"), piece.content(found), label), found, "url"
+        if isinstance(name, str):
+            return File("application/octet-stream", f"file:{name}", label), "", ""
+    return None
+
+
+def _mime(url: str, fallback: str) -> str:
+    head = url[:100]
+    return head[5:].partition(";")[0].partition(",")[0] or fallback if head.startswith("data:") else fallback
+
+
+def said(content: object, piece: Piece, *, synthetic: bool) -> tuple[list[Said], int]:
+    """The parts of a user message, and how many blocks were neither text nor a file."""
+    parts: list[Said] = []
+    strange = 0
+    blocks: list[Any] = content if is_array(content) else [content]
+    for block in blocks:
+        text = block if isinstance(block, str) else None
+        if is_object(block) and text_or_empty(block.get("type")) in _TEXTS:
+            text = block.get("text")
+        if isinstance(text, str):
+            parts.append(Said(Text(piece.content(text), synthetic), text, "text"))
+            continue
+        found = file_of(block, piece) if is_object(block) else None
+        if found is None:
+            strange += not (block is None or (is_object(block) and _empty(block)))
+        else:
+            parts.append(Said(*found))
+    return parts, strange
+
+
+def _empty(block: dict[str, Any]) -> bool:
+    """Whether a block is an image that is not there: recorders that strip media leave these."""
+    return block.get("type") == "input_image" and block.get("image_url") is None
+
+
+def attachments_of(content: object, piece: Piece) -> tuple[Attachment, ...]:
+    """The files in a tool's output."""
+    found = (file_of(block, piece) for block in (content if is_array(content) else []) if is_object(block))
+    return tuple(Attachment(entry[0].mime, entry[0].url, entry[0].filename) for entry in found if entry is not None)
+
+
+def tokens_of(usage: dict[str, Any]) -> Tokens:
+    """Token counts of the Responses API, and of Codex: input includes what came from and went into the cache."""
+
+    def details(name: str) -> dict[str, Any]:
+        inner = usage.get(name)
+        return inner if is_object(inner) else {}
+
+    into, out = details("input_tokens_details"), details("output_tokens_details")
+    read = count(into.get("cached_tokens")) or count(usage.get("cached_input_tokens"))
+    written = count(into.get("cache_write_tokens")) or count(usage.get("cache_write_input_tokens"))
+    total = usage.get("total_tokens")
+    return Tokens(
+        input=max(count(usage.get("input_tokens")) - read - written, 0),
+        output=count(usage.get("output_tokens")),
+        reasoning=count(out.get("reasoning_tokens")) or count(usage.get("reasoning_output_tokens")),
+        cache_read=read,
+        cache_write=written,
+        total=count(total) if isinstance(total, int) else None,
+    )

@@ -1,0 +1,93 @@
+"""The items of a Responses stream: which are calls, and what a finished one says of its input and its result.
+
+For `responses_sse.py` only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.openai import items
+from eventlog.values import Attachment
+
+__all__ = ["ASIDE", "Found", "Ran", "call_of", "ran"]
+
+ASIDE = frozenset({"message", "reasoning", "mcp_list_tools", "mcp_approval_request", "compaction"})
+"""Types of items that are no calls."""
+_PROVIDERS = frozenset(
+    {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
+)
+"""Calls that the provider runs, with their result in the item."""
+_NAMED = frozenset({"function_call", "custom_tool_call", "mcp_call"})
+_OUTPUTS = ("output", "outputs", "results", "tools", "result")
+_MEDIA = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
+
+
+class Found(NamedTuple):
+    """A call, as far as its item's beginning tells."""
+
+    id: str
+    tool: str
+    provider: bool
+
+
+class Ran(NamedTuple):
+    """What a finished item says: the input as JSON text (None for "what was streamed"), and the result if there is one."""
+
+    input: str | None
+    ended: bool
+    output: str = ""
+    failed: bool = False
+    attachments: tuple[Attachment, ...] = ()
+
+
+def call_of(item: dict[str, Any]) -> Found | None:
+    """The call that an item is, or None."""
+    kind = text_or_empty(item.get("type"))
+    if not kind.endswith("_call"):
+        return None
+    name = text_or_empty(item.get("call_id")) or text_or_empty(item.get("id"))
+    if not name:
+        return None
+    tool = text_or_empty(item.get("name")) if kind in _NAMED else kind.removesuffix("_call")
+    environment = item.get("environment")
+    hosted = is_object(environment) and text_or_empty(environment.get("type")).startswith("container")
+    provider = kind in _PROVIDERS or item.get("execution") == "server" or (kind == "shell_call" and hosted)
+    return Found(name, tool, provider)
+
+
+def ran(item: dict[str, Any], piece: Piece) -> Ran:
+    """What a finished item says, a call or an output."""
+    kind = text_or_empty(item.get("type"))
+    failed = item.get("status") == "failed" or bool(item.get("error"))
+    if kind == "image_generation_call":
+        data = text_or_empty(item.get("result"))
+        prompt = text_or_empty(item.get("revised_prompt")) or text_or_empty(item.get("prompt"))
+        return Ran(dump({"prompt": prompt} if prompt else {}), True, "", not data or failed, _image(item, data, piece))
+    found = item.get("error") or next((item[name] for name in _OUTPUTS if item.get(name) is not None), "")
+    output = found if isinstance(found, str) else dump(found)
+    return Ran(_input(item), kind in _PROVIDERS or kind.endswith("_output"), output, failed)
+
+
+def _image(item: dict[str, Any], data: str, piece: Piece) -> tuple[Attachment, ...]:
+    if not data:
+        return ()
+    mime = _MEDIA.get(text_or_empty(item.get("output_format")), "image/png")
+    url = data if data.startswith(("http://", "https://", "data:")) else f"data:{mime};base64,{data}"
+    return (Attachment(mime, piece.content(url)),)
+
+
+def _input(item: dict[str, Any]) -> str | None:
+    arguments = item.get("arguments", item.get("input"))
+    if isinstance(arguments, str) or is_object(arguments):
+        return items.given(arguments).text
+    for name in ("action", "operation"):
+        if is_object(item.get(name)):
+            return dump(item[name])
+    if isinstance(item.get("code"), str):
+        return dump({"code": item["code"]})
+    if is_array(item.get("queries")):
+        return dump({"queries": item["queries"]})
+    return "{}" if item.get("type") in _PROVIDERS else None

@@ -1,0 +1,122 @@
+"""What is told of one message of an OpenCode export while it is read: its events so far, and what is still open.
+
+Not the telling (`messages.py`, `parts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eventlog import events as ev
+from eventlog.importers.opencode.values import Record, model_of, string, time_of
+from eventlog.values import INTERRUPTED, Body, Content, MessageError
+
+__all__ = ["Told"]
+
+
+class Told:
+    """A message as events: `items` and `late` are (UTC milliseconds, event) in the order of the message's own parts.
+
+    The times do not decrease where one event needs another; parallel tools overlap.  Once it is told there is little
+    left of it: an export may have hundreds of thousands of messages.
+    """
+
+    __slots__ = (
+        "_content",
+        "_now",
+        "_texts",
+        "born",
+        "compaction",
+        "ended",
+        "failure",
+        "id",
+        "items",
+        "kept",
+        "late",
+        "model",
+        "open",
+        "open_parts",
+        "parent",
+        "parts",
+        "reason",
+        "skipped",
+        "summary",
+        "tail",
+        "user",
+    )
+
+    def __init__(self, record: Record, content: Callable[[str], Content], born: int) -> None:
+        info: Record = record["info"]
+        self.id: str = info["id"]
+        self.user: bool = info["role"] == "user"
+        self.summary: bool = info.get("summary") is True and not self.user
+        self.parent = string(info, "parentID")
+        self.born = max(born, time_of(info, "created"))
+        self.items: list[tuple[int, ev.Event]] = []
+        self.late: list[tuple[int, ev.Event]] = []
+        """What happened to the message afterwards."""
+        self.ended: int | None = None
+        """When the message came to an end."""
+        self.failure: MessageError | None = None
+        self.reason: str | None = None
+        self.model = model_of(info)
+        self.parts: list[str] = []
+        self.compaction: str | None = None
+        """Its compaction part, in a user message."""
+        self.tail: str | None = None
+        self.open = False
+        """Whether the message has not come to an end."""
+        self.open_parts: dict[str, bool] = {}
+        """Its parts that have not ended; true for tools."""
+        self.skipped: list[str] = []
+        self.kept: str | None = None
+        """The difference between the record and its events, as JSON."""
+        self._content = content
+        self._texts: dict[bytes, str] = {}
+        self._now = self.born
+
+    def add(self, time: int, event: ev.Event) -> None:
+        """An event at its time."""
+        self.items.append((time, event))
+
+    def content(self, text: str) -> Content:
+        """The text, or a reference to it when it is large."""
+        found = self._content(text)
+        if isinstance(found, Body):
+            self._texts[found.digest] = text
+        return found
+
+    def text(self, content: Content) -> str:
+        """The text of a content of this message."""
+        return self._texts[content.digest] if isinstance(content, Body) else content
+
+    def at(self, time: int | None) -> int:
+        """The time at which a part begins: parts begin in their order, whatever times they have."""
+        self._now = max(self._now, time or 0)
+        return self._now
+
+    def forget(self) -> None:
+        """Let go of all but what later messages may ask for."""
+        self._content, self._texts = _no_more, _NO_TEXTS
+        self.items = self.late = _NO_ITEMS
+        self.skipped = _NOTHING
+        self.model = self.failure = None
+        self.open_parts = self.open_parts or _NO_PARTS
+
+    def closing(self) -> list[ev.Event]:
+        """What closes its open parts."""
+        return [
+            ev.ToolFailed(part, INTERRUPTED, interrupted=True) if is_tool else ev.PartEnded(part)
+            for part, is_tool in self.open_parts.items()
+        ]
+
+
+_NO_TEXTS: dict[bytes, str] = {}
+_NO_PARTS: dict[str, bool] = {}
+_NO_ITEMS: list[tuple[int, ev.Event]] = []
+_NOTHING: list[str] = []
+"""What all messages that are told have in common; nothing is added to them any more."""
+
+
+def _no_more(text: str) -> Content:
+    raise AssertionError(f"a text of {len(text)} characters for a message that is told")

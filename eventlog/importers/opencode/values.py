@@ -1,0 +1,158 @@
+"""What an OpenCode export says in its records' members, as our values; a member of another type counts as not there.
+
+Not what the records mean (`messages.py`, `parts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, cast
+
+from eventlog.ids import MAX_ID_BYTES
+from eventlog.importers.common.json_lines import dump
+from eventlog.values import Json, MessageError, Model, Source, Tokens, Usage
+
+__all__ = [
+    "ERRORS",
+    "Record",
+    "array",
+    "as_json",
+    "error_of",
+    "is_id",
+    "model_of",
+    "number",
+    "optional",
+    "source_of",
+    "string",
+    "time_of",
+    "usage_of",
+]
+
+Record = dict[str, Any]
+
+ERRORS = {
+    "MessageAbortedError": "aborted",
+    "APIError": "api",
+    "ContextOverflowError": "overflow",
+    "MessageOutputLengthError": "output-length",
+    "ProviderAuthError": "auth",
+    "ContentFilterError": "content-filter",
+    "UnknownError": "unknown",
+}
+"""OpenCode's names of errors, and ours; another name stays as it is."""
+
+_LARGEST = 1 << 63
+
+
+def string(record: Any, key: str) -> str:
+    """The member if it is a text, else ""."""
+    return optional(record, key) or ""
+
+
+def optional(record: Any, key: str) -> str | None:
+    """The member if it is a text, else None."""
+    value = cast("Record", record).get(key) if isinstance(record, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def array(record: Record, key: str) -> list[Any]:
+    """The member if it is an array, else an empty one."""
+    value = record.get(key)
+    return [*cast("Iterable[Any]", value)] if isinstance(value, list) else []
+
+
+def time_of(record: Record, key: str) -> int:
+    """A time of the record in UTC milliseconds, 0 if it has none."""
+    time = record.get("time")
+    value = cast("Record", time).get(key) if isinstance(time, dict) else None
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15 else 0
+
+
+def as_json(value: Any) -> Json | None:
+    """A value as JSON text, None for none."""
+    return None if value is None else dump(value, plain=False)
+
+
+def model_of(record: Any) -> Model | None:
+    """The model that a record names."""
+    name = optional(record, "modelID")
+    return None if name is None else Model(string(record, "providerID"), name)
+
+
+def error_of(record: Any) -> MessageError | None:
+    """The error that a record has."""
+    if not isinstance(record, dict):
+        return None
+    found = cast("Record", record)
+    name = string(found, "name")
+    data = found.get("data")
+    return MessageError(ERRORS.get(name, name), string(data, "message"), as_json(data))
+
+
+def usage_of(record: Record) -> Usage:
+    """Tokens and cost of a step or message."""
+    tokens = record.get("tokens")
+    cost = record.get("cost")
+    is_price = isinstance(cost, (int, float)) and not isinstance(cost, bool) and abs(cost) < _LARGEST
+    price = Decimal(str(cost)) if is_price else None
+    if not isinstance(tokens, dict):
+        return Usage(Tokens(), price)
+    found = cast("Record", tokens)
+    cache = found.get("cache")
+    return Usage(
+        Tokens(
+            number(found, "input"),
+            number(found, "output"),
+            number(found, "reasoning"),
+            number(cache, "read"),
+            number(cache, "write"),
+            whole(found.get("total")),
+        ),
+        price,
+    )
+
+
+def number(record: Any, key: str) -> int:
+    """The member if it is a whole number, else 0."""
+    return (whole(cast("Record", record).get(key)) if isinstance(record, dict) else None) or 0
+
+
+def whole(value: Any) -> int | None:
+    """A value if it is a whole number that an event can have, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST else None
+
+
+def source_of(record: Any, kind: str = "") -> Source | None:
+    """Where a file or a mention comes from."""
+    if not isinstance(record, dict):
+        return None
+    found = cast("Record", record)
+    text = cast("Record", found.get("text")) if isinstance(found.get("text"), dict) else found
+    span = found.get("range")
+    name: Any = kind or string(found, "type")
+    return Source(
+        name if name in {"file", "symbol", "resource", "text"} else "text",
+        string(found, "path") or string(found, "uri"),
+        number(text, "start") if "start" in text else None,
+        number(text, "end") if "end" in text else None,
+        string(text, "value"),
+        string(found, "name"),
+        _range(cast("Record", span)) if isinstance(span, dict) else None,
+        string(found, "clientName"),
+        whole(found.get("kind")),
+    )
+
+
+def _range(span: Record) -> tuple[int, int, int, int]:
+    return (
+        number(span.get("start"), "line"),
+        number(span.get("start"), "character"),
+        number(span.get("end"), "line"),
+        number(span.get("end"), "character"),
+    )
+
+
+def is_id(value: object) -> bool:
+    """Whether a value may be the id of a message or part."""
+    return isinstance(value, str) and 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES

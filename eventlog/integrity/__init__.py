@@ -1,0 +1,1 @@
+"""Tamper evidence: heads to keep elsewhere, anchors of forks, the ledger of scrubs."""

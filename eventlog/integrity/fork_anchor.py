@@ -1,0 +1,110 @@
+"""What a fork keeps of the session it continues: the head of that session's hash tree as it was at the fork.
+
+It stands in the fork's first event, and so in the fork's own tree: whoever changes what a fork inherited has to change every
+fork of it, too.  It is the head of the stream that holds the version which was forked at; what that stream inherited itself is
+in its own first event.  An append that holds the version in its middle is in it whole.  Bytes, integers little-endian:
+
+    version u64  |  number of appends u64  |  peaks of the tree (`log/merkle.py`), 32 bytes each
+
+Anybody may import this module.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from eventlog.codec.decoded import spans_of
+from eventlog.codec.payload import is_foreign
+from eventlog.errors import DamagedError
+from eventlog.events import SessionForked
+from eventlog.history.streams import continued
+from eventlog.log.merkle import HASH_BYTES, TAG_BYTES, grow, leaf_of, peak_sizes
+from eventlog.log.merkle_check import Fault, Grown, prefix_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from eventlog.events import Event
+    from eventlog.history.lineage import Stream
+    from eventlog.log.contract import Head, Log
+
+__all__ = ["inherited_fault", "kept_of", "portable", "prefix_head", "read_prefix", "unchanged"]
+
+_FIELDS = Struct("<QQ")
+
+
+def prefix_head(log: Log, streams: Sequence[Stream], at: int) -> bytes:
+    """The head of the last of these streams, which holds version `at`, as of that; b"" if there is none.
+
+    Costs nothing where `at` is the newest version, else a read of the stream up to there.
+    """
+    if not streams:
+        return b""
+    stream = streams[-1]
+    head = log.head(stream.session)
+    if head is not None and head.version == at:
+        return _FIELDS.pack(at, head.appends) + head.peaks
+    appends, peaks, version = 0, b"", 0
+    for commit in log.read(stream.session, 0, at):
+        peaks = grow(appends, peaks, leaf_of(commit))
+        appends += 1
+        version = commit.last
+    return _FIELDS.pack(version, appends) + peaks if version >= at else b""
+
+
+def read_prefix(data: bytes) -> Grown:
+    """The head in these bytes; `DamagedError` if they are none."""
+    if len(data) >= _FIELDS.size:
+        version, appends = _FIELDS.unpack_from(data)
+        peaks = data[_FIELDS.size :]
+        if 0 < appends <= version < 1 << 63 and len(peaks) == HASH_BYTES * len(peak_sizes(appends)):
+            return Grown(version, appends, peaks)
+    raise DamagedError("the head of what was forked is none")
+
+
+def portable(event: Event) -> Event:
+    """The event without what holds in its own store only: another one has other salts in its trees."""
+    return replace(event, parent_head=b"") if isinstance(event, SessionForked) and event.parent_head else event
+
+
+def kept_of(log: Log, head: Head) -> tuple[Head, Grown] | Fault | None:
+    """The head of what a fork continues, as it is now, and as the fork keeps it.
+
+    None for a session that is no fork, or that keeps no such head.  What cannot be read raises.
+    """
+    first = next(iter(log.read(head.session, head.base, head.base + 1)), None)
+    if first is None or is_foreign(first) or not first.payload or (above := continued(log, head)) is None:
+        return None
+    event = next(iter(spans_of(first))).item
+    if not isinstance(event, SessionForked) or not event.parent_head:
+        return None
+    kept = read_prefix(event.parent_head)
+    if kept.version < event.at:
+        return Fault("what it was forked from is not there", above.base + 1)
+    return above, kept
+
+
+def inherited_fault(log: Log, above: Head, kept: Grown) -> Fault | None:
+    """The first thing that a fork inherited and that is not what it was at the fork, or None; for what `kept_of` gives."""
+    commits = () if above.gone else log.read(above.session, 0, kept.version)
+    return prefix_fault(above, commits, kept, "the head that the fork keeps")
+
+
+def unchanged(log: Log, above: Head, kept: Iterable[Grown]) -> set[Grown]:
+    """Those of the heads that forks keep of one stream that it had: one reading for all; the others need `inherited_fault`."""
+    wanted = set(kept)
+    found: set[Grown] = set()
+    if above.gone or not wanted:
+        return found
+    appends, peaks, version = 0, b"", above.base
+    for commit in log.read(above.session, 0, max(one.version for one in wanted)):
+        leaf = leaf_of(commit)
+        if commit.first != version + 1 or (leaf[:TAG_BYTES] != commit.leaf and not commit.emptied):
+            break
+        peaks = grow(appends, peaks, leaf)
+        appends, version = appends + 1, commit.last
+        found |= wanted & {Grown(version, appends, peaks)}
+    return found

@@ -1,0 +1,154 @@
+"""What to keep elsewhere, so that nobody can change the past of a store unseen: the heads of its sessions, and one digest.
+
+A session's head is the root of its hash tree (`log/merkle.py`) with the number of appends and the version it stands for.  The
+store's head is a tree of the same kind over the heads of all sessions, by session id, one leaf each:
+
+    version u64  |  number of appends u64  |  1 if the session is erased, else 0, u8  |  root of its tree 32  |  session id
+
+with little-endian integers.  An erased session keeps its head as a tombstone, so it stays in the list.  To make one costs a
+read of every head, and of no event.
+
+The text of a store's head says all that `verify` needs to compare a store with it, of each session the peaks instead of the
+root; the digest alone says whether a text, or a store, is still the same.  Not here: the comparison (`projections/verify/verify.py`).
+"""
+
+from __future__ import annotations
+
+from binascii import unhexlify
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import pairwise
+from struct import Struct
+from typing import Any
+
+import msgspec
+
+from eventlog.codec.payload import is_foreign
+from eventlog.errors import CallError
+from eventlog.history.catalog import card_of
+from eventlog.log.contract import Head
+from eventlog.log.merkle import HASH_BYTES, grow, leaf_hash, peak_sizes, root_of
+from eventlog.log.merkle_check import Grown
+
+__all__ = ["SessionHead", "StoreHead", "session_head", "store_head"]
+
+FORMAT = 1
+_FIELDS = Struct("<QQB")
+
+
+class SessionHead(msgspec.Struct, frozen=True):
+    """A session's history in a few bytes: whatever is changed in it, this changes."""
+
+    session: str
+    version: int
+    appends: int
+    """Leaves of its hash tree."""
+    peaks: bytes
+    """Roots of the complete subtrees, largest first, 32 bytes each."""
+    erased: bool = False
+
+    @property
+    def root(self) -> bytes:
+        """The root of its hash tree."""
+        return root_of(self.peaks)
+
+    @property
+    def grown(self) -> Grown:
+        """The same as what `log/merkle_check.py` compares with."""
+        return Grown(self.version, self.appends, self.peaks)
+
+    def leaf(self) -> bytes:
+        """The session's leaf in the store's tree."""
+        return _FIELDS.pack(self.version, self.appends, self.erased) + self.root + self.session.encode()
+
+
+class StoreHead(msgspec.Struct, frozen=True, dict=True):
+    """The heads of all sessions, by session id."""
+
+    sessions: tuple[SessionHead, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """The root of the tree over them, in hexadecimal: what to keep where nobody who can write the store can write."""
+        peaks = b""
+        for number, head in enumerate(self.sessions):
+            peaks = grow(number, peaks, leaf_hash(head.leaf()))
+        return root_of(peaks).hex()
+
+    @cached_property
+    def by_session(self) -> dict[str, SessionHead]:
+        """The same by session id."""
+        return {head.session: head for head in self.sessions}
+
+    def document(self) -> dict[str, Any]:
+        """The head as plain values, for JSON; `parse` reads its text."""
+        return {
+            "format": FORMAT,
+            "digest": self.digest,
+            "sessions": [
+                {
+                    "id": head.session,
+                    "version": head.version,
+                    "appends": head.appends,
+                    "erased": head.erased,
+                    "peaks": [
+                        head.peaks[begin : begin + HASH_BYTES].hex() for begin in range(0, len(head.peaks), HASH_BYTES)
+                    ],
+                }
+                for head in self.sessions
+            ],
+        }
+
+    def text(self) -> str:
+        """The head as JSON, to be kept elsewhere."""
+        return msgspec.json.encode(self.document()).decode()
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> StoreHead:
+        """The head in a text; `CallError` if that is none, or if its digest is not that of its sessions."""
+        try:
+            kept = msgspec.json.decode(text, type=_Document)
+            head = cls(tuple(_read(session) for session in kept.sessions))
+        except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
+            raise CallError(f"this is not the head of a store: {error}") from None
+        if kept.format != FORMAT:
+            raise CallError(f"the head of a store has format {FORMAT}, this one {kept.format}")
+        if any(one.session >= other.session for one, other in pairwise(head.sessions)):
+            raise CallError("the sessions of a store's head are in the order of their ids")
+        if kept.digest != head.digest:
+            raise CallError("the digest of this head is not that of its sessions: one of them was changed")
+        return head
+
+
+class _Session(msgspec.Struct):
+    id: str
+    version: int
+    appends: int
+    erased: bool
+    peaks: list[str]
+
+
+class _Document(msgspec.Struct):
+    format: int
+    digest: str
+    sessions: list[_Session]
+
+
+def _read(kept: _Session) -> SessionHead:
+    peaks = [unhexlify(peak) for peak in kept.peaks]
+    if not 0 < kept.appends <= kept.version < 1 << 63:
+        raise ValueError(f"session {kept.id} has no version, or more appends than events")
+    if len(peaks) != len(peak_sizes(kept.appends)) or any(len(peak) != HASH_BYTES for peak in peaks):
+        raise ValueError(f"the peaks of session {kept.id} do not fit its size")
+    return SessionHead(kept.id, kept.version, kept.appends, b"".join(peaks), kept.erased)
+
+
+def session_head(head: Head) -> SessionHead:
+    """What is to be kept of one session; `DamagedError` if its card cannot be read."""
+    erased = not is_foreign(head) and bool(head.card) and card_of(head).erased
+    return SessionHead(head.session, head.version, head.appends, head.peaks, erased)
+
+
+def store_head(heads: Iterable[Head]) -> StoreHead:
+    """What is to be kept of all sessions, given in the order of their ids."""
+    return StoreHead(tuple(map(session_head, heads)))

@@ -1,0 +1,100 @@
+"""Reading everything, to find what is wrong before somebody needs it.  Imported by this package only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog.errors import DamagedError
+from eventlog.log.embedded.segments.layout import PAIR
+from eventlog.log.merkle_check import first_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from eventlog.log.contract import Commit, Head
+    from eventlog.log.embedded.lookup import Lookup
+    from eventlog.log.embedded.segments.layout import HeadRow
+    from eventlog.log.embedded.segments.segments import Segments
+
+__all__ = ["check_segments", "check_trees"]
+
+
+def check_segments(segments: Segments) -> list[str]:
+    """Read every row, chunk and body; a line for each thing that is wrong."""
+    segments.forget()
+    wrong: list[str] = []
+    numbers: set[int] = set()
+    for key in segments.keys("sessions"):
+        session = key.decode(errors="replace")
+        try:
+            with segments.environment.reading() as txn:
+                row = segments.row_in(txn, session)
+            if row is not None and row.number:
+                numbers.add(row.number)
+                _check_session(segments, session, row)
+        except (DamagedError, msgspec.DecodeError) as error:
+            wrong.append(str(error))
+    strangers = {PAIR.unpack(key)[0] for key in segments.keys("commits")} - numbers
+    wrong += [f"there are commits of session number {number}, but no readable head" for number in sorted(strangers)]
+    try:
+        _check_positions(segments)
+    except DamagedError as error:
+        wrong.append(str(error))
+    for digest in segments.keys("bodies"):
+        try:
+            segments.body(digest)
+        except DamagedError as error:
+            wrong.append(str(error))
+    return wrong
+
+
+def _check_session(segments: Segments, session: str, row: HeadRow) -> None:
+    fault = first_fault(row.head(session), _commits(segments, session, row))
+    if fault is not None:
+        raise DamagedError(fault.problem, session=session, version=fault.version)
+
+
+def _commits(segments: Segments, session: str, row: HeadRow) -> Iterator[Commit]:
+    version = row.base + 1
+    while version <= row.version:
+        commits = segments.chunk(session, version)
+        yield from commits
+        following = commits[-1].last + 1 if commits else version
+        if following <= version:
+            raise DamagedError("a chunk does not hold what it should", session=session, version=version)
+        version = following
+
+
+def check_trees(lookup: Lookup, heads: Iterable[Head]) -> list[str]:
+    """The hash trees of sessions that have something unfolded; a line for each that is not what was committed."""
+    wrong: list[str] = []
+    for head in heads:
+        try:
+            fault = first_fault(head, lookup.read(head.session, 0, head.version, reverse=False))
+        except DamagedError as error:
+            wrong.append(str(error))
+        else:
+            if fault is not None:
+                wrong.append(str(DamagedError(fault.problem, session=head.session, version=fault.version)))
+    return wrong
+
+
+def _check_positions(segments: Segments) -> None:
+    """Positions increase; where sessions were erased some are missing, and every append that is not has one."""
+    position = seen = 0
+    least = _appends(segments)
+    while commits := segments.follow(position, 1000):
+        for commit in commits:
+            if commit.position <= position:
+                raise DamagedError("positions do not increase", position=commit.position)
+            position = commit.position + commit.count - 1
+            seen += 1
+    most = _appends(segments)  # others may have folded meanwhile
+    if not least <= seen <= most:
+        raise DamagedError(f"the order of commits has {seen} appends, the sessions have {most}")
+
+
+def _appends(segments: Segments) -> int:
+    return sum(head.appends for head in segments.heads("") if not head.gone)

@@ -1,0 +1,87 @@
+"""Derived values on their way to LMDB: kept in memory until a fold takes them along.
+
+A transaction for each would cost a flush, and they are disposable: what is lost with the process is computed again.
+Values move from `recent` to `leaving` to LMDB, and are looked up in that order, so that none is missed on its
+way.  Imported by `partition.py` only.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eventlog.log.embedded.segments.segments import Segments
+
+__all__ = ["DerivedBuffer"]
+
+_LIMIT = 1 << 20
+"""Bytes after which a transaction is spent on them."""
+
+
+class DerivedBuffer:
+    """Derived values of one partition; None stands for a deletion."""
+
+    def __init__(self, segments: Segments) -> None:
+        self._segments = segments
+        self._guard = Lock()
+        self._recent: dict[bytes, bytes | None] = {}
+        self._leaving: dict[bytes, bytes | None] = {}
+        self._size = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether they should be written soon."""
+        return self._size > _LIMIT
+
+    def get(self, key: bytes) -> bytes | None:
+        """A value, or None."""
+        with self._guard:
+            for values in (self._recent, self._leaving):
+                if key in values:
+                    return values[key]
+        return self._segments.derived(key)
+
+    def keys(self, prefix: bytes) -> list[bytes]:
+        """The keys that begin with `prefix`, in order."""
+        with self._guard:
+            newer = {**self._leaving, **self._recent}
+        found = set(self._segments.derived_keys(prefix))
+        for key, value in newer.items():
+            if key.startswith(prefix):
+                (found.discard if value is None else found.add)(key)
+        return sorted(found)
+
+    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Values whose key begins with `prefix`, by key order."""
+        with self._guard:
+            newer = {**self._leaving, **self._recent}
+        found: dict[bytes, bytes | None] = {**self._segments.scan_derived(prefix)}
+        found.update((key, value) for key, value in newer.items() if key.startswith(prefix))
+        return sorted((key, value) for key, value in found.items() if value is not None)
+
+    def put(self, items: Mapping[bytes, bytes | None]) -> None:
+        """Keep values, all at once."""
+        with self._guard:
+            self._recent.update(items)
+            self._size += sum(len(key) + len(value or b"") for key, value in items.items())
+
+    def take(self) -> Mapping[bytes, bytes | None]:
+        """What is to be written now; `written` or `kept` must follow."""
+        with self._guard:
+            self._leaving, self._recent = self._recent, {}
+            self._size = 0
+            return self._leaving
+
+    def written(self) -> None:
+        """They are in LMDB."""
+        with self._guard:
+            self._leaving = {}
+
+    def kept(self) -> None:
+        """They could not be written: next time."""
+        with self._guard:
+            self._recent = {**self._leaving, **self._recent}
+            self._leaving = {}

@@ -1,0 +1,200 @@
+"""The directory of a store: made once, recognised ever after.  Imported by `engine.py`, and by
+`bulk_writer.py`, which makes a store of another's content.
+
+`format` is written last, so a directory without it is one that nobody has ever committed to; it is made again.
+Whatever else lies in the directory is left alone and the path refused.
+
+Formats: 3 is read and written.  1, which had no hash tree, and 2, which kept every body and every session's events for themselves, were
+never released: a store of theirs is `TooOldError`.  A store of a greater one is `TooNewError`.  Opening a store never changes its
+format; whoever adds one adds its upgrade to `eventlog upgrade`.  A new kind of journal frame, record, row or chunk, or a new
+field in one, is a new format.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError, TooOldError
+from eventlog.log.embedded.filesystem import read_small, refuse_network_filesystem, require_files, sync_directory
+from eventlog.log.embedded.journal.frames import FORMAT_VERSION
+from eventlog.log.embedded.journal.journal import Journal
+from eventlog.log.embedded.segments.environment import LIB_VERSION
+from eventlog.log.embedded.segments.fold import begin_store
+from eventlog.log.embedded.segments.segments import Segments
+from eventlog.log.embedded.swap import refuse_unfinished, write_file
+from eventlog.log.embedded.watermark import Mark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eventlog.log.embedded.options import Options
+
+__all__ = [
+    "FORMAT_VERSION",
+    "bytes_on_disk",
+    "encryption_of",
+    "forget_unbegun",
+    "format_of",
+    "identity_of",
+    "prepare",
+    "refuse_inside_store",
+    "require_store_files",
+    "write_format",
+]
+
+FIRST = "0000000001.log"
+_TITLE = "eventlog store"
+_NAMES = frozenset({"format", "format.new", "turn", "lock", "open", "mark", "journal", "lmdb"})
+
+
+def prepare(path: Path, options: Options, encryption: str = "") -> None:
+    """Check that `path` is a store, and make one if there is nothing yet, which notes `encryption` (see `encryption_of`).
+
+    Raises `UnsupportedStorageError` (network file system), `NotFoundError` (nothing there, and opened for reading),
+    `CallError` (something else is there), `UnfinishedError` (a copy is being written there), `TooNewError`, `DamagedError`.
+    """
+    refuse_network_filesystem(path)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise CallError(f"{path} is not a directory")
+    require_store_files(path)
+    refuse_unfinished(path)
+    if not (path / "format").exists():
+        if options.read_only:
+            if path.exists() and any(path.iterdir()):
+                raise CallError(f"{path} is not a store")
+            raise NotFoundError("store", str(path))
+        _make(path, options, encryption)
+    _check(path)
+
+
+def require_store_files(path: Path) -> None:
+    """`DamagedError` if a FIFO, a device or the like lies where a store has its files."""
+    for directory in (path, path / "journal", path / "lmdb"):
+        require_files(directory)
+
+
+def refuse_inside_store(path: Path) -> None:
+    """`CallError` for a path inside a store, whose files are nobody else's."""
+    for directory in path.resolve().parents:
+        with suppress(OSError, DamagedError):
+            if read_small(directory / "format").startswith(_TITLE):
+                raise CallError(f"{path} is in the store {directory}: name another place")
+
+
+def _make(path: Path, options: Options, encryption: str) -> None:
+    path = path.resolve()
+    refuse_inside_store(path)
+    made = [path, *(parent for parent in path.parents if not parent.exists())]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    strangers = sorted(entry.name for entry in path.iterdir() if entry.name not in _NAMES)
+    if strangers:
+        raise CallError(f"{path} holds something else than a store: {', '.join(strangers[:3])}")
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # held for as long as it takes to make a store
+        if (path / "format").exists():
+            return
+        _refuse_to_start_over(path, options)
+        for name in ("journal", "lmdb"):
+            (path / name).mkdir(mode=0o700, exist_ok=True)
+        forget_unbegun(path / "lmdb")
+        segments = Segments(path / "lmdb", read_only=False, map_bytes=options.map_bytes)
+        try:
+            page = segments.environment.page_bytes
+            begin = Journal.create(path / "journal", options.io, options.journal_bytes)
+            begin_store(segments, begin)
+        finally:
+            segments.close()
+        mark = Mark(path / "mark", read_only=False)
+        mark.set(begin)
+        mark.set_closed(begin)
+        mark.close()
+        os.close(os.open(path / "open", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        write_format(path, page, options.io.random(16).hex(), encryption)
+        for directory in made:  # a name is on disk when the directory that holds it is
+            sync_directory(directory.parent)
+    finally:
+        os.close(lock)
+
+
+def forget_unbegun(lmdb: Path) -> None:
+    """Remove LMDB's file if it was left before its first transaction was on disk: LMDB takes half of its first pages for damage.
+
+    Until then it has three pages at most, and nobody's data; ever after it has more.
+    """
+    data = lmdb / "data.mdb"
+    if data.exists() and data.stat().st_size <= 3 * mmap.PAGESIZE:
+        data.unlink()
+
+
+def write_format(path: Path, page: int, identity: str, encryption: str = "") -> None:
+    """Make a directory a store: everything else is there.  `identity` is the store's own, and that of its copies."""
+    for directory in (path / "lmdb", path / "journal", path):
+        sync_directory(directory)
+    said = f"{_TITLE}\nformat {FORMAT_VERSION}\nlmdb {LIB_VERSION}\npage {page}\nid {identity}\n"
+    write_file(path / "format", said + (f"encryption {encryption}\n" if encryption else ""))
+
+
+def _refuse_to_start_over(path: Path, options: Options) -> None:
+    """A store whose `format` was lost is damaged; it must not become an empty one."""
+    journal = path / "journal"
+    names = sorted(entry.name for entry in journal.glob("*.log")) if journal.is_dir() else []
+    if names not in ([], [FIRST]) or (names and not _is_fresh(path, options)):
+        raise DamagedError(f"{path} has a journal but no format file")
+
+
+def _is_fresh(path: Path, options: Options) -> bool:
+    """Whether the first journal file is one that nothing was written to; a half-made header counts as such."""
+    try:
+        return not Journal.has_frames(path / "journal", 1, options.io)
+    except DamagedError:
+        return not (path / "mark").exists()
+
+
+def identity_of(path: Path) -> str:
+    """What tells a store and its copies from all others; "" if that is not known."""
+    return _facts(path)[1].get("id", "")
+
+
+def encryption_of(path: Path) -> str:
+    """What the store notes of how its content is encrypted (`eventlog/open_log.py`); "" if it is not."""
+    return _facts(path)[1].get("encryption", "")
+
+
+def _facts(path: Path) -> tuple[str, dict[str, str]]:
+    lines = read_small(path / "format").splitlines() or [""]
+    return lines[0], dict(line.split(" ", 1) for line in lines[1:] if " " in line)
+
+
+def format_of(path: Path) -> int:
+    """The format of the store at `path`; errors as for `prepare`, nothing is made or changed."""
+    require_store_files(path)
+    refuse_unfinished(path)
+    if not path.exists():
+        raise NotFoundError("store", str(path))
+    if not (path / "format").is_file():
+        raise CallError(f"{path} is not a store")
+    _check(path)
+    return int(_facts(path)[1]["format"])
+
+
+def _check(path: Path) -> None:
+    title, facts = _facts(path)
+    if title != _TITLE or not all(facts.get(name, "").isdigit() for name in ("format", "lmdb")):
+        raise DamagedError(f"the format file of {path} is damaged")
+    for name, known in (("format", FORMAT_VERSION), ("lmdb", LIB_VERSION)):
+        if int(facts[name]) > known:
+            raise TooNewError(f"{path} was made with {name} {facts[name]}, known is {known}")
+    if int(facts["format"]) < FORMAT_VERSION:
+        raise TooOldError(f"{path} was made with format {facts['format']}, which this program no longer reads")
+
+
+def bytes_on_disk(path: Path) -> int:
+    """Bytes that the files below a directory take, holes not counted."""
+    return sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())

@@ -1,0 +1,1 @@
+"""The journal: frames appended to files, durable with one sync."""

@@ -1,0 +1,159 @@
+"""The files of a journal: begun, made ahead, used again, given up.  What is in them is the business of `journal.py`, which alone imports this.
+
+Files are filled with zeros once, ahead of need, and are used again under the next number once they are folded: overwriting
+blocks that exist costs half of what appending to a file costs.  Names in the directory: `NNNNNNNNNN.log`, `spare-…` for files that wait
+to be used, and `spare-….tmp` for those that are not whole yet.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from eventlog.log.embedded.journal import frames
+from eventlog.log.embedded.journal.frames import FILE_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eventlog.log.embedded.filesystem import JournalIO
+
+__all__ = ["FIRST_FILE_BYTES", "JournalFiles", "io_close", "write_all"]
+
+FIRST_FILE_BYTES = 256 << 10
+"""A store's first file, and one that is needed before its spare is ready: small, so that it is quick to fill."""
+_GROWTH = 4
+"""How many times longer than the current file a new one is made."""
+_PIECE = 1 << 20
+_SPARES = 2
+_LOG_NAME = re.compile(r"(\d{10})\.log\Z")
+_USED_SPARE = re.compile(r"spare-\d{10}\Z")
+"""A spare that was a journal file before; one that was made has another name."""
+
+
+class JournalFiles:
+    """The directory of one journal, whose files become up to `file_bytes` long."""
+
+    def __init__(self, directory: Path, io: JournalIO, file_bytes: int) -> None:
+        self._directory = directory
+        self._io = io
+        self._file_bytes = file_bytes
+
+    def path(self, sequence: int) -> Path:
+        """The file of this number."""
+        return self._directory / f"{sequence:010}.log"
+
+    def spares(self) -> list[str]:
+        """The names of the files that wait to be used."""
+        names = [path.name for path in self._directory.iterdir()]
+        return sorted(name for name in names if name.startswith("spare-") and not name.endswith(".tmp"))
+
+    def begin(self, sequence: int, position: int, *, short: bool = False) -> tuple[int, bytes]:
+        """Make file `sequence` from a spare, or from nothing, or `short`, of a header alone; returns its descriptor and salt."""
+        salt = self._io.salt()
+        fd = -1
+        try:
+            path, fd = self._new(sequence, FILE_HEADER_BYTES) if short else self._take_spare(sequence)
+            write_all(self._io, fd, frames.pack_file_header(sequence, salt, position), 0)
+            self._io.fdatasync(fd)
+            self._io.rename(path, str(self.path(sequence)))
+            self._io.sync_directory(str(self._directory))
+        except BaseException:
+            if fd >= 0:
+                io_close(fd)
+            raise
+        return fd, salt
+
+    def make_spare(self, current: int) -> None:
+        """Fill a file with zeros for later, unless one waits, behind one of `current` bytes."""
+        if self.spares():
+            return
+        name = self._io.salt().hex()
+        half_made = self._directory / f"spare-{name}.tmp"
+        try:
+            size = max(current * _GROWTH, FIRST_FILE_BYTES)
+            io_close(self._fill(str(half_made), min(self._file_bytes, size)))
+            self._io.rename(str(half_made), str(self._directory / f"spare-{name}"))
+        except OSError:
+            with suppress(OSError):
+                self._io.unlink(str(half_made))
+            raise
+
+    def recycle(self, before: int, current: int) -> None:
+        """Set free the files that end before an address: to be used again, if they are no shorter than `current` bytes.
+
+        Several processes may do it at once: a name that is gone was somebody else's work.
+        """
+        for path in self._ended(before):
+            with suppress(FileNotFoundError):
+                fits = current <= path.stat().st_size <= self._file_bytes
+                if fits and len(self.spares()) < _SPARES:
+                    self._io.rename(str(path), str(self._directory / f"spare-{path.stem}"))
+                else:
+                    self._io.unlink(str(path))
+
+    def remove(self, before: int) -> None:
+        """Remove the files that end before an address, and those that wait to be used; nobody else has the store open.
+
+        What was written into them is overwritten first: a scrub, which does that with everything in the store, cannot reach
+        them any more.  A spare that was never used holds zeros.
+        """
+        for path in self._ended(before):
+            self._io.blank(str(path))
+            self._io.unlink(str(path))
+        for name in self.spares():
+            if _USED_SPARE.match(name):
+                self._io.blank(str(self._directory / name))
+            self._io.unlink(str(self._directory / name))
+
+    def remove_half_made(self) -> None:
+        """Remove what processes left that died while they filled a file."""
+        for path in self._directory.glob("spare-*.tmp"):
+            with suppress(FileNotFoundError):
+                self._io.unlink(str(path))
+
+    def _ended(self, before: int) -> list[Path]:
+        last = frames.sequence_of(before)
+        found = ((path, _LOG_NAME.match(path.name)) for path in sorted(self._directory.iterdir()))
+        return [path for path, match in found if match is not None and int(match[1]) < last]
+
+    def _take_spare(self, sequence: int) -> tuple[str, int]:
+        for spare in self.spares():
+            path = str(self._directory / spare)
+            with suppress(FileNotFoundError):
+                return path, self._io.open(path, os.O_RDWR)
+        return self._new(sequence, min(FIRST_FILE_BYTES, self._file_bytes))
+
+    def _new(self, sequence: int, size: int) -> tuple[str, int]:
+        path = str(self._directory / f"spare-{sequence}.tmp")
+        return path, self._fill(path, size)
+
+    def _fill(self, path: str, size: int) -> int:
+        fd = self._io.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            for offset in range(0, size, _PIECE):
+                write_all(self._io, fd, bytes(min(_PIECE, size - offset)), offset)
+            self._io.fdatasync(fd)
+        except BaseException:
+            io_close(fd)
+            raise
+        return fd
+
+
+def write_all(io: JournalIO, fd: int, data: bytes | bytearray, offset: int) -> None:
+    """Write, and go on after a short write, as long as anything is taken."""
+    written = io.pwrite(fd, data, offset)
+    while written < len(data):
+        more = io.pwrite(fd, memoryview(data)[written:], offset + written)
+        if not more:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written += more
+
+
+def io_close(fd: int) -> None:
+    """Close a descriptor; what a close could report was reported by the flush before it."""
+    with suppress(OSError):
+        os.close(fd)

@@ -1,0 +1,223 @@
+"""The bytes of the journal, in prose and in code.  Pure: no file is opened here.  Imported by this package only.
+
+A journal file begins with a header of 64 bytes, all integers little-endian:
+
+    magic "EVDJRNL1"  8   |  format version u32  |  zero u32  |  sequence u64  |  salt 8  |  position u64
+    CRC-32 of these 40 bytes u32  |  zeros up to byte 64
+
+`sequence` is also the file's name (ten digits and `.log`), `salt` is new whenever a file is (re)used, and
+`position` is that of the last event before the file.  Frames follow without a gap, each beginning at a
+multiple of 8 with a header of 32 bytes:
+
+    salt of the file 8  |  position before the frame u64  |  payload bytes u32  |  kind u16  |  zero u16
+    CRC-32 u32  |  number of records u32
+
+The CRC covers the frame's offset in the file (u64), the header's other fields in this order, and the payload;
+so neither a frame of an earlier use of the file, nor a copy of a frame at another place, passes.  Kind 1 holds
+records: one MessagePack array of the records below, each an array that begins with its tag.  Kind 2 has no
+payload and ends the file: the log goes on in the next one.  Whatever is not a whole, valid frame ends the log.
+
+One frame is one commit of the log, of any number of appends: written with one `pwrite`, made durable with one
+`fdatasync`, and valid as a whole or not at all.
+
+An *address* is a place in the journal as one number: sequence << 40 | offset.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from eventlog.errors import DamagedError, TooNewError
+
+__all__ = [
+    "END",
+    "FILE_HEADER_BYTES",
+    "FORMAT_VERSION",
+    "FRAME_HEADER_BYTES",
+    "MAX_PAYLOAD_BYTES",
+    "OFFSET_MASK",
+    "RECORDS",
+    "CommitRecord",
+    "Frame",
+    "FrameHeader",
+    "LeaseRecord",
+    "Record",
+    "address_of",
+    "decode_records",
+    "encode_end",
+    "encode_records",
+    "pack_file_header",
+    "parse_file_header",
+    "parse_frame_header",
+    "payload_matches",
+    "sequence_of",
+]
+
+FORMAT_VERSION = 3
+FILE_HEADER_BYTES = 64
+FRAME_HEADER_BYTES = 32
+MAX_PAYLOAD_BYTES = 1 << 30
+RECORDS = 1
+END = 2
+KINDS = frozenset({RECORDS, END})
+"""The kinds that this program knows."""
+OFFSET_BITS = 40
+OFFSET_MASK = (1 << OFFSET_BITS) - 1
+
+_MAGIC = b"EVDJRNL1"
+_FILE = struct.Struct("<8sIIQ8sQ")
+_FRAME = struct.Struct("<8sQIHHII")
+_COVERED = struct.Struct("<Q8sQIHHI")
+_CRC = struct.Struct("<I")
+
+
+class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """One append as the journal keeps it: everything that is needed to rebuild the session from here alone."""
+
+    session: str
+    first: int
+    count: int
+    position: int
+    time: int
+    payload: bytes
+    salt: bytes
+    """As `contract.Commit` has it, and the next."""
+    leaf: bytes
+    epoch: int = 0
+    messages: int = 0
+    base: int | None = None
+    """Given by the append that begins a session."""
+    card: bytes | None = None
+    request: str | None = None
+    digest: bytes = b""
+    bodies: list[tuple[bytes, bytes]] = []
+
+
+class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """A lease record that replaced the session's one."""
+
+    session: str
+    epoch: int
+    owner: bytes
+    until: int
+
+
+Record = CommitRecord | LeaseRecord
+_TAGS = frozenset({1, 2})
+
+
+class FrameHeader(NamedTuple):
+    """A frame header whose salt is right; the CRC is still to be compared."""
+
+    position: int
+    length: int
+    kind: int
+    crc: int
+    records: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of the whole frame: header, payload, and zeros up to a multiple of 8."""
+        return FRAME_HEADER_BYTES + (self.length + 7 & ~7)
+
+
+class Frame(NamedTuple):
+    """A frame as read back.  `end` is the address behind it, `size` its bytes."""
+
+    end: int
+    size: int
+    position: int
+    records: list[Record]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[Record])
+
+
+def address_of(sequence: int, offset: int) -> int:
+    """The address of a place in a journal file."""
+    return sequence << OFFSET_BITS | offset
+
+
+def sequence_of(address: int) -> int:
+    """The number of the file an address is in."""
+    return address >> OFFSET_BITS
+
+
+def pack_file_header(sequence: int, salt: bytes, position: int) -> bytes:
+    """Encode a file header."""
+    fields = _FILE.pack(_MAGIC, FORMAT_VERSION, 0, sequence, salt, position)
+    return (fields + _CRC.pack(crc32(fields))).ljust(FILE_HEADER_BYTES, b"\0")
+
+
+def parse_file_header(data: bytes, sequence: int) -> tuple[bytes, int]:
+    """Salt and first position of a file; `DamagedError` unless it is the header of file `sequence`."""
+    if len(data) < FILE_HEADER_BYTES:
+        raise DamagedError(f"journal file {sequence} is cut short")
+    magic, version, _, number, salt, position = _FILE.unpack_from(data)
+    if magic != _MAGIC or _CRC.unpack_from(data, _FILE.size)[0] != crc32(data[: _FILE.size]):
+        raise DamagedError(f"the header of journal file {sequence} is damaged")
+    if version > FORMAT_VERSION:
+        raise TooNewError(f"journal file {sequence} has format {version}, known is {FORMAT_VERSION}")
+    if number != sequence:
+        raise DamagedError(f"journal file {sequence} says that it is file {number}")
+    return salt, position
+
+
+def parse_frame_header(data: bytes | memoryview, at: int, salt: bytes) -> FrameHeader | None:
+    """The frame header at `data[at:]`, or None if it cannot be one of the file with this salt.
+
+    The kind may be one that is not known: if the CRC is right a newer program wrote it, and it ends nothing.
+    """
+    found, position, length, kind, zero, crc, records = _FRAME.unpack_from(data, at)
+    if found != salt or zero or length > MAX_PAYLOAD_BYTES or not kind:
+        return None
+    return FrameHeader(position, length, kind, crc, records)
+
+
+def payload_matches(header: FrameHeader, payload: bytes | memoryview, salt: bytes, offset: int) -> bool:
+    """Whether the CRC of a frame that begins at `offset` of its file is right."""
+    covered = _COVERED.pack(offset, salt, header.position, header.length, header.kind, 0, header.records)
+    return len(payload) == header.length and crc32(payload, crc32(covered)) == header.crc
+
+
+def encode_records(records: list[Record], into: bytearray) -> None:
+    """Encode the payload of a frame behind room for its header, padded; `seal` completes it."""
+    _encoder.encode_into(records, into, FRAME_HEADER_BYTES)
+
+
+def seal(frame: bytearray, salt: bytes, position: int, records: int, offset: int) -> None:
+    """Complete a frame that `encode_records` began: padding, CRC and header."""
+    length = len(frame) - FRAME_HEADER_BYTES
+    covered = crc32(_COVERED.pack(offset, salt, position, length, RECORDS, 0, records))
+    crc = crc32(memoryview(frame)[FRAME_HEADER_BYTES:], covered)
+    frame += bytes(-length & 7)
+    _FRAME.pack_into(frame, 0, salt, position, length, RECORDS, 0, crc, records)
+
+
+def encode_end(salt: bytes, position: int, offset: int) -> bytes:
+    """The frame that says: the log goes on in the next file."""
+    crc = crc32(_COVERED.pack(offset, salt, position, 0, END, 0, 0))
+    return _FRAME.pack(salt, position, 0, END, 0, crc, 0)
+
+
+def decode_records(payload: bytes | memoryview, position: int) -> list[Record]:
+    """Decode a payload whose CRC was right."""
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if _has_unknown_tags(payload):
+            raise TooNewError("a journal frame holds records that are not known", position=position) from error
+        raise DamagedError("a journal frame holds no records of this format", position=position) from error
+
+
+def _has_unknown_tags(payload: bytes | memoryview) -> bool:
+    try:
+        rows = msgspec.msgpack.decode(payload, type=list[list[Any]])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return any(row and isinstance(row[0], int) and row[0] not in _TAGS for row in rows)

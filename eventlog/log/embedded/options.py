@@ -1,0 +1,29 @@
+"""What an embedded log can be told when it is opened."""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventlog.log.embedded.filesystem import JournalIO
+
+__all__ = ["Options"]
+
+_DEFAULT_IO = JournalIO()
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to open a store directory.  All sizes are bytes, all times seconds."""
+
+    read_only: bool = False
+    queue_bytes: int = 64 << 20
+    """What may be queued before producers block."""
+    busy_timeout: float = 30.0
+    """How long to wait for room in the queue, and for another process to give the writers' lock back."""
+    journal_bytes: int = 16 << 20
+    """Full size of a journal file; a new store begins with shorter ones."""
+    fold_bytes: int = 4 << 20
+    """How much journal may be unfolded before it is folded in the background."""
+    map_bytes: int = 64 << 30
+    """Address space reserved for LMDB; it grows when it is full."""
+    io: JournalIO = _DEFAULT_IO
+    """The journal's way to the operating system."""

@@ -1,0 +1,529 @@
+"""One store directory in this process: journal, tail and folded part, and what is read from them together.
+
+At any moment the log is: what is folded (LMDB), then what the journal holds beyond that, which is also in memory
+(`memtable.py`).  What others append is seen by comparing the mark (`watermark.py`); `lookup.py` finds things in both parts.
+
+Two locks inside the process: `_guard` around tail and cursor, held briefly; `_folding` around a fold.  The writers'
+lock between processes is held by the writer thread only.  Used through the handles in `engine.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from eventlog.errors import (
+    BusyError,
+    ClosedError,
+    DamagedError,
+    DataError,
+    EventlogError,
+    PoisonedError,
+    StorageError,
+)
+from eventlog.log.embedded import swap
+from eventlog.log.embedded.check import check_segments, check_trees
+from eventlog.log.embedded.derived import DerivedBuffer
+from eventlog.log.embedded.fold_worker import Housekeeper
+from eventlog.log.embedded.journal import frames
+from eventlog.log.embedded.journal.journal import Journal
+from eventlog.log.embedded.locks import Presence, WriterLock, try_shared
+from eventlog.log.embedded.lookup import Lookup
+from eventlog.log.embedded.memtable import Generation, Tail
+from eventlog.log.embedded.salvage.probe import require_structure
+from eventlog.log.embedded.segments.environment import is_whole, nobody_writes
+from eventlog.log.embedded.segments.fold import fold, write_address, write_derived
+from eventlog.log.embedded.segments.segments import Segments
+from eventlog.log.embedded.watermark import MARK_BYTES, Mark
+from eventlog.log.embedded.writer import Writer
+from eventlog.log.merkle import SALT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from eventlog.log.embedded.journal.frames import Frame
+    from eventlog.log.embedded.options import Options
+    from eventlog.log.embedded.segments.layout import Folded
+
+__all__ = ["Partition"]
+
+_TAIL_LIMIT = 16
+"""The unfolded part may grow to this many times `fold_bytes` before writers have to wait."""
+_GENERATIONS = 4
+_SHORTEST_POLL = 1e-3
+_LONGEST_POLL = 50e-3
+_ROOM_POLL = 5e-3
+_SALTS = 64
+"""How many are asked for at a time: asking takes longer than hashing, and hands the interpreter to another thread."""
+
+
+class Partition:
+    """The state behind all handles of one directory."""
+
+    def __init__(self, path: Path, options: Options) -> None:
+        self.path = path
+        self.options = options
+        self.closed = False
+        self.failure: EventlogError | None = None
+        """Why the last fold, at closing, failed.  Nothing committed is lost by that."""
+        self._guard = Lock()
+        self._folding = Lock()
+        self._watchers: list[Any] = []
+        self._txnid = -1
+        self._interrupted = False
+        self._spare_for = 0
+        self._salts: list[bytes] = []
+        self._housekeeper = Housekeeper(self._fold_if_due, self._prepare)
+        self._tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
+        self.position = 0
+        """Position of the last event that is committed and known here."""
+        self.writer: Writer | None = None
+        self._mark: Mark | None = None
+        self._lock: WriterLock | None = None
+        self._still: int | None = None
+        """Keeps writers out where this process reads without a lock that they would see."""
+        read_only = options.read_only
+        self.journal = Journal(path / "journal", options.io, writable=not read_only, file_bytes=options.journal_bytes)
+        self._presence = Presence(path, read_only=read_only)
+        try:
+            if self._presence.alone:
+                swap.finish(path, options.io, read_only=read_only)
+            if read_only or self._is_marked():
+                self._mark = Mark(path / "mark", read_only=read_only)
+            if not is_whole(path / "lmdb") or (self._presence.alone and not self._closed_in_order()):
+                require_structure(path / "lmdb", writing=self._presence.alone and not read_only)
+            if read_only and nobody_writes(path / "lmdb"):
+                self._keep_writers_out()
+            self._segments = Segments(path / "lmdb", read_only=read_only, map_bytes=options.map_bytes)
+        except BaseException:
+            self._release_files()
+            raise
+        self.lookup = Lookup(self._guard, self._tail, self._segments, self._require_open)
+        self.derived = DerivedBuffer(self._segments)
+        try:
+            self._presence.share()
+            if read_only:
+                self._recover_to_read()
+            else:
+                self._lock = WriterLock(path, options.busy_timeout)
+                self._recover_to_write()
+                self.writer = Writer(self, options.queue_bytes, options.busy_timeout)
+        except BaseException:
+            self._release()
+            raise
+
+    # --- opening and closing
+
+    def _keep_writers_out(self) -> None:
+        with suppress(FileNotFoundError):  # a copy without it
+            self._still = try_shared(self.path)
+            if self._still is None:
+                raise BusyError(f"{self.path} may not be written, and is being written all the same")
+
+    def _closed_in_order(self) -> bool:
+        """Whether everything was folded when the store was last closed, and nothing was done to it since."""
+        if self._mark is None or not (address := self._mark.get()) or address != self._mark.closed_at():
+            return False
+        self.journal.seek(address, -1)
+        try:
+            return not self.journal.continues()
+        except DamagedError:
+            return False
+        finally:
+            self.journal.close()
+
+    def _is_marked(self) -> bool:
+        """Whether there is a mark; one that a power failure left too short to be mapped is none."""
+        with suppress(FileNotFoundError):
+            return (self.path / "mark").stat().st_size >= MARK_BYTES
+        return False
+
+    def _recover_to_write(self) -> None:
+        """Replay the tail, to its very end, and say how far it goes."""
+        self.lock.acquire()
+        try:
+            self.journal.remove_half_made()
+            self._replay(to_the_end=True)
+            if self._mark is None:
+                self._mark = Mark(self.path / "mark", read_only=False)
+            self._mark.set(self.journal.address)
+        finally:
+            self.lock.release()
+
+    def _recover_to_read(self) -> None:
+        """Replay the tail; beyond the mark only while no writer is at work there."""
+        held = None
+        for _ in range(100):
+            with suppress(FileNotFoundError):
+                held = try_shared(self.path)
+            if held is not None or self._is_marked():
+                break
+            time.sleep(0.01)
+        try:
+            self._replay(to_the_end=held is not None or not self._is_marked())
+        finally:
+            if held is not None:
+                os.close(held)
+
+    def _replay(self, *, to_the_end: bool) -> None:
+        until = self._mark.get() if self._mark is not None else 0
+        with self._guard:
+            self._resync(self._segments.folded())
+            self._txnid = self._segments.environment.last_txnid()
+            self._read_until(until)
+            if to_the_end:
+                for frame in self.journal.adopt():
+                    self._apply(frame)
+                self.journal.verify_end()
+            if self._mark is not None:
+                self._mark.settle(until)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is written here: it is closed, or a write failed."""
+        return self.closed or (self.writer is not None and self.writer.poison is not None)
+
+    def stands_at(self, path: Path) -> bool:
+        """Whether what is open here is what lies at `path`: a directory that was deleted may have had the same number."""
+        return self._presence.stands_in(path)
+
+    def why_closed(self) -> EventlogError:
+        """What to tell whoever still uses it."""
+        poison = None if self.writer is None else self.writer.poison
+        return ClosedError("the store is closed") if poison is None else poison
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise self.why_closed()
+
+    def stop(self) -> None:
+        """Begin to close; returns at once.  The writer thread does the rest (`shut`)."""
+        if self.writer is not None:
+            self.writer.stop()
+        elif not self.closed:
+            self.shut()
+
+    def join(self) -> None:
+        """Wait until everything is closed."""
+        if self.writer is not None:
+            self.writer.join()
+
+    def shut(self) -> None:
+        """Fold and release everything."""
+        try:
+            self._housekeeper.stop()
+            if self.writer is not None and self.writer.poison is None:
+                renewed = self._mark is not None and self._renew_journal(self._mark)
+                self.fold(recycle=not renewed)
+                if self._mark is not None and not self._tail.size:
+                    if renewed:
+                        with suppress(OSError):  # what is left is in nobody's way, and goes the next time
+                            self.journal.remove_before(self.journal.address)
+                    self._mark.set_closed(self.journal.address)
+        except EventlogError as error:  # the journal has it all; it is folded when the store is opened again
+            self.failure = error
+        except Exception as error:  # noqa: BLE001 - this thread has no caller; `close` tells it to one
+            self.failure = PoisonedError(f"the last fold of {self.path} failed: {error!r}")
+            self.failure.__cause__ = error
+        finally:
+            self.closed = True
+            self._wake_watchers()
+            self._release()
+
+    def _renew_journal(self, mark: Mark) -> bool:
+        """Let the journal end in a file of no size, so that the others can go when all is folded; False if it has to stay as it is."""
+        if not self.journal.takes_room():
+            return False
+        try:
+            self.lock.acquire()
+        except BusyError:
+            return False  # somebody is at work, so this is not the last
+        try:
+            if not self._presence.alone_again():
+                return False
+            self.catch_up_to_write()
+            address = self.journal.renew()
+            with self._guard:
+                waiting = self._tail.end_at(address)
+                mark.set(address)
+            if not waiting:
+                write_address(self._segments, address)
+        except (BusyError, OSError):  # no room, not even for that
+            return False
+        finally:
+            self.lock.release()
+        return True
+
+    def _release(self) -> None:
+        with self._guard:
+            self.closed = True
+            self._segments.close()
+            self._release_files()
+
+    def _release_files(self) -> None:
+        self.journal.close()
+        if self._mark is not None:
+            self._mark.close()
+        if self._lock is not None:
+            self._lock.close()
+        if self._still is not None:
+            os.close(self._still)
+            self._still = None
+        self._presence.close()
+
+    def hold_still(self) -> None:
+        """Before a fork: nothing half done may be inherited."""
+        self._guard.acquire()
+        self._segments.environment.hold_still()
+
+    def move_on(self) -> None:
+        """After a fork, in the parent."""
+        self._segments.environment.move_on()
+        self._guard.release()
+
+    def disown(self) -> None:
+        """After a fork, in the child: close what was inherited.
+
+        Above all the files of the writers' lock: they would keep it locked after the parent's death.
+        """
+        self.closed = True
+        self._segments.environment.disown()
+        self._release_files()
+
+    # --- keeping up with the journal
+
+    @property
+    def lock(self) -> WriterLock:
+        """The writers' lock; only a partition that writes has one."""
+        assert self._lock is not None
+        return self._lock
+
+    def refresh(self) -> None:
+        """See what others have committed."""
+        if self._mark is not None and self._mark.changed():
+            with self._guard:
+                if self.closed:
+                    raise self.why_closed()
+                before = self.position
+                with self._or_again():
+                    self._catch_up_to_mark(self._mark)
+                moved = self.position != before
+            if moved:
+                self._wake_watchers()
+
+    def catch_up_to_write(self) -> None:
+        """See everything there is, under the writers' lock: also frames whose writer died before it said so."""
+        assert self._mark is not None
+        with self._guard:  # also for a look: another thread may be in the middle of catching up
+            if not self._mark.changed() and not self.journal.continues():
+                return
+            before = self.journal.address
+            with self._or_again():
+                if self._mark.changed():
+                    self._catch_up_to_mark(self._mark)
+                    before = self.journal.address
+                for frame in self.journal.adopt():
+                    self._apply(frame)
+            if self.journal.address != before:
+                self._mark.set(self.journal.address)
+
+    def publish(self, generation: Generation) -> None:
+        """Make a frame that was just flushed visible to everyone."""
+        assert self._mark is not None
+        with self._guard:
+            self._tail.extend(generation)
+            self.position = generation.position
+            self._mark.set(generation.end)
+        if self._watchers:
+            self._wake_watchers()
+        if self._tail.size >= self.options.fold_bytes:
+            self._housekeeper.call()
+        elif self.journal.half_full():
+            sequence = frames.sequence_of(generation.end)
+            if self._spare_for != sequence:
+                self._spare_for = sequence
+                self._housekeeper.call()
+
+    def salt(self) -> bytes:
+        """The salt of the next commit; for the writer thread only."""
+        if not self._salts:
+            random = self.options.io.random(SALT_BYTES * _SALTS)
+            self._salts = [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
+        return self._salts.pop()
+
+    @contextmanager
+    def _or_again(self) -> Generator[None, None, None]:
+        """What fails while catching up is done again, from where LMDB ends, by whoever comes next.
+
+        Else one error would be reported once, and from then on what it hid would look as if it had never been there.
+        """
+        try:
+            yield
+        except BaseException:
+            self._interrupted = True
+            if self._mark is not None:
+                self._mark.forget()
+            raise
+
+    def _catch_up_to_mark(self, mark: Mark) -> None:
+        address = mark.get()
+        self._catch_up(address)
+        mark.settle(address)
+
+    def _catch_up(self, until: int) -> None:
+        txnid = self._segments.environment.last_txnid()
+        if self._interrupted:
+            self._resync(self._segments.folded())
+            self._txnid = txnid
+            self._interrupted = False
+        elif txnid != self._txnid:
+            folded = self._segments.folded()
+            if folded.address > self.journal.address:
+                self._resync(folded)
+            else:
+                self._tail.drop(folded.address)
+            self._txnid = txnid
+        self._read_until(until)
+
+    def _read_until(self, until: int) -> None:
+        """Apply the journal up to an address; if the place was recycled meanwhile, go on where LMDB ends."""
+        while self.journal.address < until:
+            for frame in self.journal.read(until):
+                self._apply(frame)
+            if self.journal.address < until:
+                folded = self._segments.folded()
+                if folded.address <= self.journal.address:
+                    address = self.journal.address
+                    raise DamagedError(
+                        f"the journal is damaged at byte {address & frames.OFFSET_MASK} of file"
+                        f" {frames.sequence_of(address)}: what was committed there is gone",
+                        position=self.journal.position + 1,
+                    )
+                self._resync(folded)
+
+    def _resync(self, folded: Folded) -> None:
+        self._tail.clear()
+        self.journal.seek(folded.address, folded.position)
+        self.position = folded.position
+
+    def _apply(self, frame: Frame) -> None:
+        generation = Generation()
+        for record in frame.records:
+            session = record.session
+            head = generation.heads.get(session) or self._tail.head(session) or self._segments.head(session)
+            generation.replay(record, head)
+        generation.end, generation.size, generation.position = frame.end, frame.size, frame.position
+        self._tail.extend(generation)
+        self.position = frame.position
+
+    # --- waiting
+
+    def wait_beyond(self, position: int, timeout: float) -> bool:
+        """Block until an event beyond `position` is committed, here or in another process."""
+        deadline = time.monotonic() + timeout
+        pause = _SHORTEST_POLL
+        while True:
+            watcher = Lock()
+            watcher.acquire()
+            self._watchers.append(watcher)
+            if self.closed:
+                raise self.why_closed()
+            self.refresh()
+            if self.position > position:
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                with suppress(ValueError):
+                    self._watchers.remove(watcher)
+                return False
+            if not watcher.acquire(timeout=min(pause, left)):
+                with suppress(ValueError):
+                    self._watchers.remove(watcher)
+            pause = min(pause * 1.5, _LONGEST_POLL)
+
+    def _wake_watchers(self) -> None:
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            watcher.release()
+
+    # --- folding
+
+    def fold(self, *, recycle: bool = True) -> None:
+        """Move everything committed so far into LMDB, and set journal files free, to be used again."""
+        with self._folding:
+            with self._guard:
+                generations = list(self._tail.freeze())
+            derived = self.derived.take()
+            folded = None
+            try:
+                if generations:
+                    folded = fold(self._segments, generations, derived, self.options.io)
+                elif derived:
+                    write_derived(self._segments, derived)
+            except BaseException:
+                self.derived.kept()
+                raise
+            self.derived.written()
+            if folded is not None:
+                with self._guard:
+                    self._tail.drop(folded.address)
+                if recycle:
+                    self.journal.recycle(folded.address)
+
+    def call_housekeeper_if_full(self) -> None:
+        """Have derived values written when there are many."""
+        if self.derived.full:
+            self._housekeeper.call()
+
+    def wait_for_room(self) -> None:
+        """Wait while far more is unfolded than folding should leave; `BusyError` after the timeout, or why it cannot be."""
+        limit = self.options.fold_bytes * _TAIL_LIMIT
+        if self._tail.size < limit:
+            return
+        deadline = time.monotonic() + self.options.busy_timeout
+        while self._tail.size >= limit:
+            self._housekeeper.call()
+            reason = self._housekeeper.error or "LMDB is slow"
+            if isinstance(reason, (DataError, StorageError)):  # to wait does not help
+                raise reason
+            if time.monotonic() > deadline:
+                raise BusyError(f"{self._tail.size} bytes wait to be folded: {reason}")
+            time.sleep(_ROOM_POLL)
+
+    def _fold_if_due(self) -> None:
+        if self.finished:
+            return  # the journal has it all, and nothing is written until it is opened again
+        if self._tail.size >= self.options.fold_bytes or self.derived.full:
+            self.fold()
+
+    def _prepare(self) -> None:
+        if self.journal.half_full():
+            self.journal.make_spare()
+
+    def check(self) -> list[str]:
+        """Read everything, folded or not; a line for each thing that is wrong."""
+        wrong = check_segments(self._segments)
+        cursor = Journal(self.path / "journal", self.options.io, writable=False, file_bytes=0)
+        until = (0 if self._mark is None else self._mark.get()) or self.journal.address
+        try:
+            while True:
+                folded = self._segments.folded()
+                cursor.seek(folded.address, folded.position)
+                for _ in cursor.read(until):
+                    pass
+                if cursor.address >= until:
+                    break
+                if self._segments.folded().address <= cursor.address:  # else the files were recycled meanwhile
+                    wrong.append(f"the journal is damaged behind position {cursor.position}")
+                    break
+        except DamagedError as error:
+            wrong.append(str(error))
+        finally:
+            cursor.close()
+        with self._guard:
+            heads = list(self._tail.heads().values())
+        return wrong + check_trees(self.lookup, heads)

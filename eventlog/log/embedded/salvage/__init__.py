@@ -1,0 +1,1 @@
+"""Looking at a damaged LMDB file, in child processes."""

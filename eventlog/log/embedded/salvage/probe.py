@@ -1,0 +1,55 @@
+"""Whether LMDB's pages hold together, found out in a child process.  Imported by this package and by `verify`.
+
+LMDB trusts its pages: a flipped byte in one of them can kill the process, or hide entries.  So they are walked by a child
+(`probe_child.py`) before a process relies on them: after an unclean end, for `verify`, and where a command does not find
+a session.  What lies in the slots is not looked at: it has checksums, which are compared whenever it is read.
+
+Where no child of this interpreter can be started (a frozen program) nothing is known, and nothing is refused.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import lmdb
+
+from eventlog.errors import BusyError, DamagedError
+from eventlog.log.embedded.segments.environment import LIB_VERSION, REMEDY, nobody_writes
+from eventlog.log.embedded.segments.layout import TREES
+
+__all__ = ["probe", "require_structure"]
+
+_CHILD = Path(__file__).with_name("probe_child.py")
+_LIBRARY = Path(str(lmdb.__file__)).parent.parent
+
+
+def probe(directory: Path, *, writing: bool = False) -> list[str]:
+    """A line for each thing that is wrong with the structure of the LMDB files in `directory`.
+
+    `writing` has the list of free pages read, too, which needs that nobody else writes.
+    """
+    if getattr(sys, "frozen", False) or not sys.executable:
+        return []
+    mode = "w" if writing else "-" if nobody_writes(directory) else "r"
+    command = [sys.executable, "-I", "-S", str(_CHILD), str(_LIBRARY), str(directory), str(LIB_VERSION), mode, *TREES]
+    try:
+        child = subprocess.run(command, capture_output=True, check=False, text=True, errors="replace")  # noqa: S603 - our own program
+    except OSError as error:
+        raise BusyError(f"the structure of {directory} could not be looked at: {error.strerror}") from error
+    if child.returncode < 0:
+        name = signal.Signals(-child.returncode).name
+        return [f"the structure of the folded part is damaged: reading it ends in {name}"]
+    if child.returncode:
+        reason = child.stderr.strip().splitlines()[-1:] or [f"exit code {child.returncode}"]
+        return [f"the structure of the folded part cannot be read: {reason[0]}"]
+    return [f"the structure of the folded part is damaged: {line}" for line in child.stdout.splitlines()]
+
+
+def require_structure(directory: Path, *, writing: bool = False) -> None:
+    """Raise `DamagedError` unless the structure holds together."""
+    wrong = probe(directory, writing=writing)
+    if wrong:
+        raise DamagedError(f"{wrong[0]}; {REMEDY}")

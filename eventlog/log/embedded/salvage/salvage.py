@@ -1,0 +1,281 @@
+"""What can be read of a damaged store, whatever is damaged: LMDB entry by entry in child processes, the journal frame by frame.
+
+LMDB's pages are not trusted: what a child reads of them goes into a scratch environment, whose pages are sound, and which is
+then read like any other, with a checksum for every row.  What cannot be reached by the newest meta page is looked for by the
+other one, in a copy of the file (`meta_pages.py`).  A frame of the journal is taken where its checksum is right, wherever it lies; files
+that wait to be used again still hold what was folded, and count too.  Nothing is written to the store.
+
+Imported by `eventlog/maintenance/repair.py` and `eventlog/maintenance/salvaged_store.py` only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
+
+import lmdb
+
+from eventlog.errors import BusyError, CallError, DamagedError, DataError, EventlogError, StorageError
+from eventlog.log.contract import Commit
+from eventlog.log.embedded.filesystem import EXHAUSTED, NO_ROOM, data_end, is_full
+from eventlog.log.embedded.journal import frames
+from eventlog.log.embedded.salvage.meta_pages import Meta, are_in_turn, copy_as_of, sound_metas
+from eventlog.log.embedded.salvage.salvage_child import UNABLE
+from eventlog.log.embedded.segments.environment import LIB_VERSION
+from eventlog.log.embedded.segments.fold import begin_store
+from eventlog.log.embedded.segments.layout import NUMBER, PAIR, TREES
+from eventlog.log.embedded.segments.segments import Segments
+from eventlog.log.embedded.watermark import Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from eventlog.log.embedded.segments.layout import Folded, HeadRow
+
+__all__ = ["Chunks", "chunk_at", "chunks_in", "commits_in", "copy_readable", "gaps_in", "rows_in"]
+
+_CHILD = Path(__file__).with_name("salvage_child.py")
+_LIBRARY = Path(str(lmdb.__file__)).parent.parent
+_BATCH = 256
+_MOST_DEATHS = 40
+_SCARCE = NO_ROOM | EXHAUSTED
+_JOURNAL = re.compile(r"(\d{10}\.log|spare-.*)\Z")
+
+
+class Chunks(NamedTuple):
+    """The place of a chunk, and what it holds."""
+
+    session: str
+    first: int
+    last: int
+    number: int
+
+
+def copy_readable(old: Path, new: Path) -> list[str]:
+    """Copy every entry of the LMDB directory `old` that can be read into `new`; a line for each thing that may be lost."""
+    if getattr(sys, "frozen", False) or not sys.executable:
+        raise CallError("a damaged store is read in child processes, which this program cannot start")
+    new.mkdir(mode=0o700, parents=True)
+    Segments(new, read_only=False, map_bytes=1 << 40).close()
+    data = old / "data.mdb"
+    if not data.exists():
+        return ["the folded part is missing"]
+    wanted = [tree for tree in TREES if tree != "derived"]
+    broken = [tree for tree in wanted if not _copy_tree(old, new, tree)]
+    metas = sound_metas(data)
+    lines: list[str] = []
+    if not metas:
+        lines = ["both meta pages of the folded part are damaged"]
+    elif not are_in_turn(metas):
+        lines = [
+            "a meta page of the folded part is damaged: what was folded last may be lost, unless the journal has it"
+        ]
+        broken = _copy_as_of(metas[-1], data, new, wanted, broken)
+    elif broken:  # the newer one led there, and only that leads to all
+        _copy_as_of(metas[-1], data, new, broken, broken)
+    segments = Segments(new, read_only=False, map_bytes=1 << 40)
+    try:
+        begin_store(segments, 0)  # a store says how far it is folded, even if that is lost
+    finally:
+        segments.close()
+    return [*lines, *(f"tree {tree} of the folded part is damaged" for tree in broken)]
+
+
+def _copy_as_of(meta: Meta, data: Path, new: Path, trees: list[str], broken: list[str]) -> list[str]:
+    """Copy what a meta page leads to; returns those trees that are not whole either way."""
+    with TemporaryDirectory(prefix="older-", dir=new.parent) as name:
+        copy_as_of(data, Path(name) / data.name, meta)
+        whole = [tree for tree in trees if _copy_tree(Path(name), new, tree)]
+    return [tree for tree in broken if tree not in whole]
+
+
+def _copy_tree(old: Path, new: Path, tree: str) -> bool:
+    """Copy one tree; whether all of it could be read."""
+
+    def run(way: str, batch: int, begin: bytes = b"", last: int = 0) -> str | None:
+        return _run(_LIBRARY, old, new, LIB_VERSION, tree, way, batch, begin.hex(), last)
+
+    if run("forward", _BATCH) == "whole":
+        return True
+    run("forward", 1, _ends(new, tree)[1])
+    top = _ends(new, tree)[1]
+    run("backward", _BATCH)
+    run("backward", 1, _above(new, tree, top))
+    if tree == "data":
+        end = int.from_bytes(_ends(new, tree)[1], "big")
+        begin = b""
+        for _ in range(_MOST_DEATHS):
+            if run("points", 1, begin, end) is not None:
+                break
+            begin = _gap(new, begin)
+    return False
+
+
+def _run(*arguments: object) -> str | None:
+    """Run a child; what it said, None if it died."""
+    command = [sys.executable, "-I", "-S", str(_CHILD), *map(str, arguments)]
+    try:
+        child = subprocess.run(command, capture_output=True, check=False, text=True, errors="replace")  # noqa: S603 - our own program
+    except OSError as error:
+        raise BusyError(f"the child that reads the damaged store could not be started: {error.strerror}") from error
+    if child.returncode == UNABLE:  # nothing is known of the store then: no loss of it
+        raise _refusal(int(child.stderr.strip() or errno.EIO), Path(str(arguments[2])))
+    return child.stdout if child.returncode >= 0 else None
+
+
+def _refusal(code: int, new: Path) -> EventlogError:
+    """What to raise when what is saved cannot be written, or read again."""
+    kind = BusyError if code in _SCARCE or (code == errno.EIO and is_full(new)) else StorageError
+    return kind(f"what can be saved cannot be kept: {os.strerror(code)}")
+
+
+@contextmanager
+def _saved(new: Path, tree: str) -> Generator[lmdb.Transaction[bytes]]:
+    """What was copied of a tree."""
+    try:
+        with (
+            lmdb.open(str(new), readonly=True, max_dbs=64, lib_version=LIB_VERSION) as environment,
+            environment.begin(db=environment.open_db(tree.encode(), create=False)) as txn,
+        ):
+            yield txn
+    except (lmdb.Error, OSError) as error:
+        raise _refusal(getattr(error, "code", 0) or getattr(error, "errno", 0) or errno.EIO, new) from error
+
+
+def _ends(new: Path, tree: str) -> tuple[bytes, bytes]:
+    """The first and the last key that were copied; empty if none was."""
+    with _saved(new, tree) as txn, txn.cursor() as cursor:
+        first = bytes(cursor.key()) if cursor.first() else b""
+        return first, bytes(cursor.key()) if cursor.last() else b""
+
+
+def _above(new: Path, tree: str, key: bytes) -> bytes:
+    """The least key that was copied from the end, behind the hole that begins after `key`."""
+    with _saved(new, tree) as txn, txn.cursor() as cursor:
+        found = cursor.set_range(key) if key else cursor.first()
+        if found and bytes(cursor.key()) == key:
+            found = cursor.next()
+        return bytes(cursor.key()) if found else b""
+
+
+def _gap(new: Path, begin: bytes) -> bytes:
+    """The number that killed the child that read numbers one by one: the first behind `begin` that is missing."""
+    number = int.from_bytes(begin, "big") + 1
+    with _saved(new, "data") as txn:
+        while txn.get(NUMBER.pack(number)) is not None:
+            number += 1
+    return NUMBER.pack(number)
+
+
+def rows_in(segments: Segments) -> Iterator[tuple[str, HeadRow | None]]:
+    """Every session that the scratch copy names, with its row, None if that is damaged."""
+    for key in segments.keys("sessions"):
+        try:
+            session = key.decode()
+        except UnicodeDecodeError:
+            continue
+        try:
+            with segments.environment.reading() as txn:
+                yield session, segments.row_in(txn, session)
+        except DamagedError:
+            yield session, None
+
+
+def chunks_in(segments: Segments) -> Iterator[tuple[Chunks, list[Commit]]]:
+    """Every chunk that can be read, with its commits."""
+    for key in segments.keys("commits"):
+        if len(key) == PAIR.size:
+            number, first = PAIR.unpack(key)
+            commits = chunk_at(segments, number, first)
+            if commits:
+                yield Chunks(commits[0].session, commits[0].first, commits[-1].last, number), commits
+
+
+def chunk_at(segments: Segments, number: int, first: int) -> list[Commit]:
+    """The commits of a chunk; none if it cannot be read."""
+    try:
+        return segments.chunk_at(number, first)
+    except DamagedError:
+        return []
+
+
+def commits_in(journal: Path, unread: list[str]) -> Iterator[frames.CommitRecord]:
+    """The commits in every frame of the journal files whose checksum is right; a line in `unread` for each file that cannot be read."""
+    for path in _files(journal):
+        try:
+            for _, _, records in _frames(path):
+                yield from (record for record in records if isinstance(record, frames.CommitRecord))
+        except OSError as error:
+            if error.errno in _SCARCE:
+                raise BusyError(f"{path} cannot be read now: {error.strerror}") from error
+            unread.append(f"{path.name} of the journal cannot be read: {error.strerror}")
+
+
+def gaps_in(journal: Path, mark: Path, folded: Folded) -> list[str]:
+    """A line for each thing that the journal should have behind what is folded, and has not."""
+    last, ends = folded.position, 0
+    lines: list[str] = []
+    for path in _files(journal):
+        if not path.name[0].isdigit():
+            continue
+        ends = max(ends, frames.address_of(int(path.name[:10]), frames.FILE_HEADER_BYTES))
+        for before, end, records in _readable_frames(path):
+            ends = max(ends, frames.address_of(int(path.name[:10]), end))
+            after = [
+                record.position + record.count - 1 for record in records if isinstance(record, frames.CommitRecord)
+            ]
+            if before > last and (last or folded.address):
+                lines.append(f"positions {last + 1} to {before} of the journal are damaged or missing")
+            last = max(last, before, *after)
+    known = 0
+    if mark.exists():
+        marked = Mark(mark, read_only=True)
+        known = marked.get()
+        marked.close()
+    if known > max(ends, folded.address):
+        lines.append(f"what the journal had behind position {last} is damaged or missing")
+    return lines
+
+
+def _files(journal: Path) -> list[Path]:
+    return sorted(path for path in journal.iterdir() if _JOURNAL.match(path.name)) if journal.is_dir() else []
+
+
+def _readable_frames(path: Path) -> Iterator[tuple[int, int, list[frames.Record]]]:
+    """The same, or nothing where the file cannot be read, which `commits_in` says."""
+    with suppress(OSError):
+        yield from _frames(path)
+
+
+def _frames(path: Path) -> Iterator[tuple[int, int, list[frames.Record]]]:
+    """The frames of a file whose checksum is right: the position before, the offset behind, and what is in it."""
+    with path.open("rb") as file:
+        data = file.read(data_end(file.fileno()))
+    try:
+        number = int.from_bytes(data[16:24], "little")
+        salt = frames.parse_file_header(data, number)[0]
+    except DataError:  # its frames begin with the salt, too
+        salt = data[frames.FILE_HEADER_BYTES : frames.FILE_HEADER_BYTES + 8]
+    if len(salt) != 8 or not any(salt):
+        return
+    at = data.find(salt, frames.FILE_HEADER_BYTES)
+    while 0 <= at <= len(data) - frames.FRAME_HEADER_BYTES:
+        header = frames.parse_frame_header(data, at, salt)
+        begin = at + frames.FRAME_HEADER_BYTES
+        payload = b"" if header is None else data[begin : begin + header.length]
+        if header is None or not frames.payload_matches(header, payload, salt, at):
+            at = data.find(salt, at + 1)
+            continue
+        records: list[frames.Record] = []
+        if header.kind == frames.RECORDS:
+            with suppress(DataError):
+                records = frames.decode_records(payload, header.position)
+        yield header.position, at + header.total, records
+        at = data.find(salt, at + header.total)

@@ -1,0 +1,1 @@
+"""Segments: what was folded out of the journal into LMDB."""

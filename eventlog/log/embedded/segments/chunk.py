@@ -1,0 +1,223 @@
+"""The plain bytes of a chunk: commits of a session that follow each other, as columns, so that like lies beside like.  Pure.
+
+    length of the MessagePack array that follows u32, little-endian  |  that array, the fields of `_Table`
+    payloads  |  lengths  |  gaps  |  texts
+
+`payloads` are those of the commits end to end, without what was cut out of them: the last three fields of every run of
+deltas (`eventlog/codec/deltas.py`), each as the bytes that MessagePack made of it, which lie end to end in the other three columns.
+Texts compress best beside texts, and lengths and times beside their own kind; together they compress a tenth worse.
+Integers of more than one byte in `gaps` are kept with their first bytes together, then their second ones, and so on.
+
+What is cut is found by its shape, and put back where it was, so every payload comes back byte for byte, whatever it holds;
+one that is no batch of events is kept whole.  Imported by this package only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate, repeat
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog.errors import DamagedError
+from eventlog.log.contract import Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["decode_chunk", "encode_chunk"]
+
+_HEAD = 4
+_RUN = b"\x98\x01"
+"""How a run of deltas begins: an array of eight, whose first is the tag."""
+_BINARY = {0xC4: 2, 0xC5: 3, 0xC6: 5}
+"""Bytes that MessagePack has in front of a binary, by the first of them."""
+_WIDTHS = frozenset({1, 2, 4, 8})
+
+
+class _Table(msgspec.Struct, frozen=True, array_like=True):
+    """What a chunk's commits are, but for their payloads: an entry for each in every list, in order of versions."""
+
+    session: str
+    first: int
+    """The first version of the first commit; each other begins behind the one before."""
+    counts: list[int]
+    positions: list[int]
+    """Positions, each less the one before."""
+    epochs: list[int]
+    times: list[int]
+    """Times, each less the one before."""
+    requests: list[str | None]
+    salts: list[bytes]
+    leaves: list[bytes]
+    sizes: list[int]
+    """Bytes of each payload without what was cut out."""
+    cuts: list[tuple[int, int, int, int, int, int]]
+    """What was cut: the commit's number in this chunk, less that of the cut before; the place in its payload, as it is left; the bytes of lengths,
+    of gaps and of text; and of each integer in the gaps."""
+    columns: tuple[int, int, int, int]
+    """Bytes of the four columns."""
+
+
+_Run = tuple[int, int, int, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw]
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Table).decode
+_decode_batch = msgspec.msgpack.Decoder(tuple[int, int, bool, list[msgspec.Raw]]).decode
+_decode_run = msgspec.msgpack.Decoder(_Run).decode
+
+
+def encode_chunk(session: str, commits: Sequence[Commit]) -> list[bytes]:
+    """The plain bytes of a chunk, in the pieces that are best compressed apart."""
+    payloads: list[bytes] = []
+    lengths: list[bytes] = []
+    gaps: list[bytes] = []
+    texts: list[bytes] = []
+    cuts: list[tuple[int, int, int, int, int, int]] = []
+    before = 0
+    for number, commit in enumerate(commits):
+        payload = commit.payload
+        at = left = 0
+        for length, gap, width, begin, end in _runs(payload):
+            payloads.append(payload[at:begin])
+            left += begin - at
+            middle, last = begin + length, begin + length + gap
+            lengths.append(payload[begin:middle])
+            gaps.append(_split(payload[middle:last], width))
+            texts.append(payload[last:end])
+            cuts.append((number - before, left, length, gap, end - last, width))
+            before, at = number, end
+        payloads.append(payload[at:])
+    columns = [b"".join(pieces) for pieces in (payloads, lengths, gaps, texts)]
+    cut = [0] * len(commits)
+    number = 0
+    for step, _, length, gap, text, _ in cuts:
+        number += step
+        cut[number] += length + gap + text
+    table = _Table(
+        session,
+        commits[0].first,
+        [commit.count for commit in commits],
+        _steps([commit.position for commit in commits]),
+        [commit.epoch for commit in commits],
+        _steps([commit.time for commit in commits]),
+        [commit.request for commit in commits],
+        [commit.salt for commit in commits],
+        [commit.leaf for commit in commits],
+        [len(commit.payload) - less for commit, less in zip(commits, cut, strict=True)],
+        cuts,
+        (len(columns[0]), len(columns[1]), len(columns[2]), len(columns[3])),
+    )
+    head = _encode(table)
+    return [len(head).to_bytes(_HEAD, "little") + head + columns[0], *columns[1:]]
+
+
+def decode_chunk(plain: bytes, session: str | None, first: int, since: int = 0) -> list[Commit]:
+    """The commits of a chunk, at least one, from that on which holds version `since`; `DamagedError`, of this session and version, if it is none."""
+    try:
+        begin = _HEAD + int.from_bytes(plain[:_HEAD], "little")
+        table = _decode(memoryview(plain)[_HEAD:begin])
+        return _commits(table, plain, begin, since)
+    except (msgspec.DecodeError, ValueError, IndexError, RecursionError) as error:
+        raise DamagedError("a chunk cannot be decoded", session=session, version=first) from error
+
+
+def _commits(table: _Table, plain: bytes, begin: int, since: int) -> list[Commit]:
+    ends = list(accumulate(table.columns, initial=begin))
+    bounds = list(accumulate(table.sizes, initial=begin))
+    if not table.counts:
+        raise ValueError("a chunk of nothing")
+    if ends[-1] != len(plain) or bounds[-1] != ends[1] or min(table.sizes) < 0 or min(table.columns) < 0:
+        raise ValueError("the columns do not add up")
+    payloads = list(map(plain.__getitem__, map(slice, bounds, bounds[1:])))
+    counts = table.counts
+    firsts = list(accumulate(counts[:-1], initial=table.first))
+    skipped = max(bisect_right(firsts, since) - 1, 0)
+    if table.cuts:
+        _put_back(table, plain, payloads, ends, skipped)
+    columns = (
+        firsts, counts, list(accumulate(table.positions)), table.epochs, list(accumulate(table.times)),
+        payloads, table.requests, table.salts, table.leaves,
+    )  # fmt: skip
+    if len({len(column) for column in columns}) != 1:
+        raise ValueError("the columns are not of one length")
+    return list(map(Commit, repeat(table.session), *(column[skipped:] for column in columns)))
+
+
+def _put_back(table: _Table, plain: bytes, payloads: list[bytes], ends: list[int], skipped: int) -> None:
+    """Put what was cut back into the payloads, but for the first `skipped`."""
+    _, length_at, gap_at, text_at, _ = ends
+    number = at = 0
+    payload = payloads[0]
+    pieces: list[bytes] = []
+    for step, place, length, gap, text, width in table.cuts:
+        if step:
+            if pieces:
+                payloads[number] = b"".join((*pieces, payload[at:]))
+            number, at, pieces = number + step, 0, []
+            payload = payloads[number]
+        if step < 0 or length < 0 or gap < 0 or text < 0 or not at <= place <= len(payload):
+            raise ValueError("what was cut cannot be put back")
+        length_end, gap_end, text_end = length_at + length, gap_at + gap, text_at + text
+        if number >= skipped:
+            gaps = plain[gap_at:gap_end]
+            if width != 1:
+                gaps = _join(gaps, width)
+            pieces += payload[at:place], plain[length_at:length_end], gaps, plain[text_at:text_end]
+        length_at, gap_at, text_at, at = length_end, gap_end, text_end, place
+    if pieces:
+        payloads[number] = b"".join((*pieces, payload[at:]))
+    if [length_at, gap_at, text_at] != ends[2:]:
+        raise ValueError("what was cut does not add up")
+
+
+def _runs(payload: bytes) -> list[tuple[int, int, int, int, int]]:
+    """The runs of deltas in a payload: bytes of lengths, bytes of gaps and of each of them, and from where to where they and the text lie."""
+    if _RUN not in payload:
+        return []
+    try:
+        entries = _decode_batch(payload)[3]
+        end = len(payload) - sum(len(memoryview(entry)) for entry in entries)
+        found: list[tuple[int, int, int, int, int]] = []
+        for entry in entries:
+            begin, end = end, end + len(memoryview(entry))
+            if payload.startswith(_RUN, begin):
+                run = _decode_run(entry)
+                length, gap, text = (len(memoryview(field)) for field in run[5:])
+                found.append((length, gap, _width(run[6], run[2]), end - length - gap - text, end))
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return found
+
+
+def _width(column: msgspec.Raw, count: int) -> int:
+    """Bytes of each of `count` integers in a MessagePack binary; 1 if that is not what it is."""
+    view = memoryview(column)
+    size = len(view) - _BINARY.get(view[0], len(view))
+    return size // count if count > 0 and size % count == 0 and size // count in _WIDTHS else 1
+
+
+def _split(column: bytes, width: int) -> bytes:
+    """The column with the first bytes of all integers together, then the second ones, and so on."""
+    if width == 1:
+        return column
+    head = _BINARY[column[0]]
+    return column[:head] + b"".join(column[head + place :: width] for place in range(width))
+
+
+def _join(column: bytes, width: int) -> bytes:
+    """Undo `_split`."""
+    if width == 1:
+        return column
+    head = _BINARY.get(column[0], 0) if column else 0
+    if width not in _WIDTHS or not head or (len(column) - head) % width:
+        raise ValueError("integers of another width")
+    count = (len(column) - head) // width
+    joined = bytearray(column)
+    for place in range(width):
+        joined[head + place :: width] = column[head + place * count : head + (place + 1) * count]
+    return bytes(joined)
+
+
+def _steps(values: list[int]) -> list[int]:
+    return [value - before for value, before in zip(values, [0, *values], strict=False)]

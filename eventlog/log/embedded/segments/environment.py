@@ -1,0 +1,372 @@
+"""LMDB with its traps closed: one environment, its trees, and transactions that end with the call.
+
+* The library version is pinned (`LIB_VERSION`): LMDB 1.0 cannot read what 0.9 wrote, nor the other way round.
+* Default sync mode, no writemap: a committed transaction is on disk, and a stray pointer cannot write to it.
+* The map is reserved once, large.  A full map grows between transactions and the same job runs again; a map that
+  another process has grown is adopted.  Both need the map without any transaction in this process: readers take
+  `_gate` to begin, and whoever resizes holds it until the last one has ended.  Locks are not fair, so readers that come while
+  somebody wants the gate for himself wait in front of it, at `_turn`: they might keep him out for good.
+* Readers that died are cleared when the environment opens, and before each write.
+* An environment must not be used by a child, nor closed there while it has a transaction: `hold_still` before a
+  fork, `disown` in the child.
+* `put(append=True)` says False, and does nothing, when the key is not the last; `put_last` does not overlook it.
+
+Knows no trees by meaning: `segments.py` does.  Imported by this package only.
+
+How long LMDB's data file has to be, read from its two meta pages without LMDB.  Imported by `log/embedded/partition.py` only.
+
+LMDB maps the file, and whoever reads a page beyond its end is killed by the system; and a file that is empty or gone it makes
+anew.  So, whatever was done to a store while it was closed, this is looked at before LMDB opens it.  A meta page is, in the byte
+order and word size of the machine:
+
+    page number, 2 bytes, flags u16, 4 bytes  |  magic u32  |  format u32  |  address, map size
+    two trees: page size (of the first one) u32, flags u16, depth u16, pages of each kind, entries, root
+    last page used  |  number of the transaction
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import struct
+import time
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, TypeVar
+
+import lmdb
+
+from eventlog.errors import (
+    BusyError,
+    ClosedError,
+    DamagedError,
+    EventlogError,
+    PoisonedError,
+    StorageError,
+    UnsupportedStorageError,
+)
+from eventlog.log.embedded.filesystem import DENIED, NO_ROOM, allocate, is_full, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from pathlib import Path
+    from typing import Any
+
+__all__ = ["LIB_VERSION", "REMEDY", "Environment", "is_whole", "put_last"]
+
+LIB_VERSION = 0
+"""LMDB 0.9, data format 1."""
+MAX_READERS = 254
+"""Transactions of all processes that may read at the same moment: no more than make a lock file of 16 KiB, because
+none outlives a call, and who finds no room waits."""
+_PATIENCE = 5.0
+"""Seconds to wait for such room."""
+_SMALLEST_MAP = 1 << 20
+_LOCK_BYTES = (MAX_READERS + 2) * 64
+"""A cache line for each reader, and two for the rest."""
+_DAMAGE = (
+    lmdb.NotFoundError,
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.PageFullError,
+    lmdb.InvalidError,
+    lmdb.VersionMismatchError,
+    lmdb.IncompatibleError,
+    lmdb.CursorFullError,
+)
+"""What LMDB says when its pages do not hold together: no other call of ours can meet these."""
+REMEDY = "repair the store into a new one, or restore a backup"
+"""What to do when a whole file is of no use."""
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EBADF, errno.EINVAL})
+
+R = TypeVar("R")
+
+
+def nobody_writes(path: Path) -> bool:
+    """Whether the files cannot be written by anyone, so that they are read without LMDB's lock file, which a reader writes into.
+
+    That is so on a read-only file system, and where the right to write them was taken from everybody.
+    """
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return True
+    data = path / "data.mdb"
+    return data.exists() and not data.stat().st_mode & 0o222 and not os.access(data, os.W_OK)
+
+
+class Environment:
+    """One LMDB environment of this process."""
+
+    def __init__(self, path: Path, trees: Sequence[str], *, read_only: bool, map_bytes: int) -> None:
+        self._path = path
+        self._gate = Lock()
+        self._turn = Lock()
+        self._wanted = False
+        self._writing = Lock()
+        self._readers: set[object] = set()
+        self._closed = False
+        lock = not (read_only and nobody_writes(path))
+        if lock and not read_only:
+            self._reserve_lock()
+        try:
+            self._env = self._open(read_only=read_only, lock=lock, map_bytes=map_bytes, trees=len(trees))
+        except lmdb.Error as error:
+            raise self._refusal(error) from _cause(error)
+        try:
+            if lock and not read_only:
+                self._env.reader_check()
+            self.trees: dict[str, Any] = self._open_trees(trees, read_only=read_only)
+        except lmdb.Error as error:
+            self._env.close()
+            raise self._refusal(error) from _cause(error)
+        self.page_bytes: int = self._env.stat()["psize"]
+
+    def _reserve_lock(self) -> None:
+        """Have room for all of the lock file, which LMDB maps: before LMDB opens it, for closing it gives up LMDB's locks."""
+        path = self._path / "lock.mdb"
+        try:
+            if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                try:
+                    allocate(fd, _LOCK_BYTES)
+                finally:
+                    os.close(fd)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise BusyError(f"no room to open {self._path}: {error.strerror}") from error
+            # whatever else it is, LMDB meets it as well
+
+    def _open(self, *, read_only: bool, lock: bool, map_bytes: int, trees: int) -> lmdb.Environment:
+        size = map_bytes
+        while True:
+            try:
+                return lmdb.open(
+                    str(self._path),
+                    map_size=size,
+                    max_dbs=trees,
+                    max_readers=MAX_READERS,
+                    mode=0o600,
+                    readonly=read_only,
+                    create=not read_only,
+                    lock=lock,
+                    lib_version=LIB_VERSION,
+                )
+            except (lmdb.MemoryError, lmdb.Error) as error:
+                if getattr(error, "code", 0) != errno.ENOMEM or size <= _SMALLEST_MAP:
+                    raise
+                size //= 2  # address space is limited here; the map grows when it is full
+
+    def _open_trees(self, names: Sequence[str], *, read_only: bool) -> dict[str, Any]:
+        """Open the trees; another process may have grown the map since the environment was opened."""
+        while True:
+            try:
+                if read_only:
+                    return {name: self._env.open_db(name.encode(), create=False) for name in names}
+                with self._env.begin(write=True) as txn:
+                    new = not self._env.stat()["entries"]  # a tree that is missing later is damage, not a new tree
+                    return {name: self._env.open_db(name.encode(), txn=txn, create=new) for name in names}
+            except lmdb.MapResizedError:
+                self._resize(0)
+
+    @contextmanager
+    def reading(self) -> Generator[lmdb.Transaction[memoryview], None, None]:
+        """A snapshot.  What it hands out ends with it: copy."""
+        token = object()
+        try:
+            if self._wanted:
+                with self._turn:
+                    pass
+            with self._gate:
+                txn = self._begin()
+                self._readers.add(token)
+            try:
+                with txn:
+                    yield txn
+            finally:
+                self._readers.discard(token)
+        except lmdb.Error as error:
+            raise self._translate(error) from error
+
+    def _begin(self) -> lmdb.Transaction[memoryview]:
+        """Begin to read; adopts a map that another process has grown.  `_gate` is held."""
+        deadline = 0.0
+        while True:
+            try:
+                return self._env.begin(buffers=True)
+            except lmdb.MapResizedError:
+                self._resize(0)
+            except lmdb.ReadersFullError:
+                now = time.monotonic()
+                deadline = deadline or now + _PATIENCE
+                if now > deadline:
+                    raise
+                self._env.reader_check()
+                time.sleep(1e-3)
+
+    def writing(self, job: Callable[[lmdb.Transaction[bytes]], R]) -> R:
+        """Run a job in one synced write transaction, again from its beginning if the map has to grow."""
+        try:
+            with self._writing:
+                self._env.reader_check()
+                while True:
+                    try:
+                        with self._env.begin(write=True) as txn:
+                            return job(txn)
+                    except lmdb.MapFullError:
+                        with self._undisturbed():
+                            self._resize(2 * self._env.info()["map_size"])
+                    except lmdb.MapResizedError:
+                        with self._undisturbed():
+                            self._resize(0)
+        except lmdb.Error as error:
+            raise self._translate(error) from error
+
+    def last_txnid(self) -> int:
+        """The number of the newest transaction of any process: a cheap way to see that something was folded."""
+        return self._env.info()["last_txnid"]
+
+    def map_bytes(self) -> int:
+        """Size of the map now."""
+        return self._env.info()["map_size"]
+
+    def close(self) -> None:
+        """Release everything, after the last reader."""
+        with self._undisturbed():
+            self._closed = True
+            self._env.close()
+
+    def hold_still(self) -> None:
+        """Let no transaction be open, until `move_on` or `disown`; for the moment of a fork."""
+        self._writing.acquire()
+        self._turn.acquire()
+        self._wanted = True
+        self._gate.acquire()
+        self._drain()
+
+    def move_on(self) -> None:
+        """Undo `hold_still`, in the parent."""
+        self._gate.release()
+        self._wanted = False
+        self._turn.release()
+        self._writing.release()
+
+    def disown(self) -> None:
+        """Close what a child inherited by fork; the parent's goes on."""
+        self._closed = True
+        self._env.close()
+
+    @contextmanager
+    def _undisturbed(self) -> Generator[None, None, None]:
+        """Nobody reads, and nobody begins to."""
+        with self._turn:
+            self._wanted = True
+            try:
+                with self._gate:
+                    self._drain()
+                    yield
+            finally:
+                self._wanted = False
+
+    def _resize(self, size: int) -> None:
+        """Give the map a size, 0 for what it has by now; `_gate` is held."""
+        self._drain()
+        self._env.set_mapsize(size)
+
+    def _drain(self) -> None:
+        while self._readers:
+            time.sleep(1e-4)
+
+    def _refusal(self, error: lmdb.Error) -> EventlogError:
+        """The same for what ends opening: nothing was written, and whatever is not damage is what the system refuses."""
+        code = getattr(error, "code", 0)
+        if code in DENIED and not os.access(self._path / "lock.mdb", os.W_OK):
+            return StorageError(
+                f"{self._path} cannot be opened: {os.strerror(code)}: a reader writes into lock.mdb which pages it reads, and this user may not;"
+                " let it (group and mode of the directory), read a backup of your own, or take the right to write"
+                " from everybody (chmod -R a-w)"
+            )
+        found = self._translate(error)
+        if not isinstance(found, PoisonedError):
+            return found
+        if code in _NO_FILE or isinstance(error, lmdb.InvalidParameterError):
+            return DamagedError(f"the folded part is damaged: {error}; {REMEDY}")
+        return StorageError(f"the folded part cannot be opened: {error}")
+
+    def _translate(self, error: lmdb.Error) -> EventlogError:
+        if self._closed:
+            return ClosedError("the store is closed")
+        code = getattr(error, "code", 0)
+        if isinstance(error, _DAMAGE):
+            return DamagedError(f"the folded part is damaged: {error}; {REMEDY}")
+        if isinstance(error, lmdb.ReadersFullError):
+            return BusyError(f"too many readers at once: {error}")
+        if isinstance(error, lmdb.LockError):
+            return UnsupportedStorageError(f"{self._path} cannot be locked: {error}")
+        no_room = code in NO_ROOM or isinstance(error, lmdb.DiskError)
+        if no_room or (code == errno.EIO and is_full(self._path)):
+            return BusyError(f"no room to fold: {error}")
+        if code in _EXHAUSTED or isinstance(error, lmdb.MemoryError):
+            return BusyError(f"the folded part cannot be used now: {error}")
+        if code in DENIED or isinstance(error, lmdb.ReadonlyError):
+            return StorageError(f"the folded part may not be used: {error}")
+        return PoisonedError(f"LMDB failed: {error}")
+
+
+def _cause(error: lmdb.Error) -> Exception:
+    """What the system said, where it was the system that said something."""
+    code = getattr(error, "code", 0)
+    return OSError(code, os.strerror(code)) if code > 0 else error
+
+
+def put_last(txn: lmdb.Transaction[bytes], tree: Any, key: bytes, value: bytes | memoryview) -> None:
+    """Append a value; `DamagedError` if there is a later key already."""
+    if not txn.put(key, value, append=True, db=tree):
+        raise DamagedError(f"the folded part has a key beyond {key.hex()} where that should be the last")
+
+
+_META = struct.Struct("=8x H H 4x I I 8x 8x I 44x 48x Q Q")
+_MAGIC = 0xBEEFC0DE
+_META_PAGE = 8
+_LARGEST_PAGE = 1 << 16
+
+
+def is_whole(directory: Path) -> bool:
+    """Whether the data file is as long as its newest meta page says; False also if they cannot be read.
+
+    A file that is a little shorter may be sound: LMDB leaves pages at the end unwritten that it took and gave back.
+    Raises `DamagedError` if there is no such file or nothing in it, `StorageError` if it may not be read.
+    """
+    path = directory / "data.mdb"
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise DamagedError(f"{path} is not a file; {REMEDY}")
+            if not status.st_size:
+                raise DamagedError(f"{path} is empty; {REMEDY}")
+            if struct.calcsize("P") != 8:  # the pages have another form there
+                return True
+            first = _page(os.pread(fd, _META.size, 0))
+            second = None if first is None else _page(os.pread(fd, _META.size, first[0]))
+        finally:
+            os.close(fd)
+    except FileNotFoundError as error:
+        raise DamagedError(f"{path} is missing; {REMEDY}") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if first is None or second is None:
+        return False
+    page_bytes, last, _ = max(first, second, key=lambda page: page[2])
+    return status.st_size >= (last + 1) * page_bytes
+
+
+def _page(data: bytes) -> tuple[int, int, int] | None:
+    """Page size, last page used and transaction of a meta page; None if it is none."""
+    if len(data) < _META.size:
+        return None
+    _, flags, magic, _, page_bytes, last, transaction = _META.unpack(data)
+    if magic != _MAGIC or not flags & _META_PAGE or not 0 < page_bytes <= _LARGEST_PAGE:
+        return None
+    return page_bytes, last, transaction

@@ -1,0 +1,230 @@
+"""The rows of the folded part: trees, keys, and what stands in a row.  Described in `segments.py`.  Pure.
+
+Imported by this package only.
+"""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import TYPE_CHECKING, TypeVar
+from zlib import crc32
+
+import msgspec
+
+from eventlog.errors import DamagedError
+from eventlog.log.contract import Head, LeaseState
+from eventlog.log.embedded.segments.compression import squeeze, unsqueeze
+from eventlog.log.rules import Seen
+from eventlog.log.validation import MAX_ID_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "FOLDED_KEY",
+    "MAX_KEY_BYTES",
+    "NUMBER",
+    "PAIR",
+    "TREES",
+    "ChunkRow",
+    "Folded",
+    "HeadRow",
+    "Place",
+    "decode_chunk_row",
+    "decode_folded",
+    "decode_head",
+    "decode_place",
+    "decode_positions",
+    "decode_request",
+    "encode",
+    "key_before",
+    "protect",
+    "request_key",
+    "request_value",
+    "row_of",
+    "session_key",
+    "unprotect",
+]
+
+TREES = ("meta", "sessions", "commits", "positions", "bodies", "requests", "derived", "data")
+FOLDED_KEY = b"folded"
+MAX_KEY_BYTES = 511
+"""LMDB's limit."""
+
+NUMBER = struct.Struct(">Q")
+PAIR = struct.Struct(">QQ")
+_CRC = struct.Struct("<I")
+_REQUEST = struct.Struct("<QQQ")
+
+R = TypeVar("R")
+
+
+class Folded(msgspec.Struct, frozen=True, array_like=True):
+    """How far the journal is folded: everything before `address`, which is everything up to `position`."""
+
+    address: int
+    position: int
+    next_session: int = 1
+    next_slot: int = 1
+
+
+class HeadRow(msgspec.Struct, frozen=True, array_like=True):
+    """A head as it is stored.  `number` is 0 if the session's events are gone (`Head.gone`)."""
+
+    number: int
+    version: int
+    position: int
+    base: int
+    created: int
+    updated: int
+    messages: int
+    card: bytes
+    """Squeezed."""
+    epoch: int
+    owner: bytes
+    until: int
+    appends: int
+    peaks: bytes
+
+    def head(self, session: str) -> Head:
+        """The head it stands for."""
+        return Head(
+            session,
+            self.version,
+            self.position,
+            self.base,
+            self.created,
+            self.updated,
+            self.messages,
+            self._card(session),
+            LeaseState(self.epoch, self.owner, self.until),
+            self.appends,
+            self.peaks,
+            not self.number,
+        )
+
+    def _card(self, session: str) -> bytes:
+        try:
+            return unsqueeze(self.card)
+        except DamagedError as error:
+            raise DamagedError("a card cannot be decoded", session=session) from error
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where a piece lies: in the block that begins at `offset` of `slot`, `size` plain bytes from `begin` on."""
+
+    slot: int
+    offset: int
+    begin: int
+    size: int
+
+
+class ChunkRow(msgspec.Struct, frozen=True, array_like=True):
+    """A row of `commits`, without the first version, which is in its key."""
+
+    where: Place
+    last: int
+    """The chunk's last version."""
+    first_position: int
+    last_position: int
+
+
+encode = msgspec.msgpack.Encoder().encode
+_folded = msgspec.msgpack.Decoder(Folded).decode
+_head = msgspec.msgpack.Decoder(HeadRow).decode
+_place = msgspec.msgpack.Decoder(Place).decode
+_chunk_row = msgspec.msgpack.Decoder(ChunkRow).decode
+_positions = msgspec.msgpack.Decoder(list[tuple[int, int, int]]).decode
+
+
+def protect(key: bytes, value: bytes) -> bytes:
+    """Put the CRC in front of a value."""
+    return _CRC.pack(crc32(value, crc32(key))) + value
+
+
+def unprotect(key: bytes, value: memoryview | bytes) -> memoryview | None:
+    """The value behind the CRC, None if that does not fit."""
+    if len(value) < _CRC.size:
+        return None
+    rest = memoryview(value)[_CRC.size :]
+    return rest if _CRC.unpack_from(value)[0] == crc32(rest, crc32(key)) else None
+
+
+def session_key(session: str) -> bytes:
+    """Key of a session in `sessions`; at most 256 bytes, where LMDB allows 511."""
+    return session.encode()
+
+
+def key_before(session: str) -> bytes:
+    """A key that lies among the session keys where the text, any text, lies among the ids."""
+    return session.encode(errors="surrogatepass")[: MAX_ID_BYTES + 1]
+
+
+def request_key(session: str, request: str) -> bytes:
+    """Key of a request id in `requests`."""
+    name = session.encode()
+    return blake2b(len(name).to_bytes(2, "little") + name + request.encode(), digest_size=16).digest()
+
+
+def request_value(seen: Seen) -> bytes:
+    """Value of a request id in `requests`."""
+    return _REQUEST.pack(seen.first, seen.last, seen.position) + seen.digest
+
+
+def row_of(number: int, head: Head) -> HeadRow:
+    """The row of a head."""
+    lease = head.lease
+    return HeadRow(
+        number, head.version, head.position, head.base, head.created, head.updated, head.messages, squeeze(head.card),
+        lease.epoch, lease.owner, lease.until, head.appends, head.peaks,
+    )  # fmt: skip
+
+
+def decode_folded(value: memoryview) -> Folded:
+    """A value of `meta`."""
+    return _decoded(_folded, value, "how far the folded part goes")
+
+
+def decode_head(value: memoryview, session: str) -> HeadRow:
+    """A value of `sessions`."""
+    return _decoded(_head, value, "a head", session)
+
+
+def decode_place(value: memoryview, digest: bytes) -> Place:
+    """A value of `bodies`."""
+    try:
+        return _place(value)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise DamagedError(f"the place of body {digest.hex()} cannot be decoded") from error
+
+
+def decode_chunk_row(value: memoryview, session: str | None, first: int) -> ChunkRow:
+    """A value of `commits`."""
+    return _decoded(_chunk_row, value, "the place of a chunk", session, first)
+
+
+def decode_positions(value: memoryview) -> list[tuple[int, int, int]]:
+    """A value of `positions`."""
+    return _decoded(_positions, value, "the order of commits")
+
+
+def decode_request(value: memoryview, session: str) -> Seen:
+    """A value of `requests`."""
+    if len(value) < _REQUEST.size:
+        raise DamagedError("a row of requests cannot be decoded", session=session)
+    first, last, position = _REQUEST.unpack_from(value)
+    return Seen(bytes(value[_REQUEST.size :]), first, last, position)
+
+
+def _decoded(
+    decode: Callable[[memoryview], R],
+    value: memoryview,
+    what: str,
+    session: str | None = None,
+    version: int | None = None,
+) -> R:
+    try:
+        return decode(value)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise DamagedError(f"{what} cannot be decoded", session=session, version=version) from error

@@ -1,0 +1,342 @@
+"""The folded part of a store: LMDB trees and keys, the bytes on disk, in prose; and look-ups in it.
+
+Integers in keys are big-endian.  Every value but the slots begins with the CRC-32 (little-endian) of its key and of the rest of the
+value, which is a MessagePack array unless something else is said (`layout.py`).
+
+    meta       "folded" -> `Folded`: how far the journal is folded, and what numbers come next
+    sessions   session id -> `HeadRow`: the head, its card squeezed, and the session's number
+    commits    session number u64, first version u64 -> `ChunkRow`: where the chunk is, and what it holds
+    positions  first position u64 -> array of [position, session number, first version of its chunk],
+               one for each of up to 1,024 commits in position order
+    bodies     32-byte hash -> `Place`: where the packed bytes are
+    requests   16-byte BLAKE2b of (bytes of the session id u16, session id, request id)
+               -> first version, last version, position, u64 each and little-endian, and the digest
+    derived    key -> value, squeezed
+    data       slot number u64 -> up to 16 pages of bytes
+
+A *chunk* is what one fold adds to one session, or 128 KiB of that: some commits (`chunk.py`).  Chunks and bodies are *pieces*, which are
+gathered, each kind for itself, into *blocks* and compressed together (`blocks.py`).  The blocks of a fold are laid end to end and cut
+into *slots*, which are appended to `data`: LMDB rounds a large value up to whole pages, and a slot fills its pages.  A *place* is the slot and the offset in it where a
+block begins, and where a piece begins and how long it is within the plain bytes of the block.  A *squeezed* value
+is compressed if that pays (`compression.py`).
+
+A flipped byte costs the block that it lies in.  A body is packed by whoever appended it (`eventlog/codec/bodies.py`), each for itself; one of up to 128 KiB is kept unpacked in its
+block, so that bodies share what they have in common, and is handed out as packed by the method "plain".
+
+Nothing is deleted but derived values, so LMDB's list of free pages, which every commit writes, stays short.
+Reads only; `fold.py` writes.  Imported by this package only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from eventlog.errors import DamagedError
+from eventlog.log.embedded.segments import layout
+from eventlog.log.embedded.segments.blocks import Blocks
+from eventlog.log.embedded.segments.chunk import decode_chunk
+from eventlog.log.embedded.segments.compression import unsqueeze
+from eventlog.log.embedded.segments.environment import REMEDY, Environment
+from eventlog.log.embedded.segments.layout import (
+    FOLDED_KEY,
+    MAX_KEY_BYTES,
+    NUMBER,
+    PAIR,
+    TREES,
+    ChunkRow,
+    Folded,
+    HeadRow,
+)
+from eventlog.log.validation import is_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import lmdb
+
+    from eventlog.log.contract import Commit, Head
+    from eventlog.log.rules import Seen
+
+__all__ = ["Segments"]
+
+_HEADS_A_READ = 256
+_LAST = (1 << 64) - 1
+
+
+class Segments:
+    """Look-ups in the folded part.  No transaction outlives a call."""
+
+    def __init__(self, path: Path, *, read_only: bool, map_bytes: int) -> None:
+        self.environment = Environment(path, TREES, read_only=read_only, map_bytes=map_bytes)
+        self._trees = self.environment.trees
+        self._blocks = Blocks(self._trees["data"])
+
+    def close(self) -> None:
+        """Release the environment."""
+        self.environment.close()
+
+    def folded(self) -> Folded:
+        """How far the journal is folded."""
+        with self.environment.reading() as txn:
+            return self.folded_in(txn)
+
+    def folded_in(self, txn: lmdb.Transaction[Any]) -> Folded:
+        """The same inside a transaction."""
+        value = self._get(txn, "meta", FOLDED_KEY)
+        if value is None:
+            raise DamagedError("the folded part does not say how far it goes")
+        return layout.decode_folded(value)
+
+    def row_in(self, txn: lmdb.Transaction[Any], session: str) -> HeadRow | None:
+        """A session's row inside a transaction; None also for what cannot be an id."""
+        if not is_id(session):
+            return None
+        value = self._get(txn, "sessions", layout.session_key(session), session=session)
+        return None if value is None else layout.decode_head(value, session)
+
+    def head(self, session: str) -> Head | None:
+        """The session's head as of the last fold."""
+        with self.environment.reading() as txn:
+            row = self.row_in(txn, session)
+        return None if row is None else row.head(session)
+
+    def heads(self, after: str = "") -> Iterator[Head]:
+        """Heads by session id, in batches of one transaction each.
+
+        `DamagedError` if not all are found that the tree counts, as far as nothing was folded meanwhile.
+        """
+        key = layout.key_before(after)
+        counted, given, begun = 0, 0, -1
+        while True:
+            batch: list[Head] = []
+            with self.environment.reading() as txn, txn.cursor(self._trees["sessions"]) as cursor:
+                if begun < 0:
+                    begun, counted = txn.id(), txn.stat(self._trees["sessions"])["entries"]
+                same = txn.id() == begun
+                found = cursor.set_range(key)
+                if found and bytes(cursor.key()) == key:
+                    found = cursor.next()
+                while found and len(batch) < _HEADS_A_READ:
+                    key = bytes(cursor.key())
+                    name = key.decode(errors="replace")
+                    row = layout.decode_head(self._open(key, cursor.value(), "a row of sessions", name), name)
+                    batch.append(row.head(key.decode()))
+                    found = cursor.next()
+            given += len(batch)
+            if not found and not after and same and given != counted:
+                raise DamagedError(
+                    f"the folded part has {counted} sessions, and {given} of them can be found; {REMEDY}"
+                )
+            yield from batch
+            if not found:
+                return
+
+    def seen(self, session: str, request: str) -> Seen | None:
+        """What became of a request id, as of the last fold."""
+        if not (is_id(session) and is_id(request)):
+            return None
+        with self.environment.reading() as txn:
+            value = self._get(txn, "requests", layout.request_key(session, request), session=session)
+            return None if value is None else layout.decode_request(value, session)
+
+    def has_body(self, digest: bytes) -> bool:
+        """Whether a body is folded."""
+        with self.environment.reading() as txn:
+            return self._get(txn, "bodies", digest) is not None
+
+    def missing_bodies(self, digests: Iterable[bytes]) -> list[bytes]:
+        """Those of the bodies that are not folded."""
+        with self.environment.reading() as txn:
+            return [digest for digest in digests if self._get(txn, "bodies", digest) is None]
+
+    def body(self, digest: bytes) -> bytes | None:
+        """The packed bytes of a body."""
+        with self.environment.reading() as txn:
+            return self._body(txn, digest)
+
+    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """The same of each of some bodies, in their order."""
+        with self.environment.reading() as txn:
+            return [self._body(txn, digest) for digest in digests]
+
+    def _body(self, txn: lmdb.Transaction[memoryview], digest: bytes) -> bytes | None:
+        value = self._get(txn, "bodies", digest)
+        if value is None:
+            return None
+        where = layout.decode_place(value, digest)
+        try:
+            return self._blocks.piece(txn, where)
+        except ValueError as error:
+            raise DamagedError(f"body {digest.hex()} is damaged") from error
+
+    def bodies(self) -> Iterator[bytes]:
+        """The hashes of all folded bodies, in batches of one transaction each."""
+        yield from self.keys("bodies")
+
+    def chunk(self, session: str, version: int, *, whole: bool = True) -> list[Commit]:
+        """The commits of the chunk that holds a version, or those from that version on; `DamagedError` if there is none."""
+        with self.environment.reading() as txn:
+            row = self.row_in(txn, session)
+            if row is not None:
+                with txn.cursor(self._trees["commits"]) as cursor:
+                    key = PAIR.pack(row.number, version)
+                    found = cursor.set_range(key)
+                    if not found:
+                        found = cursor.last()
+                    elif bytes(cursor.key()) != key:
+                        found = cursor.prev()
+                    if found:
+                        number, first = PAIR.unpack(cursor.key())
+                        if number == row.number and first <= version:
+                            chunk = self._chunk_row(bytes(cursor.key()), cursor.value(), session, first)
+                            if version <= chunk.last:
+                                return self._commits(txn, chunk, first, session, 0 if whole else version)
+        raise DamagedError("a committed version is missing", session=session, version=version)
+
+    def chunk_at(self, number: int, first: int) -> list[Commit]:
+        """The commits of the chunk at this key, whatever else is damaged; `DamagedError` if that is."""
+        with self.environment.reading() as txn:
+            return self._commits(txn, self._row_of(txn, PAIR.pack(number, first), 0), first, None)
+
+    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+        """Folded commits whose last position is greater than `after`, in position order, at most `limit`."""
+        found: list[Commit] = []
+        chunks: dict[bytes, dict[int, Commit]] = {}
+        with self.environment.reading() as txn, txn.cursor(self._trees["positions"]) as runs:
+            key = NUMBER.pack(max(after, 0) + 1)
+            more = runs.set_range(key)
+            if not more:
+                more = runs.last()
+            elif bytes(runs.key()) != key and not runs.prev():
+                more = runs.first()
+            while more and len(found) < limit:
+                rows = layout.decode_positions(self._open(bytes(runs.key()), runs.value(), "the order of commits"))
+                begin = max(bisect_right(rows, (after, _LAST, _LAST)) - 1, 0)
+                rows = rows[begin : begin + limit - len(found) + 1]
+                self._load(txn, rows, chunks)
+                for position, number, first in rows:
+                    commit = chunks[PAIR.pack(number, first)].get(position)
+                    if commit is None:
+                        raise DamagedError("a committed position is missing", position=position)
+                    if position + commit.count - 1 > after:
+                        found.append(commit)
+                        if len(found) >= limit:
+                            break
+                more = runs.next()
+        return found
+
+    def derived(self, key: bytes) -> bytes | None:
+        """A derived value; a damaged one is as good as none, since it is disposable."""
+        with self.environment.reading() as txn:
+            try:
+                value = self._get(txn, "derived", key)
+                return None if value is None else unsqueeze(value)
+            except DamagedError:
+                return None
+
+    def derived_keys(self, prefix: bytes) -> list[bytes]:
+        """The keys of derived values that begin with `prefix`."""
+        with self.environment.reading() as txn:
+            return [key for key, _ in self._derived_rows(txn, prefix)]
+
+    def scan_derived(self, prefix: bytes) -> dict[bytes, bytes]:
+        """Derived values whose key begins with `prefix`."""
+        found: dict[bytes, bytes] = {}
+        with self.environment.reading() as txn:
+            for key, value in self._derived_rows(txn, prefix):
+                with suppress(DamagedError):
+                    found[key] = unsqueeze(self._open(key, value, "a derived value"))
+        return found
+
+    def _derived_rows(self, txn: lmdb.Transaction[memoryview], prefix: bytes) -> Iterator[tuple[bytes, memoryview]]:
+        """The rows of `derived` whose key begins with `prefix`, by key order, as they are stored."""
+        if len(prefix) > MAX_KEY_BYTES:
+            return
+        with txn.cursor(self._trees["derived"]) as cursor:
+            more = cursor.set_range(prefix) if prefix else cursor.first()
+            while more and (key := bytes(cursor.key())).startswith(prefix):
+                yield key, cursor.value()
+                more = cursor.next()
+
+    def keys(self, tree: str) -> Iterator[bytes]:
+        """The keys of a tree, in batches of one transaction each."""
+        key: bytes | None = None
+        while True:
+            batch: list[bytes] = []
+            with self.environment.reading() as txn, txn.cursor(self._trees[tree]) as cursor:
+                found = cursor.first() if key is None else cursor.set_range(key)
+                if found and bytes(cursor.key()) == key:
+                    found = cursor.next()
+                while found and len(batch) < _HEADS_A_READ:
+                    key = bytes(cursor.key())
+                    batch.append(key)
+                    found = cursor.next()
+            yield from batch
+            if not found:
+                return
+
+    def forget(self) -> None:
+        """From here on everything is read from the disk again."""
+        self._blocks.forget()
+
+    def _chunk_row(self, key: bytes, value: memoryview, session: str | None, first: int) -> ChunkRow:
+        return layout.decode_chunk_row(self._open(key, value, "the place of a chunk", session, first), session, first)
+
+    def _load(
+        self,
+        txn: lmdb.Transaction[memoryview],
+        rows: Iterable[tuple[int, int, int]],
+        chunks: dict[bytes, dict[int, Commit]],
+    ) -> None:
+        """Add the chunks that these commits are in, each with its commits by position: block by block, whatever their order."""
+        wanted: dict[bytes, ChunkRow] = {}
+        for position, number, first in rows:
+            key = PAIR.pack(number, first)
+            if key not in chunks and key not in wanted:
+                wanted[key] = self._row_of(txn, key, position)
+        for key, row in sorted(wanted.items(), key=lambda item: (item[1].where.slot, item[1].where.offset)):
+            commits = self._commits(txn, row, PAIR.unpack(key)[1], None)
+            chunks[key] = {commit.position: commit for commit in commits}
+
+    def _row_of(self, txn: lmdb.Transaction[memoryview], row_key: bytes, position: int) -> ChunkRow:
+        value = txn.get(row_key, db=self._trees["commits"])
+        if value is None:
+            raise DamagedError("a committed position is missing", position=position)
+        return self._chunk_row(row_key, value, None, PAIR.unpack(row_key)[1])
+
+    def _commits(
+        self, txn: lmdb.Transaction[memoryview], chunk: ChunkRow, first: int, session: str | None, since: int = 0
+    ) -> list[Commit]:
+        try:
+            plain = self._blocks.piece(txn, chunk.where)
+        except ValueError as error:
+            position = chunk.first_position
+            raise DamagedError("a chunk is damaged", session=session, version=first, position=position) from error
+        commits = decode_chunk(plain, session, first, since)
+        if session is not None and commits[0].session != session:
+            raise DamagedError(f"a chunk belongs to session {commits[0].session}", session=session, version=first)
+        return commits
+
+    def _get(
+        self, txn: lmdb.Transaction[Any], tree: str, key: bytes, *, session: str | None = None
+    ) -> memoryview | None:
+        if not 0 < len(key) <= MAX_KEY_BYTES:
+            return None
+        value = txn.get(key, db=self._trees[tree])
+        return None if value is None else self._open(key, value, f"a row of {tree}", session)
+
+    def _open(
+        self,
+        key: bytes,
+        value: memoryview | bytes,
+        what: str,
+        session: str | None = None,
+        version: int | None = None,
+    ) -> memoryview:
+        found = layout.unprotect(key, value)
+        if found is None:
+            raise DamagedError(f"{what} is damaged", session=session, version=version)
+        return found

@@ -1,0 +1,157 @@
+"""Whether a call is right in itself, whatever the log holds: types, ranges, lengths.  The same for every engine.
+
+A value of a wrong type must not get as far as the disk: what is acknowledged has to be read back.  So types are
+compared exactly (a `bool` is no version, an `IntEnum` no time), and sums of what is admitted stay below 64 bits.
+Imported by the engines only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from eventlog.errors import CallError, LimitError
+from eventlog.log.contract import LeaseState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eventlog.log.contract import Append
+
+__all__ = ["MAX_ID_BYTES", "MAX_REQUEST_BYTES", "is_id", "size_of", "size_of_lease", "validate_derived_keys"]
+
+MAX_ID_BYTES = 256
+"""Longest session id and longest request id, in UTF-8 (spec §3)."""
+MAX_REQUEST_BYTES = 512 << 20
+"""Most that one append may carry, bodies and card included."""
+MAX_DERIVED_KEY_BYTES = 200
+MAX_ADDEND = (1 << 32) - 1
+"""Most events, and most messages, of one append."""
+MAX_NUMBER = (1 << 63) - 1
+"""Largest version and epoch, and end of a lease."""
+MAX_TIME = 1 << 62
+"""Furthest time from 1970, before or after: what lies between two of them has 64 bits (`embedded/segments/chunk.py`)."""
+MAX_BASE = 1 << 62
+"""Largest version that a session begins after: half of the versions are left for it."""
+HASH_BYTES = 32
+_OVERHEAD = 200
+
+
+def size_of(append: Append) -> int:
+    """Bytes an append takes in a queue; `CallError` if the call itself is wrong, whatever the session's state."""
+    session, count, messages, time, epoch = append.session, append.count, append.messages, append.time, append.epoch
+    # What is right is seen here; only what is not is looked at again, to say what is wrong.
+    if type(session) is not str or not session.isascii() or not 0 < len(session) <= MAX_ID_BYTES:
+        _check_id("session id", session)
+    if append.request is not None:
+        _check_id("request id", append.request)
+    if type(count) is not int or not 0 < count <= MAX_ADDEND:
+        _check_integer("count", count, 1, MAX_ADDEND)
+    if type(messages) is not int or not 0 <= messages <= MAX_ADDEND:
+        _check_integer("messages", messages, 0, MAX_ADDEND)
+    if type(epoch) is not int or not 0 <= epoch <= MAX_NUMBER:
+        _check_integer("epoch", epoch, 0, MAX_NUMBER)
+    if type(time) is not int or not -MAX_TIME <= time <= MAX_TIME:
+        _check_integer("time", time, -MAX_TIME, MAX_TIME)
+    if append.creates_at is not None:
+        _check_integer("creates_at", append.creates_at, 0, MAX_BASE)
+    if append.expected is not None:
+        _check_integer("expected", append.expected, 0, MAX_NUMBER)
+    if append.seen is not None:
+        _check_integer("seen", append.seen, 0, MAX_NUMBER)
+    if append.check is not None and not callable(append.check):
+        raise CallError("check is a function")
+    payload, digest = append.payload, append.digest
+    if type(payload) is not bytes or type(digest) is not bytes:
+        _length("payload", payload)
+        _length("digest", digest)
+    size = _OVERHEAD + len(payload) + len(digest)
+    if append.card is not None:
+        size += _length("card", append.card)
+    if append.bodies:
+        size += _bodies(append.bodies)
+    if size > MAX_REQUEST_BYTES:
+        raise LimitError("bytes of one append", size, MAX_REQUEST_BYTES)
+    return size
+
+
+def _bodies(bodies: Any) -> int:
+    if not isinstance(bodies, list | tuple):
+        raise CallError("bodies are a list or a tuple")
+    size = 0
+    for body in cast("Sequence[Any]", bodies):
+        try:
+            digest, packed = body
+        except (TypeError, ValueError):
+            raise CallError("a body is a pair of hash and packed bytes") from None
+        if _length("a body's hash", digest) != HASH_BYTES:
+            raise CallError(f"a body's hash has {HASH_BYTES} bytes, not {len(digest)}")
+        size += _length("a body", packed) + HASH_BYTES
+    return size
+
+
+def size_of_lease(session: str, state: LeaseState, replaces: LeaseState) -> int:
+    """The same for a lease record."""
+    _check_id("session id", session)
+    for lease in (state, replaces):
+        if type(lease) is not LeaseState:
+            raise CallError(f"a lease is a LeaseState, not {_name(lease)}")
+    _check_integer("epoch", state.epoch, 0, MAX_NUMBER)
+    _check_integer("until", state.until, -MAX_NUMBER, MAX_NUMBER)
+    size = _OVERHEAD + _length("owner", state.owner)
+    if size > MAX_REQUEST_BYTES:
+        raise LimitError("bytes of one lease", size, MAX_REQUEST_BYTES)
+    return size
+
+
+def is_id(value: str) -> bool:
+    """Whether this can be a session id or a request id; of one that cannot there is nothing to be found."""
+    try:
+        _check_id("id", value)
+    except CallError:
+        return False
+    return True
+
+
+def validate_derived_keys(items: Sequence[tuple[bytes, bytes | None]]) -> None:
+    """Refuse a derived key that is empty or too long, and what is not bytes."""
+    for key, value in items:
+        size = _length("a derived key", key)
+        if not size:
+            raise CallError("a derived key is not empty")
+        if size > MAX_DERIVED_KEY_BYTES:
+            raise LimitError("derived key, bytes", size, MAX_DERIVED_KEY_BYTES)
+        if value is not None:
+            _length("a derived value", value)
+
+
+def _check_id(what: str, value: Any) -> None:
+    if type(value) is not str:
+        raise CallError(f"a {what} is text, not {_name(value)}")
+    if value.isascii():
+        size = len(value)
+    else:
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            raise CallError(f"a {what} is text that UTF-8 can encode") from None
+    if not 0 < size <= MAX_ID_BYTES:
+        if size:
+            raise LimitError(f"{what}, bytes", size, MAX_ID_BYTES)
+        raise CallError(f"a {what} is not empty")
+
+
+def _check_integer(what: str, value: Any, least: int, most: int) -> None:
+    if type(value) is not int:
+        raise CallError(f"{what} is an integer, not {_name(value)}")
+    if not least <= value <= most:
+        raise CallError(f"{what} is between {least} and {most}")
+
+
+def _length(what: str, value: Any) -> int:
+    if type(value) is not bytes:
+        raise CallError(f"{what} is bytes, not {_name(value)}")
+    return len(value)
+
+
+def _name(value: object) -> str:
+    return type(value).__name__

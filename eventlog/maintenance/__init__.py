@@ -1,0 +1,1 @@
+"""Work on whole stores: backup, repair, erasure, retention, scrub, vacuum."""

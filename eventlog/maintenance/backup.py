@@ -1,0 +1,314 @@
+"""A copy of a store that is being written, taken without stopping anybody, and the way back from it.
+
+A backup is a store directory like any other: it can be opened, verified, and copied again.  A second backup into the same
+place adds only what is new, by position; where the store was rewritten since (a scrub, a vacuum), nothing of the old backup
+stays.  It must not be written to: then it has a history of its own, and is refused.
+
+While it is written, and if its writing breaks off, the directory holds the file `unfinished` and does not open as a store;
+the same command goes on where it broke off.  Restoring is the same the other way, up to a position.
+
+What a restore to an earlier position says of parts that were redacted behind it, and are scrubbed: that they are redacted.
+
+Their content is gone from the backup, so the store cannot be what it was then; without such an event a view would show an empty text, and
+`verify` an append that lost its content for no reason.  The event is appended to each session that has such an append.  Of what is
+encrypted nothing can be said: a restore has no keys.
+
+Imported by `backup.py` only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from time import time_ns
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.codec.batch import encode, pack
+from eventlog.codec.decoded import spans_of
+from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.payload import is_foreign, is_sealed
+from eventlog.codec.redaction import blank, part_of
+from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError
+from eventlog.history.catalog import card_of, evolve_card
+from eventlog.history.streams import ancestry
+from eventlog.integrity.scrub_ledger import Tally, recorded, settle
+from eventlog.log.contract import Append
+from eventlog.log.embedded import swap
+from eventlog.log.embedded.bulk_writer import Copy
+from eventlog.log.embedded.directory import encryption_of, identity_of, refuse_inside_store, require_store_files
+from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem
+from eventlog.log.embedded.locks import Presence
+from eventlog.log.embedded.options import Options
+from eventlog.log.merkle import SALT_BYTES
+from eventlog.log.rules import commit_of
+from eventlog.maintenance.copy_commits import commits_behind, copy_commits, storage_errors
+from eventlog.open_log import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eventlog.codec.decoded import Span
+    from eventlog.log.contract import Commit, Head, Log
+    from eventlog.log.embedded.engine import EmbeddedLog
+
+__all__ = ["Copied", "backup", "restore", "retell"]
+
+Told = Callable[[int, int], None]
+_NAMES = frozenset(
+    {"edition", "format", "journal", "lmdb", "lock", "mark", "next", "open", "swap", "turn", "unfinished"}
+)
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """What a backup or a restore did."""
+
+    position: int
+    """Position of the last event in the copy."""
+    sessions: int
+    """Sessions in the copy, erased ones included."""
+    events: int
+    """Events that were copied now."""
+    whole: bool
+    """Whether everything was copied: there was no earlier copy to go on with."""
+
+
+def backup(log: Log, to: str | os.PathLike[str], *, told: Told | None = None) -> Copied:
+    """Copy what `log` has committed by now into the directory `to`; writers go on meanwhile.
+
+    `CallError` if `to` holds something else than a backup of this store, or that is in memory, `BusyError` if somebody has it open,
+    `DamagedError` if the store cannot be read.  `told` hears the position reached, and the one to reach.
+    """
+    from eventlog.log.embedded.engine import EmbeddedLog
+
+    engine = log.engine
+    if not isinstance(engine, EmbeddedLog):
+        raise CallError("only a store in a directory can be backed up")
+    return _copy(engine, place_of(to), log.last_position(), "a backup was being written", told=told)
+
+
+def restore(
+    source: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    *,
+    position: int | None = None,
+    options: Options | None = None,
+    told: Told | None = None,
+) -> Copied:
+    """Make a store at `into` of the backup, or store, at `source`, as it was when `position` was its newest event.
+
+    An append that reaches beyond `position` is left out whole; None takes everything.  `AlreadyExistsError` if there is a
+    store at `into`; a restore that broke off is gone on with.  Parts that were scrubbed after `position` stay redacted, by one more
+    event in each session that had them; not in an encrypted store.
+    """
+    from eventlog.log.embedded.engine import open_log
+
+    target = place_of(into)
+    if (target / "format").exists() and swap.unfinished(target) is None:
+        raise AlreadyExistsError("store", str(target))
+    log = open_log(place_of(source), read_only=True)
+    try:
+        last = log.last_position()
+        if position is not None and not 0 <= position <= last:
+            raise NotFoundError("position", str(position))
+        upto = last if position is None else position
+        what = f"a restore to position {upto} was being written"
+        return _copy(log, target, upto, what, told=told, options=options, settles=upto < last)
+    finally:
+        log.close()
+
+
+def _copy(
+    log: EmbeddedLog,
+    to: Path,
+    upto: int,
+    what: str,
+    *,
+    told: Told | None,
+    options: Options | None = None,
+    settles: bool = False,
+) -> Copied:
+    """Bring the copy at `to` up to a position, or write it anew; `settles`: it is then a store of its own."""
+    path = log.path
+    if to.resolve() == path.resolve() or path.resolve() in to.resolve().parents:
+        raise CallError(f"{to} is in the store that is to be copied")
+    chosen = Options(io=log.options.io) if options is None else options
+    with storage_errors(to), _held(to):
+        swap.finish(to, chosen.io)
+        copy = _to_go_on_with(log, path, to, upto, chosen)
+        place = to
+        if copy is None and swap.unfinished(to) is None and (to / "format").exists():
+            place = swap.fresh(to)  # the old copy stays until the new one is whole
+        whole = copy is None
+        if place is to:
+            swap.set_unfinished(to, what)
+        if copy is None:
+            for name in ("lmdb", "journal"):
+                if (place / name).exists():  # nothing of it may be gone on with
+                    shutil.rmtree(place / name)
+            (place / "edition").unlink(missing_ok=True)
+            copy = Copy(place, chosen)
+        try:
+            copy.begin()
+            edition = swap.edition_of(path)
+            if edition:
+                swap.write_file(place / "edition", edition)
+            events = copy_commits(log, copy, upto, told=told)
+            if settles and recorded(log):  # the record may lie behind the position, and what it is of before it
+                tally = Tally()
+                for commit in commits_behind(copy, 0, upto):
+                    tally.look(commit)
+                now = time_ns() // 1_000_000
+                settle(copy, tally, now, chosen.io.random(SALT_BYTES))
+                retell(log, copy, upto, now, chosen.io.random)
+            sessions = _add_gone(log, copy, upto)
+            copied = Copied(copy.position, sessions, events, whole)
+            copy.finish(to if place is to else None, identity_of(path), encryption_of(path))
+        finally:
+            copy.close()
+        if place is to:
+            swap.set_unfinished(to, None)
+        else:
+            swap.commit(to, shred=True)
+            swap.finish(to, chosen.io)
+        return copied
+
+
+def _to_go_on_with(log: EmbeddedLog, path: Path, to: Path, upto: int, options: Options) -> Copy | None:
+    """The copy that is there already; None if it is to be written anew; `CallError` if something else is there."""
+    broken_off = swap.unfinished(to) is not None
+    if not (to / "lmdb").exists():
+        return None
+    if not broken_off and not (to / "format").exists():
+        raise CallError(f"{to} holds something else than a backup")
+    if (to / "format").exists() and identity_of(to) != identity_of(path):
+        raise CallError(f"{to} is a backup of another store")
+    if swap.edition_of(to) != swap.edition_of(path):
+        return None
+    copy = Copy(to, options)
+    try:
+        continues = copy.position <= upto and _continues(log, copy)
+        if continues is False and not broken_off:
+            raise CallError(f"{to} is no earlier state of this store: it was written to, or the store was restored")  # noqa: TRY301 - closed below
+    except BaseException:
+        copy.close()
+        raise
+    if continues:
+        return copy
+    copy.close()
+    return None
+
+
+def _continues(log: EmbeddedLog, copy: Copy) -> bool | None:
+    """Whether the source goes on from what was copied; None if what was copied last does not say."""
+    if not copy.position:
+        return True
+    copied = copy.last_commit()
+    if copied is None:
+        return None
+    found = log.follow(copied.position - 1, 1)
+    return bool(found) and _same(found[0], copied)
+
+
+def _same(one: Commit, other: Commit) -> bool:
+    return one.position == other.position and one.session == other.session and one.leaf == other.leaf
+
+
+def _add_gone(log: EmbeddedLog, copy: Copy, upto: int) -> int:
+    """Add the heads of sessions whose events were erased; returns how many sessions there are."""
+    gone: list[Head] = []
+    sessions = 0
+    for head in log.heads():
+        if copy.head(head.session) is not None:
+            sessions += 1
+        elif head.position <= upto:
+            gone.append(head)
+    if gone:
+        copy.add([], {}, {}, {}, position=copy.position, gone=gone)
+    return sessions + len(gone)
+
+
+@contextmanager
+def _held(to: Path) -> Generator[None]:
+    """The directory to copy into, made if it is not there, with nobody else in it."""
+    refuse_network_filesystem(to)
+    refuse_inside_store(to)
+    if to.exists() and not to.is_dir():
+        raise CallError(f"{to} is not a directory")
+    make_directory(to)
+    require_store_files(to)
+    strangers = sorted(entry.name for entry in to.iterdir() if entry.name.removesuffix(".new") not in _NAMES)
+    if strangers:
+        raise CallError(f"{to} holds something else than a backup: {', '.join(strangers[:3])}")
+    presence = Presence(to, read_only=False)
+    try:
+        if not presence.alone:
+            raise BusyError(f"somebody has {to} open")
+        yield
+    finally:
+        presence.close()
+
+
+REASON = "redacted and scrubbed after what was restored"
+
+
+def retell(log: Log, copy: Copy, upto: int, time: int, random: Callable[[int], bytes]) -> None:
+    """Record in a copy of what `log` had at position `upto` which of its parts are redacted, and gone, today."""
+    found: dict[str, dict[str, None]] = {}
+    redacted = _redacted(log)
+    for commit in commits_behind(copy, 0, upto):
+        if commit.emptied and commit.payload and not is_sealed(commit.payload) and not is_foreign(commit):
+            found.setdefault(commit.session, {}).update(
+                dict.fromkeys(_gone(commit, redacted.get(commit.session, set())))
+            )
+    for session in sorted(found):
+        head = copy.head(session)
+        if head is None or card_of(head).erased:
+            continue
+        streams = [copy.head(stream.session) for stream in ancestry(copy, session)]
+        known = {part for above in streams if above is not None for part in card_of(above).redacted}
+        events = [ev.PartRedacted(part, REASON) for part in found[session] if part not in known]
+        if events:
+            card = card_of(head)
+            for event in events:
+                card = evolve_card(card, event)
+            payload = encode([(time, event) for event in events], time)
+            append = Append(session=session, payload=payload, count=len(events), time=time, card=pack(card))
+            commit, head = commit_of(head, append, copy.position + 1, random(SALT_BYTES))
+            copy.add([commit], {session: head}, {}, {}, position=copy.position + len(events))
+
+
+def _redacted(log: Log) -> dict[str, set[str]]:
+    """The parts that each session, those it was forked from, and those that were forked from it have redacted."""
+    found: dict[str, set[str]] = {}
+    for head in log.heads():
+        if is_foreign(head) or is_sealed(head.card):
+            continue
+        card = card_of(head)
+        found.setdefault(head.session, set()).update(card.redacted)
+        if not card.erased:
+            for stream in ancestry(log, head.session):
+                above = log.head(stream.session)
+                found[head.session].update(() if above is None else card_of(above).redacted)
+                found.setdefault(stream.session, set()).update(card.redacted)
+    return found
+
+
+def _gone(commit: Commit, parts: set[str]) -> Iterator[str]:
+    """Those of these parts that an append speaks of, and has nothing of any more."""
+    spans = spans_of(commit)
+    for part in dict.fromkeys(part for span in spans for part in _parts(span)):
+        if part in parts and all(blank(span.item, (part,), digests=False) == span.item for span in spans):
+            yield part
+
+
+def _parts(span: Span) -> list[str]:
+    if isinstance(span.item, DeltaRun):
+        return [part for part, _ in span.item.keys]
+    part = part_of(span.item)
+    return [] if part is None else [part]

@@ -1,0 +1,150 @@
+"""Saving all that is sound of a damaged store into a new one, and listing every loss.  Never in place.
+
+What is looked for is commits, wherever they are: in the folded part, read in child processes because its pages can kill a
+reader, and in the journal (`log/embedded/salvage/salvage.py`).  What of them is kept is `salvaged_store.py`.  Leases are nobody's; checkpoints and counts are
+made again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from time import time_ns
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog.codec.payload import is_sealed
+from eventlog.errors import BusyError, CallError, NotFoundError
+from eventlog.integrity.scrub_ledger import Tally, settle
+from eventlog.log.merkle import SALT_BYTES
+from eventlog.maintenance.copy_commits import copy_commits, head_at, storage_errors
+from eventlog.maintenance.salvaged_store import Found, Loss
+from eventlog.open_log import LOST_NOTE, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eventlog.log.embedded.options import Options
+
+__all__ = ["Repaired", "repair"]
+
+_UNFINISHED = "a repair was being written"
+_MAP_BYTES = 1 << 40
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    """What a repair saved, and what not."""
+
+    sessions: int
+    """Sessions in the new store, tombstones of erased ones included."""
+    events: int
+    bodies: int
+    """Large texts in the new store."""
+    position: int
+    losses: tuple[Loss, ...]
+
+
+def repair(
+    source: str | os.PathLike[str],
+    into: str | os.PathLike[str],
+    *,
+    told: Callable[[int, int], None] | None = None,
+    options: Options | None = None,
+) -> Repaired:
+    """Save what is sound of the store at `source` into a new store at `into`; `source` is only read.
+
+    `NotFoundError` if there is nothing like a store at `source`, `CallError` if there is anything at `into`, `BusyError`
+    if somebody has the store open.
+    """
+    from eventlog.log.embedded import swap
+    from eventlog.log.embedded.directory import refuse_inside_store, require_store_files
+    from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem
+    from eventlog.log.embedded.locks import Presence
+    from eventlog.log.embedded.options import Options
+
+    old, new = place_of(source), place_of(into)
+    if not (old / "lmdb").is_dir() and not (old / "journal").is_dir():
+        raise NotFoundError("store", str(old))
+    require_store_files(old)
+    if swap.unfinished(new) != _UNFINISHED and not swap.holds_nothing(new):  # else an earlier try, and nothing else
+        raise CallError(f"there is something at {new} already")
+    if old.resolve() in (new.resolve(), *new.resolve().parents):
+        raise CallError(f"{new} is in the store that is to be repaired")
+    presence = None
+    with suppress(FileNotFoundError, PermissionError):
+        presence = Presence(old, read_only=True)
+    try:
+        if presence is not None and not presence.alone:
+            raise BusyError(f"somebody has {old} open")
+        refuse_network_filesystem(new)
+        refuse_inside_store(new)
+        with storage_errors(new):
+            make_directory(new)
+            swap.begin_anew(new, _UNFINISHED)
+            repaired = _save(old, new, Options() if options is None else options, told)
+            swap.set_unfinished(new, None)
+        return repaired
+    finally:
+        if presence is not None:
+            presence.close()
+
+
+def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], None] | None) -> Repaired:
+    """Write what can be saved; the copy of what can be read of LMDB lies beside it meanwhile."""
+    from eventlog.log.embedded.bulk_writer import Copy
+    from eventlog.log.embedded.salvage.salvage import commits_in, copy_readable, gaps_in
+    from eventlog.log.embedded.segments.segments import Segments
+
+    scratch = Path(tempfile.mkdtemp(prefix="salvage-", dir=new))
+    try:
+        losses = [Loss(None, None, None, line) for line in copy_readable(_part(old, "lmdb"), scratch / "lmdb")]
+        segments = Segments(scratch / "lmdb", read_only=True, map_bytes=_MAP_BYTES)
+        try:
+            copy = Copy(new, options)
+            try:
+                found = Found(segments)
+                unread: list[str] = []
+                for record in commits_in(_part(old, "journal"), unread):
+                    found.add_journal(record)
+                gaps = gaps_in(_part(old, "journal"), old / "mark", found.folded())
+                losses += [Loss(None, None, None, line) for line in (*unread, *gaps)]
+                losses += found.assemble()
+                copy.begin()
+                tally = Tally()
+                events = copy_commits(found, copy, found.position, change=tally.look, heads=head_at, told=told)
+                gone = [head for head in found.tombstones if copy.head(head.session) is None]
+                copy.add([], {}, {}, {}, position=max(copy.position, found.position), gone=gone)
+                settle(copy, tally, time_ns() // 1_000_000, options.io.random(SALT_BYTES))
+                repaired = Repaired(len(found.kept) + len(gone), events, len(found.given), copy.position, tuple(losses))
+                copy.finish(new, options.io.random(16).hex(), _encryption(old, found))
+            finally:
+                copy.close()
+        finally:
+            segments.close()
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    shutil.rmtree(scratch)
+    return repaired
+
+
+def _encryption(old: Path, found: Found) -> str:
+    """What the old store noted of its encryption; that it is encrypted, if no more is known."""
+    from eventlog.log.embedded.directory import encryption_of
+
+    with suppress(OSError):
+        if noted := encryption_of(old):
+            return noted
+    return LOST_NOTE if any(is_sealed(head.card) for head in found.kept.values()) else ""
+
+
+def _part(old: Path, name: str) -> Path:
+    """Where a part of the store is: of one that was being rewritten it may not be in its place yet."""
+    from eventlog.log.embedded import swap
+
+    following = old / swap.NEXT / name
+    return following if (old / "swap").exists() and following.exists() else old / name

@@ -1,0 +1,125 @@
+"""Retention: erase whole sessions by age, count or size, the least recently used first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog.codec.bodies import digests_in
+from eventlog.errors import CallError, LeaseHeldError
+from eventlog.history.catalog import card_of
+from eventlog.maintenance.erase import erase_one, erased_with, kin_of, refuse_running
+from eventlog.open_log import forget_keys
+from eventlog.validation import require
+
+if TYPE_CHECKING:
+    from eventlog.store import Store
+
+__all__ = ["Retained", "retain", "to_retain"]
+
+
+class Retained(msgspec.Struct, frozen=True):
+    """What a retention did, or would do."""
+
+    erased: tuple[str, ...]
+    running: tuple[str, ...]
+    """Sessions that should have gone, and are being run."""
+
+
+def to_retain(
+    store: Store,
+    *,
+    age: int | None = None,
+    count: int | None = None,
+    size: int | None = None,
+    scope: str | None = None,
+) -> Retained:
+    """What `retain` would do now; erases nothing."""
+    return _retained(store, _over(store, age=age, count=count, size=size, scope=scope), lambda _name: None)
+
+
+def retain(
+    store: Store,
+    *,
+    age: int | None = None,
+    count: int | None = None,
+    size: int | None = None,
+    scope: str | None = None,
+    reason: str = "retention",
+) -> Retained:
+    """Erase whole sessions with their sub-sessions: those longest without an event go first.
+
+    What is left had an event in the last `age` milliseconds, is at most `count` sessions (sub-sessions not counted), and
+    holds at most `size` bytes of events and large texts as they are stored, a text that two sessions have counted once.  Only
+    sessions of `scope`, if one is given, are looked at.  Forks are kept.  A session that is being run stays.
+    """
+    trees = _over(store, age=age, count=count, size=size, scope=scope)
+    try:
+        return _retained(store, trees, lambda name: erase_one(store, name, reason))
+    finally:
+        forget_keys(store.log)
+
+
+def _retained(store: Store, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> Retained:
+    """Erase trees of sessions; one in which a session is being run, or begins to be, is left from there on."""
+    erased: list[str] = []
+    running: list[str] = []
+    for tree in trees:
+        try:
+            for name in tree:
+                refuse_running(store, name)
+            for name in tree:
+                erase_one(name)
+                erased.append(name)
+        except LeaseHeldError as error:
+            running.append(error.session)
+    return Retained(tuple(erased), tuple(running))
+
+
+def _over(store: Store, *, age: int | None, count: int | None, size: int | None, scope: str | None) -> list[list[str]]:
+    """The sessions beyond these limits, each with its sub-sessions, the one longest without an event first."""
+    if age is None and count is None and size is None:
+        raise CallError("retention is by age, count or size: give at least one of them")
+    for limit in (age, count, size):
+        if limit is not None:
+            require(int, limit, "age, count and size are whole numbers")
+            if limit < 0:
+                raise CallError("age, count and size are not less than zero")
+    kin = kin_of(store)
+    trees: list[tuple[int, list[str]]] = []
+    for name, head in kin.heads.items():
+        card = card_of(head)
+        if (card.parent is None or card.parent not in kin.heads) and (scope is None or card.scope == scope):
+            tree = erased_with(name, kin, forks="keep", subsessions="cascade")
+            trees.append((max(kin.heads[one].updated for one in tree), tree))
+    trees.sort(key=lambda tree: (-tree[0], tree[1]))
+    now = store.clock()
+    bodies: set[bytes] = set()
+    held = 0
+    going: list[list[str]] = []
+    for place, (updated, tree) in enumerate(trees):
+        if size is not None:
+            held += sum(_bytes_of(store, name, bodies) for name in tree)
+        if (
+            (age is not None and updated < now - age)
+            or (count is not None and place >= count)
+            or (size is not None and held > size)
+        ):
+            going.append(tree)
+    going.reverse()
+    return going
+
+
+def _bytes_of(store: Store, session: str, counted: set[bytes]) -> int:
+    """Bytes of a session's own events, and of the large texts in them that were not counted yet."""
+    size = 0
+    for commit in store.log.read(session):
+        size += len(commit.payload)
+        for name in digests_in(commit.stored or commit.payload) - counted:
+            packed = store.log.engine.body(name)
+            if packed is not None:
+                counted.add(name)
+                size += len(packed)
+    return size

@@ -1,0 +1,316 @@
+"""What was found of a damaged store: commits, wherever they were, and what of them makes a sound store again.
+
+Not the reading of damaged files (`log/embedded/salvage/salvage.py`), and not the writing of the new store (`repair.py`, which alone imports this).
+A commit counts if its checksums and the hash of its leaf are right.  A session is kept from its first version to its first hole; what
+lies behind a hole is sound, perhaps, and means nothing without what is missing, so it is listed.  A fork needs what it inherited.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.codec.bodies import digests_in
+from eventlog.codec.decoded import Span, spans_of
+from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.payload import FOREIGN, REMAINS, is_foreign, is_sealed, sealed_payload
+from eventlog.errors import DamagedError, DataError
+from eventlog.history.catalog import Card, card_of
+from eventlog.log.contract import Commit, Head
+from eventlog.log.merkle import TAG_BYTES, leaf_of
+from eventlog.log.rules import Seen
+from eventlog.maintenance.copy_commits import head_at
+
+if TYPE_CHECKING:
+    from eventlog.log.embedded.segments.layout import Folded, HeadRow
+    from eventlog.log.embedded.segments.segments import Segments
+
+__all__ = ["Found", "Loss"]
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Something that could not be saved."""
+
+    session: str | None
+    """None: it is not known whose it was, or it was nobody's."""
+    first: int | None
+    """First version that is lost; None: not known, or no version is."""
+    last: int | None
+    """Last version that is known to have been there."""
+    problem: str
+
+
+class _Pieces:
+    """What was found of one session."""
+
+    __slots__ = ("base", "known", "pieces", "row", "upto")
+
+    def __init__(self) -> None:
+        self.row: HeadRow | None = None
+        self.pieces: dict[int, tuple[int, int, Commit | tuple[int, int]]] = {}
+        """By first version: last version, position, and the commit or where its chunk is."""
+        self.known = 0
+        """The greatest version that anything speaks of."""
+        self.base: int | None = None
+        self.upto = 0
+        """The last version that is kept."""
+
+
+class Found:
+    """Everything that was found, and the store that can be made of it (`copy_commits.ReadFrom`)."""
+
+    def __init__(self, segments: Segments) -> None:
+        from eventlog.log.embedded.salvage.salvage import chunks_in, rows_in
+
+        self._segments = segments
+        self._sessions: dict[str, _Pieces] = {}
+        self._requests: dict[tuple[str, str], Seen] = {}
+        self._bodies: dict[bytes, bytes] = {}
+        self._order: list[tuple[int, str, int]] = []
+        self._positions: list[int] = []
+        self._chunk = lru_cache(maxsize=64)(self._read_chunk)
+        self.kept: dict[str, Head] = {}
+        self.tombstones: list[Head] = []
+        self.position = 0
+        self.given: set[bytes] = set()
+        """Large texts that were saved."""
+        for session, row in rows_in(segments):
+            found = self._session(session)
+            if row is not None:
+                found.row, found.base = row, row.base
+                found.known = max(found.known, row.version)
+                self.position = max(self.position, row.position)
+        for chunk, commits in chunks_in(segments):
+            for commit in commits:
+                self._add(commit, (chunk.number, chunk.first))
+
+    def folded(self) -> Folded:
+        """How far the journal was folded; from nowhere if that is lost."""
+        from eventlog.log.embedded.segments.layout import Folded
+
+        try:
+            return self._segments.folded()
+        except DamagedError:
+            return Folded(0, 0)
+
+    def _session(self, name: str) -> _Pieces:
+        return self._sessions.setdefault(name, _Pieces())
+
+    def _add(self, commit: Commit, place: tuple[int, int] | None) -> None:
+        found = self._session(commit.session)
+        found.known = max(found.known, commit.last)
+        if _is_whole(commit) and commit.first not in found.pieces:
+            found.pieces[commit.first] = commit.last, commit.position, place or commit
+            self.position = max(self.position, commit.position + commit.count - 1)
+            if commit.request is not None:
+                key = commit.session, commit.request
+                self._requests[key] = Seen(b"", commit.first, commit.last, commit.position)
+
+    def add_journal(self, record: object) -> None:
+        """Take in a commit of the journal."""
+        from eventlog.log.embedded.journal.frames import CommitRecord
+
+        assert isinstance(record, CommitRecord)
+        commit = Commit(
+            record.session, record.first, record.count, record.position, record.epoch, record.time, record.payload,
+            record.request, record.salt, record.leaf,
+        )  # fmt: skip
+        if record.base is not None:
+            self._session(record.session).base = record.base
+        self._add(commit, None)
+        for digest, packed in record.bodies:
+            self._bodies.setdefault(digest, packed)
+        if record.request is not None and (known := self._requests.get((record.session, record.request))) is not None:
+            self._requests[record.session, record.request] = known._replace(digest=record.digest)
+
+    # -- what can be kept --------------------------------------------------------------------------
+
+    def assemble(self) -> list[Loss]:
+        """Decide what is kept of every session; returns what is lost."""
+        losses: list[Loss] = []
+        for name in sorted(self._sessions):
+            self._keep_to_the_first_hole(name, losses)
+        self._drop_orphans(losses)
+        for name, head in self.kept.items():
+            for version, (_, position, _) in self._sessions[name].pieces.items():
+                if version <= head.version:
+                    self._order.append((position, name, version))
+        self._order.sort()
+        self._positions = [position for position, _, _ in self._order]
+        self._look_for_bodies(losses)
+        return sorted(losses, key=lambda loss: (loss.session or "", loss.first or 0))
+
+    def _keep_to_the_first_hole(self, name: str, losses: list[Loss]) -> None:
+        found = self._sessions[name]
+        if found.row is not None and not found.row.number:
+            self.tombstones.append(found.row.head(name))
+            return
+        if found.base is None:
+            found.base = self._base_of(name)
+        head: Head | None = None
+        now = found.row.head(name) if found.row is not None else None
+        version, buried = -1 if found.base is None else found.base, False
+        problem = "missing or damaged"
+        while version >= 0 and (piece := found.pieces.get(version + 1)) is not None:
+            commit = self._commit(name, version + 1, piece[2])
+            if commit is None:
+                break
+            try:
+                head = head_at(head, commit, now or _unknown(commit))
+            except DataError as error:
+                problem = error.message
+                break
+            version = commit.last
+            buried = commit.emptied and not commit.payload
+        if head is not None:
+            found.upto = version
+            self.kept[name] = head
+        if version < found.known or head is None:
+            first = version + 1 if version >= 0 else None
+            losses.append(Loss(name, first, found.known or None, problem))
+        elif buried and now is None:
+            losses.append(Loss(name, None, None, "it was erased, and why, and what it cost, is lost"))
+
+    def _base_of(self, name: str) -> int | None:
+        """The version before a session's first event, from that event."""
+        pieces = self._sessions[name].pieces
+        if not pieces:
+            return None
+        first = min(pieces)
+        commit = self._commit(name, first, pieces[first][2])
+        if commit is None:
+            return None
+        if is_sealed(commit.payload):
+            return sealed_payload(commit.payload).base
+        if is_foreign(commit):
+            return 0 if first == 1 else None
+        opening = next(_spans(commit), None)
+        if opening is not None and isinstance(opening.item, (ev.SessionStarted, ev.SessionForked)):
+            return first - 1
+        return None
+
+    def _drop_orphans(self, losses: list[Loss]) -> None:
+        """Forks whose inherited history is not there are lost, and so are theirs."""
+        dropped = True
+        while dropped:
+            dropped = False
+            for name, head in list(self.kept.items()):
+                card = Card() if is_foreign(head) else card_of(head)
+                if card.fork_of is None or card.erased:
+                    continue
+                if self._reaches(card.fork_of, head.base):
+                    continue
+                del self.kept[name]
+                dropped = True
+                problem = f"it goes on from version {head.base} of session {card.fork_of}, which is lost"
+                losses.append(Loss(name, head.base + 1, self._sessions[name].known, problem))
+
+    def _reaches(self, name: str | None, version: int) -> bool:
+        """Whether the ancestry of a session, itself included, holds a version."""
+        while name is not None:
+            head = self.kept.get(name) or next((one for one in self.tombstones if one.session == name), None)
+            if head is None:
+                return False
+            if version > head.base:
+                return head.version >= version and not head.gone
+            name = card_of(head).fork_of
+        return False
+
+    def _look_for_bodies(self, losses: list[Loss]) -> None:
+        """Large texts that sessions name and that are not there: the sessions are kept without."""
+        for _, name, version in self._order:
+            commit = self._commit(name, version, self._sessions[name].pieces[version][2])
+            if commit is None or is_foreign(commit) or not commit.payload:
+                continue
+            if is_sealed(commit.payload):
+                names = sealed_payload(commit.payload).names
+                if any(self.body(digest) is None for digest in names):
+                    losses.append(Loss(name, commit.first, commit.last, "a large text is missing or damaged"))
+                continue
+            missing = {digest for digest in digests_in(commit.payload) if self.body(digest) is None}
+            losses += [
+                Loss(name, span.first, span.first, "a large text is missing or damaged")
+                for span in (_spans(commit) if missing else ())
+                if not isinstance(span.item, DeltaRun) and any(digest in missing for digest in _bodies_of(span))
+            ]
+
+    # -- being read from ---------------------------------------------------------------------------
+
+    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+        """See `log.contract.Log`."""
+        start = bisect_right(self._positions, after)
+        found: list[Commit] = []
+        for _, name, version in self._order[start : start + limit]:
+            commit = self._commit(name, version, self._sessions[name].pieces[version][2])
+            if commit is None:
+                raise DamagedError("a commit that was there is gone", session=name, version=version)
+            found.append(commit)
+        return found
+
+    def head(self, session: str) -> Head | None:
+        """See `log.contract.Log`."""
+        return self.kept.get(session)
+
+    def heads(self, after: str = "") -> Iterator[Head]:
+        """See `log.contract.Log`."""
+        return iter([self.kept[name] for name in sorted(self.kept) if name > after])
+
+    def body(self, digest: bytes) -> bytes | None:
+        """See `log.contract.Log`."""
+        found = self._bodies.get(digest)
+        if found is None:
+            with suppress(DamagedError):
+                found = self._segments.body(digest)
+        if found is not None:
+            self.given.add(digest)
+        return found
+
+    def seen(self, session: str, request: str) -> Seen | None:
+        """What became of a request id; without the digest of its content if that is lost."""
+        found = self._requests.get((session, request))
+        if found is not None and not found.digest:
+            with suppress(DamagedError):
+                known = self._segments.seen(session, request)
+                found = found if known is None else found._replace(digest=known.digest)
+        return found
+
+    def _commit(self, name: str, first: int, place: Commit | tuple[int, int]) -> Commit | None:
+        if isinstance(place, Commit):
+            return place
+        return next((one for one in self._chunk(place) if one.session == name and one.first == first), None)
+
+    def _read_chunk(self, place: tuple[int, int]) -> list[Commit]:
+        from eventlog.log.embedded.salvage.salvage import chunk_at
+
+        return chunk_at(self._segments, *place)
+
+
+def _is_whole(commit: Commit) -> bool:
+    try:
+        return commit.emptied or leaf_of(commit)[:TAG_BYTES] == commit.leaf
+    except DataError:
+        return False
+
+
+def _unknown(commit: Commit) -> Head:
+    """What is taken for the newest head of a session whose own is lost."""
+    card = next((card for card in (REMAINS, FOREIGN) if commit.payload.startswith(card)), b"")
+    return Head(commit.session, commit.last, commit.position, commit.first - 1, commit.time, commit.time, 0, card)
+
+
+def _spans(commit: Commit) -> Iterator[Span]:
+    with suppress(DataError):
+        yield from spans_of(commit)
+
+
+def _bodies_of(span: Span) -> Iterator[bytes]:
+    from eventlog.codec.redaction import contents
+    from eventlog.values import Body
+
+    return (content.digest for content in contents(span.item) if isinstance(content, Body))

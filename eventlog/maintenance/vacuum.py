@@ -1,0 +1,158 @@
+"""Writing a store anew in its own place, without what was erased and redacted: what vacuum and scrub have in common.
+
+Nobody else may have the store open.  The new one is written beside the old, and takes its place in one step that is finished
+by whoever opens the store next, should it break off (`log/embedded/swap.py`).  Heads, positions, versions, leases stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import time_ns
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog.codec.payload import DESTROYED, is_foreign
+from eventlog.errors import CallError
+from eventlog.history.catalog import card_of
+from eventlog.history.checkpoint_store import PREFIX, name_in_keys
+from eventlog.history.streams import ancestry
+from eventlog.integrity.scrub_ledger import Tally, settle
+from eventlog.log.contract import Commit, Head, Log
+from eventlog.log.embedded.directory import bytes_on_disk
+from eventlog.log.merkle import SALT_BYTES, leaf_of
+from eventlog.maintenance.copy_commits import copy_commits, storage_errors
+from eventlog.open_log import forget_keys, of_what_is_stored
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eventlog.log.embedded.options import Options
+    from eventlog.log.embedded.segments.segments import Segments
+
+__all__ = ["Change", "Rewritten", "emptied", "rewrite"]
+
+Change = Callable[[Commit], Commit]
+
+
+class Rewritten(msgspec.Struct, frozen=True):
+    """What writing a store anew gave back."""
+
+    bytes_before: int
+    """Bytes of the store on disk."""
+    bytes_after: int
+    erased: int
+    """Sessions whose events are gone now."""
+    emptied: int
+    """Appends that lost what was redacted, or what came after all that a fork inherits."""
+
+
+def emptied(commit: Commit, payload: bytes = b"") -> Commit:
+    """A commit with another salt, and with this in place of its payload: only the hash of its leaf is kept."""
+    return replace(commit, payload=payload, salt=os.urandom(SALT_BYTES), leaf=leaf_of(commit))
+
+
+def rewrite(
+    log: Log, changes: Mapping[str, Change] | None = None, *, shred: bool, time: int | None = None
+) -> Rewritten:
+    """Write the store anew without the events of erased sessions; the commits of some sessions go through their change.
+
+    `shred`: the files of the old store are overwritten, and what was derived from the sessions that changed is dropped.
+    What is left of appends that lost something is recorded (`integrity/scrub_ledger.py`), at `time` (UTC milliseconds, now by default).
+    `BusyError` if anybody else has it open, `CallError` for a store that is not in a directory.
+    """
+    from eventlog.log.embedded.engine import EmbeddedLog
+
+    engine = log.engine
+    if not isinstance(engine, EmbeddedLog):
+        raise CallError("only a store in a directory can be written anew")
+    through = of_what_is_stored(log, changes or {})
+    with storage_errors(engine.path):
+        now = time_ns() // 1_000_000 if time is None else time
+        done = engine.exclusively(partial(_rewrite, changes=through, shred=shred, time=now))
+    forget_keys(log)
+    return done
+
+
+def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shred: bool, time: int) -> Rewritten:
+    from eventlog.log.embedded import swap
+    from eventlog.log.embedded.bulk_writer import Copy
+    from eventlog.log.embedded.segments.segments import Segments
+
+    swap.finish(path, options.io)
+    before = bytes_on_disk(path)
+    following = swap.fresh(path)
+    try:
+        segments = Segments(path / "lmdb", read_only=True, map_bytes=options.map_bytes)
+        try:
+            copy = Copy(following, options)
+            try:
+                needed = _inherited(segments)
+                counted = {"emptied": 0}
+                tally = Tally()
+
+                def change(commit: Commit) -> Commit | None:
+                    last = needed.get(commit.session)
+                    if last == 0:
+                        return None
+                    if last is not None and commit.first > last:
+                        changed = emptied(commit)
+                    else:
+                        changed = commit if commit.session not in changes else changes[commit.session](commit)
+                    if changed.emptied:
+                        counted["emptied"] += not commit.emptied
+                        if not changed.salt:
+                            changed = emptied(changed, changed.payload)
+                        elif commit.emptied and changed.payload == commit.payload:
+                            changed = commit
+                        tally.look(changed)
+                    return changed
+
+                position = segments.folded().position
+                copy_commits(segments, copy, position, change=change, heads=lambda _before, _commit, now: now)
+                gone = [replace(head, gone=True) for head in segments.heads("") if copy.head(head.session) is None]
+                copy.add([], {}, {}, {}, position=position, gone=gone)
+                settle(copy, tally, time, options.io.random(SALT_BYTES))
+                dropped = {name_in_keys(session) for session in (*needed, *changes)}
+                copy.add_derived(
+                    (key, value)
+                    for key, value in segments.scan_derived(b"").items()
+                    if not dropped
+                    or key.startswith(DESTROYED)
+                    or (key.startswith(PREFIX) and not any(name in key for name in dropped))
+                )
+                swap.write_file(following / "edition", options.io.random(16).hex())
+                copy.finish(None)
+            finally:
+                copy.close()
+        finally:
+            segments.close()
+    except BaseException:
+        swap.discard(path)
+        raise
+    swap.commit(path, shred=shred)
+    swap.finish(path, options.io)
+    return Rewritten(before, bytes_on_disk(path), len(gone), counted["emptied"])
+
+
+def _inherited(segments: Segments) -> dict[str, int]:
+    """The erased sessions, each with the last version that a session which is not erased inherited from it, or 0."""
+    needed: dict[str, int] = {}
+    alive: list[Head] = []
+    for head in segments.heads(""):
+        if is_foreign(head):
+            continue
+        card = card_of(head)
+        if card.erased:
+            needed[head.session] = 0
+        elif card.fork_of is not None:
+            alive.append(head)
+    if needed:
+        for head in alive:
+            for stream in ancestry(segments, head.session)[:-1]:
+                if stream.session in needed:
+                    needed[stream.session] = max(needed[stream.session], stream.last)
+    return needed

@@ -1,0 +1,190 @@
+"""Opening a log: in memory or in a directory, encrypted or not.  The only place where it is decided whether there is encryption.
+
+An encrypted store notes `encryption 1 KEY CHECK` in its file `format`: the name of the store's own key, and what that key is known
+again by.  Copies and repairs have the same note; one that lost it with its `format` has `encryption 1`, and takes any keys.
+A store is encrypted from its beginning or never.  What it costs is loaded when there is a store to encrypt.
+For stores, recorders, and what works on the files of a store as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from eventlog.errors import CallError, DamagedError, KeyMissingError, KeysError, StorageError, TooNewError
+from eventlog.log.contract import Commit, Log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from eventlog.encryption.family import Family
+    from eventlog.encryption.key_ring import Ring
+    from eventlog.encryption.keys import KeySource
+    from eventlog.encryption.log import EncryptedLog
+    from eventlog.log.embedded.engine import EmbeddedLog
+
+__all__ = ["LOST_NOTE", "forget_keys", "may_lose_key", "of_what_is_stored", "open_log", "place_of", "require_keys"]
+
+LOST_NOTE = "1"
+"""What a store notes whose own key is not known any more."""
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""How an address begins, also when `Path` has made one slash of two; a directory that is called so is `./name:/…`."""
+
+
+def open_log(
+    path: str | os.PathLike[str], *, read_only: bool = False, keys: KeySource | None = None, **options: Any
+) -> Log:
+    """The log at `path`, made if it is not there; or one in memory: `memory:`.  Other options, for one in a directory, as in `Options`.
+
+    With `keys` it is encrypted; see `encryption/keys.py`.  `KeysError` if there is one that is not, or the keys are not its own.
+    An encrypted one that is opened without keys can be looked at from outside: listed, verified, copied.
+    `CallError` for what is no directory's path, such as the address of a server.
+    """
+    place = place_of(path)
+    if str(place) == "memory:":
+        from eventlog.log.memory import MemoryLog
+
+        return MemoryLog() if keys is None else _in_memory(MemoryLog(), keys)
+    if keys is not None:
+        return _encrypted(place, keys, {**options, "read_only": read_only})
+    from eventlog.log.embedded import directory, engine
+
+    log = engine.open_log(place, read_only=read_only, **options)
+    with _closed_if_refused(log):
+        encrypted = bool(directory.encryption_of(log.path))
+    if not encrypted:
+        return log
+    from eventlog.encryption.key_ring import Ring
+    from eventlog.encryption.log import EncryptedLog
+
+    return EncryptedLog(log, Ring(None), None)
+
+
+def place_of(path: str | os.PathLike[str]) -> Path:
+    """The directory of this path; `CallError` for what is none, such as the address of a server."""
+    from pathlib import Path
+
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        raise CallError(f"a path is a str or a Path, not {type(path).__name__}") from None
+    if type(text) is not str:
+        raise CallError(f"a path is a str or a Path, not {type(path).__name__}")
+    scheme = _ADDRESS.match(text)
+    if scheme is not None:
+        raise CallError(f"a store is a directory of this machine; {scheme[1]}:// is the address of a server")
+    return Path(text)
+
+
+def _in_memory(log: Log, keys: KeySource) -> Log:
+    from eventlog.encryption.key_ring import Ring, keys_from
+    from eventlog.encryption.log import EncryptedLog
+
+    ring = Ring(keys_from(keys, None))
+    return EncryptedLog(log, ring, ring.make())
+
+
+def _encrypted(place: Path, keys: KeySource, options: dict[str, Any]) -> Log:
+    from eventlog.encryption.key_ring import Ring, keys_from
+    from eventlog.encryption.log import EncryptedLog
+    from eventlog.log.embedded import directory, engine
+
+    ring = Ring(keys_from(keys, place))
+    if not options["read_only"] and not (place / "format").exists():
+        _make(place, ring, options)
+    log = engine.open_log(place, **options)
+    with _closed_if_refused(log):
+        return EncryptedLog(log, ring, _own(log.path, directory.encryption_of(log.path), ring))
+
+
+@contextmanager
+def _closed_if_refused(log: EmbeddedLog) -> Generator[None]:
+    try:
+        with _typed(log.path):
+            yield
+    except BaseException:
+        log.close()
+        raise
+
+
+@contextmanager
+def _typed(place: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{place} cannot be opened: {error.strerror or error}") from error
+
+
+def _make(place: Path, ring: Ring, options: dict[str, Any]) -> None:
+    """Make an encrypted store, unless somebody else makes one meanwhile."""
+    from eventlog.log.embedded import directory
+    from eventlog.log.embedded.options import Options
+
+    own = ring.make()
+    note = f"1 {own.id.hex()} {own.check()}"
+    with _typed(place):
+        try:
+            directory.prepare(place, Options(**options), note)
+        finally:
+            if not (place / "format").exists() or directory.encryption_of(place) != note:
+                ring.destroy(own.id)  # nothing was ever encrypted with it
+
+
+def _own(path: Path, note: str, ring: Ring) -> Family | None:
+    """The store's own key, by which it is known whether these are its keys; None if it is not known which that is."""
+    if not note:
+        raise KeysError(f"{path} is not encrypted: open it without keys")
+    version, *rest = note.split(" ")
+    if version.isdigit() and int(version) > 1:
+        raise TooNewError(f"{path} was encrypted in format {version}, known is 1")
+    if note == LOST_NOTE:
+        return None
+    try:
+        id, check = rest
+        own = ring.find(bytes.fromhex(id))
+    except ValueError:
+        raise DamagedError(f"the format file of {path} is damaged") from None
+    if own is None or own.check() != check:
+        raise KeysError(f"these are not the keys of {path}")
+    return own
+
+
+def forget_keys(log: Log) -> None:
+    """Destroy the keys of all families of which everything is erased."""
+    encrypted = _as_encrypted(log)
+    if encrypted is not None:
+        encrypted.forget()
+
+
+def require_keys(log: Log) -> None:
+    """Raise `KeyMissingError` for an encrypted log that was opened without keys."""
+    encrypted = _as_encrypted(log)
+    if encrypted is not None and encrypted.locked:
+        raise KeyMissingError("the store is encrypted, and was opened without its keys")
+
+
+def may_lose_key(log: Log, parent: str) -> bool:
+    """Whether a fork that was just committed may lose its key, because its parent was erased in the same moment."""
+    encrypted = _as_encrypted(log)
+    return encrypted is not None and encrypted.erased(parent)
+
+
+def _as_encrypted(log: Log) -> EncryptedLog | None:
+    if log.engine is log:
+        return None
+    from eventlog.encryption.log import EncryptedLog
+
+    return log if isinstance(log, EncryptedLog) else None
+
+
+def of_what_is_stored(
+    log: Log, changes: Mapping[str, Callable[[Commit], Commit]]
+) -> Mapping[str, Callable[[Commit], Commit]]:
+    """Changes of commits as they were appended as changes of commits as they are stored."""
+    encrypted = _as_encrypted(log)
+    if encrypted is not None:
+        return encrypted.resealed(changes)
+    return changes

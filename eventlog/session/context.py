@@ -1,0 +1,129 @@
+"""Commands about what the model sees: promoting, pruning, and a compaction from its request to its end, or its undoing.
+
+Not what to prune or to cover, which is decided above (`projections/window`): these commands only say so in events.  Part of `Session`
+(`session.py`), which alone imports this module.  Every command takes the lease if its handle does not hold it, but for those that
+start and complete a compaction: they need `with session.lease():` around all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eventlog import events as ev
+from eventlog.errors import NotFoundError
+from eventlog.session.handle import Handle
+from eventlog.state.state import State
+from eventlog.validation import each
+from eventlog.values import Model
+
+__all__ = ["ContextCommands"]
+
+
+class ContextCommands(Handle):
+    """The part of a session's commands that change what is in the view, not what was said."""
+
+    def promote(self, message: str) -> None:
+        """Let a queued user message take its place in the conversation, now."""
+        self.run([ev.MessagePromoted(message)])
+
+    def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0) -> None:
+        """Clear the results of these tool parts from the view; `freed` in tokens."""
+        self.run([ev.Pruned(each(parts, "parts are a list of ids"), policy, freed)])
+
+    def restore(self, parts: Sequence[str]) -> None:
+        """Bring pruned results back into the view."""
+        self.run([ev.Restored(each(parts, "parts are a list of ids"))])
+
+    # -- compaction ----------------------------------------------------------------------------
+
+    def request_compaction(
+        self, *, auto: bool = False, overflow: bool | None = None, agent: str = "", model: Model | None = None
+    ) -> str:
+        """Ask for a compaction, in a user message of its own; returns the compaction's part.
+
+        `overflow`: a request was refused for its size.  `agent` and `model` are those of the conversation.
+        """
+        message, part = self.store.new_id("msg_"), self.store.new_id("prt_")
+        self.run(
+            [
+                ev.UserMessageAdded(message, agent, model, synthetic=True),
+                ev.CompactionRequested(message, part, auto, overflow),
+            ]
+        )
+        return part
+
+    def start_compaction(
+        self,
+        part: str,
+        *,
+        through: str | None = None,
+        tail: str | None = None,
+        kept: Sequence[str] = (),
+        tokens_before: int | None = None,
+        model: Model | None = None,
+        prompt_digest: bytes | None = None,
+    ) -> None:
+        """Fix what a requested compaction covers: see `CompactionStarted`.
+
+        Needs `with session.lease():` around everything from here to `complete_compaction` or `fail_compaction`, and is refused
+        without: the next owner of the lease, be it this handle's next command, settles a running compaction as failed.
+        """
+        self.command(
+            [
+                ev.CompactionStarted(
+                    part,
+                    through,
+                    tail,
+                    tokens_before,
+                    model,
+                    prompt_digest,
+                    each(kept, "what is kept is a list of ids"),
+                )
+            ]
+        )
+
+    def complete_compaction(
+        self,
+        part: str,
+        summary: str,
+        *,
+        tokens_after: int | None = None,
+        then: Sequence[ev.Event] = (),
+        bodies: Mapping[bytes, bytes] | None = None,
+    ) -> None:
+        """Let a finished summary message stand for what the compaction covers, and append `then` with it, whole or not at all.
+
+        Under the lease that the compaction was started under.
+        """
+        self.command([ev.CompactionCompleted(part, summary, tokens_after), *then], bodies)
+
+    def fail_compaction(self, part: str, reason: str, *, summary: str | None = None) -> None:
+        """The compaction came to nothing; it hides nothing."""
+        self.run([ev.CompactionFailed(part, reason, summary)])
+
+    def undo_compaction(self) -> str:
+        """Undo the latest compaction in force; returns its part.  `NotFoundError` if there is none.
+
+        Messages that it added and nobody answered go too.
+        """
+        with self.lease():
+            with self.deciding() as state:
+                found = state.compaction_in_force()
+            if found is None:
+                raise NotFoundError("compaction in force", "", session=self.id)
+            part, version = found
+            added = [
+                span.item.message
+                for span in self.history(after=version - 1)
+                if isinstance(span.item, ev.UserMessageAdded) and span.item.cause == part
+            ]
+            with self.deciding() as state:
+                undone: list[ev.Event] = [ev.CompactionUndone(part)]
+                undone += [ev.MessageRemoved(message) for message in added if _is_unanswered(state, message)]
+            self.run(undone)
+        return part
+
+
+def _is_unanswered(state: State, message: str) -> bool:
+    """Whether a message is still there, and no assistant message came after it."""
+    return state.now(state.messages[message].changes) != "removed" and not state.answered(message)

@@ -1,0 +1,98 @@
+"""What callers hand over, in the form events keep it: large texts by reference, JSON as text, models as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog.codec.bodies import INLINE, to_content
+from eventlog.errors import CallError
+from eventlog.validation import MAX_DEPTH, require, require_json
+from eventlog.values import Attachment, File, Json, MessageError, Model, PartKind, Reasoning, Retry, Text, Tool
+
+__all__ = ["JSON_FIELDS", "as_json", "model_of", "require_sound_json", "stored_attachment", "stored_kind"]
+
+JSON_FIELDS: dict[type[Struct], tuple[str, ...]] = {
+    ev.MetadataSet: ("value",),
+    ev.SettingsSet: ("policy",),
+    ev.UserMessageAdded: ("tools", "format"),
+    ev.MessageFinished: ("error",),
+    ev.PartStarted: ("kind",),
+    ev.PartEnded: ("metadata",),
+    ev.ToolRunning: ("metadata",),
+    ev.ToolProgress: ("metadata",),
+    ev.ToolCompleted: ("metadata",),
+    ev.ToolFailed: ("metadata",),
+    ev.StepStarted: ("render",),
+    ev.Custom: ("data",),
+    Text: ("metadata",),
+    Reasoning: ("metadata",),
+    Tool: ("metadata",),
+    File: ("metadata",),
+    Retry: ("error",),
+    MessageError: ("data",),
+}
+"""Where an event, or a value in it, has JSON text, or a value that has."""
+_VALUES = {"kind", "error"}
+"""Fields of these that have a value, not a text."""
+
+
+def model_of(model: Model | str | None) -> Model | None:
+    """A model from `provider/name`."""
+    if model is None or isinstance(model, Model):
+        return model
+    require(str, model, 'a model is a Model, or a str such as "provider/name"')
+    provider, slash, name = model.partition("/")
+    return Model(provider, name) if slash else Model("", model)
+
+
+def stored_kind(kind: PartKind, bodies: dict[bytes, bytes]) -> PartKind:
+    """The part with its large text put into `bodies`."""
+    if type(kind) is Text and type(kind.text) is str and len(kind.text) <= INLINE:
+        return kind  # as most are
+    for field in ("text", "url", "prompt"):
+        value = getattr(kind, field, None)
+        if isinstance(value, str) and field in kind.__struct_fields__:
+            kind = replace(kind, **{field: to_content(value, bodies)})
+    return kind
+
+
+def as_json(value: Json | dict[str, object]) -> Json:
+    """Return JSON text as it is, and a mapping as compact JSON text.  Arguments that are "" are none, as some models say it."""
+    try:
+        text = value if isinstance(value, str) else _compact()(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CallError(f"this cannot be JSON: {error}") from None
+    if text is value or text.count("[") + text.count("{") > MAX_DEPTH:
+        require_json(object, text or "{}", "the arguments of a call are JSON text, or a dict")
+    return text
+
+
+def require_sound_json(values: Iterable[Struct]) -> None:
+    """`CallError` unless all that is JSON text in these events is JSON that every program can read."""
+    for value in values:
+        for field in JSON_FIELDS.get(type(value), ()):
+            found: object = getattr(value, field)
+            if isinstance(found, Struct):
+                require_sound_json((found,))
+            elif type(found) is str and field not in _VALUES:
+                require_json(object, found, f"{type(value).__name__}.{field} is JSON text")
+
+
+@cache
+def _compact() -> Callable[[object], str]:
+    import json
+
+    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def stored_attachment(attachment: Attachment, bodies: dict[bytes, bytes]) -> Attachment:
+    """The attachment with its large data put into `bodies`."""
+    require(Attachment, attachment, "an attachment is an Attachment")
+    if isinstance(attachment.url, str):
+        return replace(attachment, url=to_content(attachment.url, bodies))
+    return attachment

@@ -1,0 +1,193 @@
+"""Redacting a part: recorded where the part was made, so that the whole fork family sees it, and where else its text stands.
+
+From then on every view of every version shows a marker in its place.  The bytes are still there, until `Store.scrub`
+(`maintenance/scrub.py`).  The search is for the texts themselves, whole, and for their longer lines: a summary that says the same in other
+words is not found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.payload import is_foreign, is_sealed
+from eventlog.codec.redaction import contents, part_of
+from eventlog.errors import DataError, ErasedError, NotFoundError
+from eventlog.history.catalog import card_of
+from eventlog.history.streams import ancestry, stream_spans
+from eventlog.values import Body
+
+if TYPE_CHECKING:
+    from eventlog.session.session import Session
+    from eventlog.store import Store
+
+__all__ = ["Occurrence", "Redacted", "redact"]
+
+SHORTEST = 8
+"""Characters under which a text is not searched for: it would be found everywhere."""
+SHORTEST_LINE = 24
+MOST_LINES = 200
+
+
+class Occurrence(msgspec.Struct, frozen=True):
+    """A place that has the same text, or a line of it, outside of the part."""
+
+    session: str
+    version: int
+    kind: str
+    """Kind of the event."""
+    part: str | None
+    """The part it belongs to: redact that one, too."""
+
+
+class Redacted(msgspec.Struct, frozen=True):
+    """What a redaction did."""
+
+    part: str
+    session: str
+    """Where it is recorded: the session in which the part was made, if that is still there."""
+    occurrences: tuple[Occurrence, ...]
+
+
+class _Needles(NamedTuple):
+    texts: tuple[str, ...]
+    digests: frozenset[bytes]
+
+
+def redact(session: Session, part: str, reason: str = "", *, search: bool = True) -> Redacted:
+    """Redact a part of a session; `NotFoundError` if it has none of this id.  Redacting it again is harmless."""
+    store = session.store
+    with session.deciding() as state:
+        if not state.has_part(part):
+            raise NotFoundError("part", part, session=session.id)
+    owner = _owner(session, part)
+    recorded = [name for name in _recorders(store, owner, session.id) if _record(store, name, part, reason)]
+    found = tuple(_occurrences(store, owner, part)) if search else ()
+    return Redacted(part, recorded[0] if recorded else session.id, found)
+
+
+def _owner(session: Session, part: str) -> str:
+    """The session in whose stream the part began."""
+    begun = session.find(part)
+    return next((found.session for found in session.ancestry() if found.first <= begun <= found.last), session.id)
+
+
+def _recorders(store: Store, owner: str, session: str) -> list[str]:
+    """Where to record it: in the owner, or, where that is erased, in every session that inherited from it."""
+    head = store.log.head(owner)
+    if head is not None and not card_of(head).erased:
+        return [owner]
+    found = [session]
+    for info in store.sessions():
+        if info.fork_of is not None and info.id != session:
+            found += [info.id] if any(stream.session == owner for stream in ancestry(store.log, info.id)) else []
+    return found
+
+
+def _record(store: Store, session: str, part: str, reason: str) -> bool:
+    handle = store.session(session)
+    try:
+        with handle.deciding() as state:
+            if not state.has_part(part):
+                return False
+        handle.command([ev.PartRedacted(part, reason)])
+    except ErasedError:
+        return False
+    return True
+
+
+def _occurrences(store: Store, owner: str, part: str) -> Iterator[Occurrence]:
+    """Where else the part's text stands: in any session, the newest state of none of them asked."""
+    family = _family(store, owner)
+    needles = _needles(store, family, part)
+    if not needles.texts and not needles.digests:
+        return
+    known: dict[bytes, bool] = {}
+    for head in store.log.heads():
+        if is_foreign(head) or head.gone or card_of(head).erased or is_sealed(head.card):
+            continue  # gone, or its key is
+        grown: dict[str, str] = {}
+        for span in stream_spans(store.log, head.session):
+            if isinstance(span.item, DeltaRun):
+                for (name, _), text in span.item.joined().items():
+                    before = grown.get(name, "")
+                    grown[name] = before + text
+                    if not (name == part and head.session in family) and _new_in(needles, before, grown[name]):
+                        yield Occurrence(head.session, span.first, "PartDelta", name)
+                continue
+            about: str | None = part_of(span.item) or getattr(span.item, "part", None)
+            if about == part and head.session in family:
+                continue
+            if any(_found(store, head.session, needles, content, known) for content in contents(span.item)):
+                yield Occurrence(head.session, span.first, type(span.item).__name__, about)
+
+
+def _family(store: Store, owner: str) -> set[str]:
+    """The sessions that may speak of the part: its own, and those that inherited from that."""
+    found = {owner}
+    for head in store.log.heads():
+        if not is_foreign(head) and card_of(head).fork_of is not None:
+            streams = ancestry(store.log, head.session) if not card_of(head).erased else []
+            if any(stream.session == owner for stream in streams):
+                found.add(head.session)
+    return found
+
+
+def _needles(store: Store, family: set[str], part: str) -> _Needles:
+    """What to look for: all that the part said, but the ids and names in its events, which say nothing of its content."""
+    texts: dict[str, None] = {}
+    digests: set[bytes] = set()
+    ids = {part, *family}
+    for session in sorted(family):
+        grown: dict[str, str] = {}
+        for span in stream_spans(store.log, session):
+            item = span.item
+            if isinstance(item, DeltaRun):
+                for (name, field), text in item.joined().items():
+                    if name == part:
+                        grown[field] = grown.get(field, "") + text
+                continue
+            if part_of(item) != part:
+                continue
+            if isinstance(item, ev.PartStarted):
+                ids |= {item.message, str(item.kind.__struct_config__.tag)}
+                ids |= {str(getattr(item.kind, name, "")) for name in ("call", "tool", "mime")}
+            for content in contents(item):
+                if isinstance(content, Body):
+                    digests.add(content.digest)
+                text = _text(store, session, content)
+                if text != part and len(text.strip()) >= SHORTEST:
+                    texts[text.strip()] = None
+        texts.update(dict.fromkeys(text.strip() for text in grown.values() if len(text.strip()) >= SHORTEST))
+    whole = [text for text in texts if text not in ids]
+    lines = {line.strip(): None for text in whole for line in text.splitlines() if len(line.strip()) >= SHORTEST_LINE}
+    chosen = [*whole, *sorted(lines, key=len, reverse=True)[:MOST_LINES]]
+    quoted = [json.dumps(text, ensure_ascii=False)[1:-1] for text in chosen]
+    return _Needles(tuple(dict.fromkeys([*chosen, *quoted])), frozenset(digests))
+
+
+def _new_in(needles: _Needles, before: str, now: str) -> bool:
+    return any(text in now and text not in before for text in needles.texts)
+
+
+def _found(store: Store, session: str, needles: _Needles, content: str | Body, known: dict[bytes, bool]) -> bool:
+    if isinstance(content, str):
+        return any(text in content for text in needles.texts)
+    if content.digest in needles.digests:
+        return True
+    if content.digest not in known:
+        text = _text(store, session, content)
+        known[content.digest] = any(needle in text for needle in needles.texts)
+    return known[content.digest]
+
+
+def _text(store: Store, session: str, content: str | Body) -> str:
+    try:
+        return store.text(content, session)
+    except DataError:  # damaged, or scrubbed
+        return ""

@@ -1,0 +1,286 @@
+"""An assistant message being filled: streams of text, tool calls, steps, and its end.
+
+Deltas are accepted: they cost one list operation and are committed by the store's flusher within its interval.  What must
+not be lost waits: the end of a text, a tool that is about to run, a result, the end of the message.
+
+Made by `Session.assistant`.  Nothing here knows the log.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog.codec.bodies import to_content
+from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
+from eventlog.session.inputs import stored_kind
+from eventlog.session.text_stream import Stream
+from eventlog.session.tool_call import Call
+from eventlog.state.state import State
+from eventlog.validation import require_json
+from eventlog.values import (
+    Json,
+    MessageError,
+    PartKind,
+    Reasoning,
+    Text,
+    Tool,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from eventlog.session.session import Session
+
+__all__ = ["Reply"]
+
+
+class Reply:
+    """An assistant message, open inside its `with` block.
+
+    Left without `finish`, it is finished as aborted; left by an exception, as failed.
+    """
+
+    def __init__(self, session: Session, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
+        self.id = started.message
+        self._session = session
+        self._started = started
+        self._lease_wait = lease_wait
+        self._streams: list[Stream] = []
+        self._calls: list[Call] = []
+        self._purpose = "turn"
+        """What the newest step is for."""
+        self._begun = False
+        self._finished = False
+
+    def __enter__(self) -> Self:
+        self._session.acquire(wait=self._lease_wait)
+        try:
+            self.begin()
+        except BaseException:
+            self._session.release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with giving_way_to(error, "reply"):
+            try:
+                self.close(kind)
+            finally:
+                self._session.release()
+
+    def begin(self) -> None:
+        """Open the message; `with` does this, after it has taken the lease."""
+        self._session.command([self._begin()], wait=False)
+        self._begun = True
+
+    def close(self, kind: type[BaseException] | None) -> None:
+        """Abort the message unless it is finished; `kind` is the exception that left it, if one did."""
+        if not self.is_open:
+            return
+        reason = None
+        if kind is not None:
+            reason = MessageError("unknown" if issubclass(kind, Exception) else "aborted", kind.__name__)
+        try:
+            if kind is not None:
+                self._session.flush()  # a `finish` that was interrupted may be on its way
+            self._abort(reason)
+        except StopError:
+            raise
+        except (
+            EventlogError
+        ):  # of what was accepted before, and nobody was told yet: no reason to leave the message open
+            self._abort(reason)
+            raise
+
+    def _abort(self, reason: MessageError | None) -> None:
+        """Abort the message, unless it turns out to be finished."""
+        state = self._session.state()
+        if state.has_message(self.id) and self.id not in state.open_messages():
+            self._close()
+        else:
+            self.abort(reason)
+
+    def _require_open(self) -> None:
+        if not self._begun or not self.is_open:
+            said = "this reply is finished" if self._begun else "this reply has not begun"
+            raise RefusedError(said, expected="`with session.assistant(…) as reply:`", session=self._session.id)
+
+    def _begin(self) -> ev.AssistantMessageStarted:
+        """The first event, replying to the last user message unless told otherwise."""
+        if self._started.reply_to is not None:
+            return self._started
+        session = self._session
+        with session.appender.lock:
+            return replace(self._started, reply_to=session.state().last_user())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the message was neither finished nor aborted through this handle; if that was refused, it was not."""
+        if self._finished:
+            with suppress(EventlogError):  # if nothing can be known of it any more, it is as it was left
+                self._finished = self.id not in self._session.state().open_messages()
+        return not self._finished
+
+    @property
+    def interrupt_requested(self) -> bool:
+        """Whether somebody, in whatever process, asked for a stop since what this message answers was said."""
+        state = self._session.state()
+        asked = self._started.reply_to
+        since = 0 if asked is None else state.message(asked).added
+        return state.interrupt_pending(since)
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def text(self, *, id: str | None = None, metadata: Json | None = None) -> Stream:
+        """Begin a text part."""
+        return self._stream(Text(metadata=metadata), id)
+
+    def reasoning(self, *, id: str | None = None, metadata: Json | None = None) -> Stream:
+        """Begin a reasoning part."""
+        return self._stream(Reasoning(metadata=metadata), id)
+
+    def say(self, text: str) -> str:
+        """Add a text part that is known as a whole; returns its id."""
+        stream = self.text()
+        stream.append(text)
+        stream.end()
+        return stream.id
+
+    def part(self, kind: PartKind, *, id: str | None = None) -> str:
+        """Add a part that is complete at birth: a file, patch, snapshot, subtask, agent or retry; returns its id."""
+        self._require_open()
+        if isinstance(kind, (Text, Reasoning, Tool)):
+            raise RefusedError(f"a {type(kind).__name__} part streams", expected="text(), reasoning() or tool()")
+        bodies: dict[bytes, bytes] = {}
+        part = id or self._session.store.new_id("prt_")
+        self._session.command([ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies, wait=False)
+        return part
+
+    def tool(
+        self,
+        tool: str,
+        *,
+        call_id: str,
+        input: Json | dict[str, object] | None = None,
+        id: str | None = None,
+        provider_executed: bool = False,
+        title: str = "",
+        metadata: Json | None = None,
+    ) -> Call:
+        """Begin a tool call.  With `input` it runs at once, durably; without, its arguments stream first."""
+        self._require_open()
+        part = id or self._session.store.new_id("prt_")
+        call = Call(self._session, part, call_id)
+        started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
+        if input is None:
+            self._session.command([started], wait=False)
+        else:
+            call.run(input, title=title, started=started)
+        self._calls.append(call)
+        return call
+
+    def call(self, part: str) -> Call:
+        """The handle of a call of this message; `NotFoundError` for another part."""
+        for call in self._calls:
+            if call.id == part:
+                return call
+        raise NotFoundError("call", part, session=self._session.id)
+
+    def _stream(self, kind: Text | Reasoning, part: str | None) -> Stream:
+        self._require_open()
+        name = part or self._session.store.new_id("prt_")
+        self._session.command([ev.PartStarted(self.id, name, kind)], wait=False)
+        stream = Stream(self._session, name, "text")
+        self._streams.append(stream)
+        return stream
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def step(
+        self,
+        *,
+        purpose: Literal["turn", "summary", "title"] = "turn",
+        view_version: int | None = None,
+        view_digest: bytes | None = None,
+        render: Json | None = None,
+        snapshot: str | None = None,
+        counted: int | None = None,
+        patch: str | None = None,
+    ) -> str:
+        """Record that a model call begins, and what it was sent; returns the step-start part's id.
+
+        `counted` are the request's tokens before calibration, `patch` what hooks changed of the view.
+        """
+        self._require_open()
+        if patch is not None:
+            require_json(dict, patch, "a patch of a view is a JSON object")
+        bodies: dict[bytes, bytes] = {}
+        part = self._session.store.new_id("prt_")
+        changed = None if patch is None else to_content(patch, bodies)
+        started = ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot, counted, changed)
+        self._session.command([started], bodies, wait=False)
+        self._purpose = purpose
+        return part
+
+    def end_step(self, reason: str = "", *, usage: Usage | None = None, snapshot: str | None = None) -> str:
+        """Record that the model call ended, and what it cost; returns the step-finish part's id."""
+        self._require_open()
+        part = self._session.store.new_id("prt_")
+        self._session.command(self._step_ended(part, reason, usage, snapshot), wait=False)
+        return part
+
+    def _step_ended(self, part: str, reason: str, usage: Usage | None, snapshot: str | None) -> list[ev.Event]:
+        ended: list[ev.Event] = [ev.StepFinished(self.id, part, reason, snapshot)]
+        if usage is not None:
+            ended.append(ev.UsageRecorded(usage, self.id, part, self._started.model, self._purpose))
+        return ended
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def finish(self, reason: str = "stop", *, usage: Usage | None = None, snapshot: str | None = None) -> None:
+        """Close the message; durable when it returns.
+
+        Ends open texts and the open step.  Tool calls without a result are refused: complete or fail them first.
+        """
+        self._require_open()
+        closing: list[ev.Event] = []
+        in_step = False
+        with (
+            self._session.deciding() as state,
+            suppress(NotFoundError),
+        ):  # its beginning was refused: the command says why
+            closing = self._ended_streams(state)
+            in_step = state.now(state.message(self.id).steps) == "started"
+        if in_step:
+            closing += self._step_ended(self._session.store.new_id("prt_"), reason, usage, snapshot)
+        elif usage is not None:
+            closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
+        self._session.command([*closing, ev.MessageFinished(self.id, reason)])
+        self._close()
+
+    def abort(self, error: MessageError | None = None) -> None:
+        """Close the message as it stands: text is kept, tools that have no result are interrupted."""
+        self._require_open()
+        closing: list[ev.Event] = []
+        with self._session.deciding() as state:
+            if state.has_message(self.id):  # else its beginning was refused: the command says why
+                closing = state.closing_parts(self.id)
+        self._session.command([*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))])
+        self._close()
+
+    def _ended_streams(self, state: State) -> list[ev.Event]:
+        """The ends of those of its streams that are open: what was asked of them may have been refused."""
+        parts = state.message(self.id).parts
+        known = ((stream.id, parts.get(stream.id)) for stream in self._streams)
+        return [ev.PartEnded(part) for part, facts in known if facts is not None and state.status(facts) == "open"]
+
+    def _close(self) -> None:
+        self._finished = True
+        for stream in self._streams:
+            stream.close()

@@ -1,0 +1,103 @@
+"""A text that grows: deltas are accepted one by one, and cost one list operation each.
+
+Made by `reply.py`, for texts, reasoning, and what goes into a tool and comes out of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eventlog import events as ev
+from eventlog.errors import CallError, EventlogError, LimitError, RefusedError, brief
+from eventlog.state.rules import admit_deltas
+from eventlog.validation import a_kind
+from eventlog.values import Json
+
+if TYPE_CHECKING:
+    from eventlog.session.session import Session
+
+__all__ = ["LONG_DELTA", "MAX_DELTA", "Stream"]
+
+LONG_DELTA = 4096
+"""Characters from which on deltas are counted against what the buffer may hold."""
+MAX_DELTA = 16 * 1024 * 1024
+"""Longest single delta, in characters."""
+
+
+class Stream:
+    """A text or reasoning part that grows."""
+
+    # `_open` says no more than that nobody asked for its end: what became of that the state knows.
+    __slots__ = ("_appender", "_buffer", "_clock", "_flat", "_key", "_open", "_session", "id")
+
+    def __init__(self, session: Session, part: str, field: str) -> None:
+        self.id = part
+        self._session = session
+        self._appender = session.appender
+        self._buffer = session.appender.buffer
+        self._flat = self._buffer.flat
+        self._clock = session.store.nanoseconds
+        self._key = (part, field)
+        self._open = True
+
+    def append(self, text: str) -> None:
+        """Accept one delta; an empty one is nothing.  Blocks only while the buffer is full."""
+        if text.__class__ is str and 0 < len(text) <= LONG_DELTA and self._open:
+            flat, buffer = self._flat, self._buffer
+            if len(flat) >= buffer.limit:
+                self._appender.pressure()
+            flat.extend((self._key, text, self._clock()))
+            if not buffer.awake:
+                self._appender.wake((self._key, text))
+        else:
+            self._append_other(text)
+
+    def _append_other(self, text: str) -> None:
+        """The same for a long delta; raises for what is none; an empty one is let pass."""
+        if not self._open:
+            self._session.store.usable(writing=True)
+            self._open = self._is_taking()
+        if not self._open:
+            raise RefusedError(f"part {brief(self.id)} is ended", expected="an open part", session=self._session.id)
+        if text.__class__ is not str:
+            raise CallError(f"a delta is a str, not {a_kind(text)}")
+        if len(text) > MAX_DELTA:
+            raise LimitError("characters of a delta", len(text), MAX_DELTA)
+        if text:
+            buffer, appender = self._buffer, self._appender
+            if len(buffer) >= buffer.limit:
+                appender.pressure()
+            appender.weigh(len(text))
+            self._flat.extend((self._key, text, self._clock()))
+            if not buffer.awake:
+                appender.wake((self._key, text))
+
+    def end(self, metadata: Json | None = None) -> None:
+        """The part is complete; durable when it returns.  `metadata` is the provider's, such as a signature.
+
+        If it is refused, the part is open as before, and this can be repeated.
+        """
+        self._open = False
+        try:
+            self._session.command([ev.PartEnded(self.id, metadata)])
+        except EventlogError:
+            self._open = self._is_taking()
+            raise
+
+    def close(self) -> None:
+        """Something was asked for that ends it: look whether that came to be before any more deltas are taken."""
+        self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether deltas are still taken."""
+        return self._open or self._is_taking()
+
+    def _is_taking(self) -> bool:
+        """Whether the session's state lets deltas in: what ended it may have been refused since."""
+        try:
+            with self._session.deciding() as state:
+                admit_deltas(state, *self._key)
+        except EventlogError:
+            return False
+        return True

@@ -1,0 +1,123 @@
+"""A tool call of an assistant message: pending, running, then completed or failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from eventlog import events as ev
+from eventlog.codec.bodies import from_file, to_content
+from eventlog.errors import CallError
+from eventlog.session.inputs import as_json, stored_attachment
+from eventlog.session.text_stream import Stream
+from eventlog.validation import a_kind, each, require_or_none
+from eventlog.values import INTERRUPTED, Attachment, Content, Json, Truncation
+
+if TYPE_CHECKING:
+    from eventlog.session.session import Session
+
+__all__ = ["Call"]
+
+
+class Call:
+    """A tool call of the message: pending until its input is complete, then running, then completed or failed."""
+
+    def __init__(self, session: Session, part: str, call: str) -> None:
+        self.id = part
+        self.call_id = call
+        self._session = session
+        self._input: Stream | None = None
+        self._output: Stream | None = None
+        self._takes_input = True
+
+    def input(self, text: str) -> None:
+        """Accept a piece of the arguments as they stream."""
+        if self._input is None:
+            self._input = Stream(self._session, self.id, "input")
+            if not self._takes_input:
+                self._input.close()
+        self._input.append(text)
+
+    def run(
+        self,
+        input: Json | dict[str, object],
+        *,
+        title: str = "",
+        metadata: Json | None = None,
+        started: ev.PartStarted | None = None,
+    ) -> None:
+        """The arguments are complete: the tool may run once this returns, for its running is durable.
+
+        `started` is the call's own beginning, where that comes in the same append.
+        """
+        bodies: dict[bytes, bytes] = {}
+        running = ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)
+        self._close_input()
+        self._session.command([running] if started is None else [started, running], bodies)
+
+    def output(self, text: str) -> None:
+        """Accept a piece of what the running tool prints."""
+        if self._output is None:
+            self._output = Stream(self._session, self.id, "output")
+        self._output.append(text)
+
+    def progress(self, title: str | None = None, metadata: Json | None = None) -> None:
+        """Record what the running tool says of itself; does not wait."""
+        self._session.command([ev.ToolProgress(self.id, title, metadata)], wait=False)
+
+    def succeed(
+        self,
+        output: str | BinaryIO,
+        *,
+        title: str = "",
+        metadata: Json | None = None,
+        attachments: Sequence[Attachment] = (),
+        truncation: Truncation | None = None,
+    ) -> None:
+        """Record the tool's full output; durable when it returns.  With `truncation` the view shows its preview.
+
+        A binary file object of UTF-8 text is read piece by piece.
+        """
+        if not isinstance(output, str) and not hasattr(output, "read"):
+            raise CallError(f"an output is a str, or a binary file of one, not {a_kind(output)}")
+        require_or_none(Truncation, truncation, "a truncation is a Truncation")
+        bodies: dict[bytes, bytes] = {}
+        if truncation is not None and isinstance(truncation.preview, str):
+            truncation = Truncation(
+                to_content(truncation.preview, bodies), truncation.lines, truncation.size, truncation.direction
+            )
+        event = ev.ToolCompleted(
+            self.id,
+            to_content(output, bodies) if isinstance(output, str) else from_file(output, bodies),
+            truncation,
+            title,
+            metadata,
+            tuple(stored_attachment(one, bodies) for one in each(attachments, "attachments are a list of attachments")),
+        )
+        self._close()
+        self._session.command([event], bodies)
+
+    def fail(
+        self,
+        error: str = INTERRUPTED,
+        *,
+        interrupted: bool = False,
+        output: str | None = None,
+        metadata: Json | None = None,
+    ) -> None:
+        """Record that the tool failed or was interrupted; durable when it returns."""
+        bodies: dict[bytes, bytes] = {}
+        kept: Content | None = None if output is None else to_content(output, bodies)
+        event = ev.ToolFailed(self.id, to_content(error, bodies), interrupted, kept, metadata)
+        self._close()
+        self._session.command([event], bodies)
+
+    def _close(self) -> None:
+        self._close_input()
+        if self._output is not None:
+            self._output.close()
+
+    def _close_input(self) -> None:
+        self._takes_input = False
+        if self._input is not None:
+            self._input.close()

@@ -1,0 +1,1 @@
+"""Command state: which event may follow."""

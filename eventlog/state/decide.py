@@ -1,0 +1,123 @@
+"""Decisions over items: whether a session's state takes them, one after the other, and what becomes of runs of deltas.
+
+Pure but for the state they are given, which takes the items in as it goes.  Which event may follow is `rules.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eventlog import events as ev
+from eventlog.codec.batch import KINDS, Item, validate
+from eventlog.codec.deltas import DeltaRun, Key
+from eventlog.errors import CallError, EventlogError, RefusedError, brief
+from eventlog.state.evolve import FOLDS
+from eventlog.state.rules import LEASE_FREE, RULES, admit, admit_deltas
+from eventlog.state.state import State
+from eventlog.validation import a_kind
+
+MAX_TIME = 1 << 53
+"""Times are UTC milliseconds on this side of it, or as long before 1970."""
+
+__all__ = ["decide", "needs_no_lease", "require_items", "still_admitted"]
+
+_STEPS = {kind: (RULES.get(kind), FOLDS.get(kind)) for kind in KINDS}
+"""What is asked before an event of each kind, and what it changes: as `admit` and `evolve`, without a call for each."""
+
+
+def decide(state: State, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
+    """Return the items with their deltas as runs, all taken in; raises, and takes none in, if one may not follow."""
+    before = state.version
+    decided: list[Item] = []
+    deltas: list[tuple[int, ev.PartDelta]] = []
+    checked: object = None
+    try:
+        for item in items:
+            try:
+                time, event = item
+            except (TypeError, ValueError):
+                require_items([item])
+                raise
+            if time is not checked:  # the events of one command share theirs
+                _require_time(time)
+                checked = time
+            step = _STEPS.get(type(event))
+            if step is None:
+                raise CallError(f"a {type(event).__name__} is no event")  # noqa: TRY301 - taken back below
+            validate(event)
+            if isinstance(event, ev.PartDelta):
+                deltas.append((time, event))
+                continue
+            if deltas:
+                decided.append(_decide_deltas(state, deltas))
+                deltas = []
+            rule, fold = step
+            if state.erased or not state.started:
+                admit(state, event)
+            elif rule is not None:
+                rule(state, event)
+            state.version += 1
+            if fold is not None:
+                fold(state, event)
+            decided.append(item)
+        if deltas:
+            decided.append(_decide_deltas(state, deltas))
+    except BaseException:
+        state.retract(before)
+        raise
+    return decided
+
+
+def require_items(items: Sequence[tuple[int, ev.Event]]) -> None:
+    """`CallError` for the first that is not an event with its time, or has a field that is not of its type."""
+    for item in items:
+        try:
+            time, event = item
+        except (TypeError, ValueError):
+            raise CallError(f"an event comes with its time, as (milliseconds, event), not as {a_kind(item)}") from None
+        _require_time(time)
+        if type(event) not in _STEPS:
+            raise CallError(f"a {type(event).__name__} is no event")
+        validate(event)
+
+
+def _require_time(time: object) -> None:
+    if type(time) is not int or not -MAX_TIME < time < MAX_TIME:
+        raise CallError(f"an event's time is whole milliseconds, less than {MAX_TIME} of them, not {brief(time)}")
+
+
+def _decide_deltas(state: State, deltas: list[tuple[int, ev.PartDelta]]) -> DeltaRun:
+    flat: list[object] = []
+    known: set[Key] = set()
+    for time, delta in deltas:
+        key = (delta.part, delta.field)
+        if key not in known:
+            admit_deltas(state, *key)
+            known.add(key)
+        flat.extend((key, delta.text, time))
+    state.skip(len(deltas))
+    return DeltaRun.from_flat(flat)
+
+
+def still_admitted(state: State, run: DeltaRun) -> tuple[DeltaRun | None, EventlogError | None]:
+    """The deltas of a run whose parts take them, and why others were left out.  Takes nothing in."""
+    refused: list[Key] = []
+    reason: EventlogError | None = None
+    for key in run.keys:
+        try:
+            admit_deltas(state, *key)
+        except EventlogError as error:
+            refused.append(key)
+            reason = reason or error
+    return (run.without(refused) if refused else run), reason
+
+
+def needs_no_lease(events: Sequence[ev.Event], session: str) -> None:
+    """Refuse what only the lease holder may do: nothing else would stop it from mixing with what another holder does."""
+    users: list[str] = []
+    for event in events:
+        if isinstance(event, ev.UserMessageAdded):
+            users.append(event.message)
+        elif type(event) not in LEASE_FREE and not (isinstance(event, ev.PartStarted) and event.message in users):
+            expected = "`with session.lease():` around the whole of it"
+            raise RefusedError(f"{type(event).__name__} without the lease", expected=expected, session=session)

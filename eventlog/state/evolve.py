@@ -1,0 +1,220 @@
+"""How a committed event changes what a session holds.  Whether it might come was decided before (`rules.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eventlog import events as ev
+from eventlog.history.lineage import History
+from eventlog.state.facts import MessageFacts, PartFacts, PinFacts
+from eventlog.state.state import State
+from eventlog.values import File, PartKind, Reasoning, Text, Tool
+
+__all__ = ["FOLDS", "evolve"]
+
+
+def evolve(state: State, event: ev.Event) -> None:
+    """Take in the next event of the session."""
+    state.version += 1
+    fold = FOLDS.get(type(event))
+    if fold is not None:
+        fold(state, event)
+
+
+def _began(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
+    state.set("started", state.version)
+    if isinstance(event, ev.SessionForked):
+        state.set("archived", value=False)
+        if state.interrupt_pending():
+            state.add(state.interrupts, "answered")
+
+
+def _user(state: State, event: ev.UserMessageAdded) -> None:
+    facts = MessageFacts(state.version, user=True, summary=False, parts={})
+    state.insert_message(event.message, facts)
+    if event.delivery == "queue":
+        state.change(facts, "changes", "waiting")
+    state.add(state.users.recent, (event.message,))
+
+
+def _assistant(state: State, event: ev.AssistantMessageStarted) -> None:
+    state.insert_message(event.message, MessageFacts(state.version, user=False, summary=event.summary, parts={}))
+    state.add(state.opens.recent, (*state.open_messages(), event.message))
+
+
+def _close_message(state: State, message: str) -> None:
+    now = state.open_messages()
+    state.add(state.opens.recent, () if now == (message,) else tuple(other for other in now if other != message))
+
+
+def _finished(state: State, event: ev.MessageFinished) -> None:
+    state.change(state.messages[event.message], "changes", "finished")
+    _close_message(state, event.message)
+    if state.interrupt_pending():
+        state.add(state.interrupts, "answered")
+
+
+def _message_removed(state: State, event: ev.MessageRemoved) -> None:
+    state.change(state.messages[event.message], "changes", "removed")
+
+
+def _promoted(state: State, event: ev.MessagePromoted) -> None:
+    state.change(state.messages[event.message], "changes", "promoted")
+
+
+_BIRTHS: dict[type[PartKind], tuple[str, str]] = {
+    Text: ("text", "open"),
+    Reasoning: ("reasoning", "open"),
+    Tool: ("tool", "pending"),
+    File: ("file", "ended"),
+}
+"""What a part is, and its first state, by its kind; every other kind is complete at birth, and "other"."""
+
+
+def _part(state: State, event: ev.PartStarted) -> None:
+    born = event.kind
+    kind, first = _BIRTHS.get(type(born), ("other", "ended"))
+    if kind == "text" and state.messages[event.message].user:
+        first = "ended"
+    call = born.call if isinstance(born, Tool) else ""
+    state.insert_part(event.part, PartFacts(state.version, event.message, kind, call, first))
+
+
+def _ended(state: State, event: ev.PartEnded) -> None:
+    state.change(state.parts[event.part], "changes", "ended")
+
+
+def _edited(state: State, event: ev.PartEdited | ev.PartRedacted) -> None:
+    state.change(state.parts[event.part], "edits", "edited" if isinstance(event, ev.PartEdited) else "redacted")
+
+
+def _part_removed(state: State, event: ev.PartRemoved) -> None:
+    state.change(state.parts[event.part], "changes", "removed")
+
+
+def _running(state: State, event: ev.ToolRunning) -> None:
+    state.change(state.parts[event.part], "changes", "running")
+
+
+def _completed(state: State, event: ev.ToolCompleted) -> None:
+    state.change(state.parts[event.part], "changes", "completed")
+
+
+def _failed(state: State, event: ev.ToolFailed) -> None:
+    state.change(state.parts[event.part], "changes", "interrupted" if event.interrupted else "failed")
+
+
+def _step(state: State, event: ev.StepStarted) -> None:
+    state.insert_part(event.part, PartFacts(state.version, event.message, "step", "", "ended"))
+    state.change(state.messages[event.message], "steps", "started")
+
+
+def _step_finished(state: State, event: ev.StepFinished) -> None:
+    state.insert_part(event.part, PartFacts(state.version, event.message, "step", "", "ended"))
+    state.change(state.messages[event.message], "steps", "finished")
+
+
+def _pruned(state: State, event: ev.Pruned) -> None:
+    for part in event.parts:
+        state.change(state.parts[part], "prunes", "pruned")
+
+
+def _restored(state: State, event: ev.Restored) -> None:
+    for part in event.parts:
+        state.change(state.parts[part], "prunes", "restored")
+
+
+def _requested(state: State, event: ev.CompactionRequested) -> None:
+    state.insert_part(event.part, PartFacts(state.version, event.message, "compaction", "", "requested"))
+    state.add(state.compactions, event.part, "requested")
+
+
+def _compaction(state: State, part: str, status: str) -> None:
+    state.change(state.parts[part], "changes", status)
+    state.add(state.compactions, part, status)
+
+
+def _compaction_started(state: State, event: ev.CompactionStarted) -> None:
+    _compaction(state, event.part, "started")
+
+
+def _compaction_completed(state: State, event: ev.CompactionCompleted) -> None:
+    _compaction(state, event.part, "completed")
+
+
+def _compaction_failed(state: State, event: ev.CompactionFailed) -> None:
+    _compaction(state, event.part, "failed")
+
+
+def _undone(state: State, event: ev.CompactionUndone) -> None:
+    _compaction(state, event.part, "undone")
+
+
+def _rolled_back(state: State, event: ev.RolledBack) -> None:
+    state.history.roll_back(state.version, event.to)
+    state.undo.append((state.version, History.undo_last, state.history))
+
+
+def _pinned(state: State, event: ev.Pinned) -> None:
+    state.insert(state.pins, event.pin, PinFacts(state.version))
+
+
+def _unpinned(state: State, event: ev.Unpinned) -> None:
+    state.change(state.pins[event.pin], "changes", "unpinned")
+
+
+def _archived(state: State, event: ev.SessionArchived | ev.SessionUnarchived) -> None:
+    state.set("archived", isinstance(event, ev.SessionArchived))
+
+
+def _interrupt(state: State, event: ev.InterruptRequested) -> None:
+    del event
+    state.add(state.interrupts, "requested")
+
+
+def _settled(state: State, event: ev.Settled) -> None:
+    del event
+    if state.interrupt_pending():
+        state.add(state.interrupts, "answered")
+
+
+def _erased(state: State, event: ev.SessionErased) -> None:
+    del event
+    state.set("erased", value=True)
+
+
+FOLDS: dict[type, Callable[[State, Any], None]] = {
+    ev.SessionStarted: _began,
+    ev.SessionForked: _began,
+    ev.SessionArchived: _archived,
+    ev.SessionUnarchived: _archived,
+    ev.UserMessageAdded: _user,
+    ev.AssistantMessageStarted: _assistant,
+    ev.MessageFinished: _finished,
+    ev.MessageRemoved: _message_removed,
+    ev.MessagePromoted: _promoted,
+    ev.PartStarted: _part,
+    ev.PartEnded: _ended,
+    ev.PartEdited: _edited,
+    ev.PartRedacted: _edited,
+    ev.PartRemoved: _part_removed,
+    ev.ToolRunning: _running,
+    ev.ToolCompleted: _completed,
+    ev.ToolFailed: _failed,
+    ev.StepStarted: _step,
+    ev.StepFinished: _step_finished,
+    ev.Pruned: _pruned,
+    ev.Restored: _restored,
+    ev.CompactionRequested: _requested,
+    ev.CompactionStarted: _compaction_started,
+    ev.CompactionCompleted: _compaction_completed,
+    ev.CompactionFailed: _compaction_failed,
+    ev.CompactionUndone: _undone,
+    ev.RolledBack: _rolled_back,
+    ev.Pinned: _pinned,
+    ev.Unpinned: _unpinned,
+    ev.InterruptRequested: _interrupt,
+    ev.Settled: _settled,
+    ev.SessionErased: _erased,
+}

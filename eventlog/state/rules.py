@@ -1,0 +1,327 @@
+"""Which event may follow now: the state machines of messages, parts, tools, steps and compactions, as pure rules.
+
+Not here: taking a committed event in (`evolve.py`), and what a session holds (`state.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from eventlog import events as ev
+from eventlog.errors import AlreadyExistsError, CallError, NotFoundError, RefusedError, brief
+from eventlog.ids import check_id
+from eventlog.state.facts import MessageFacts, PartFacts
+from eventlog.state.state import State
+from eventlog.validation import require
+from eventlog.values import Reasoning, Tool
+
+__all__ = ["LEASE_FREE", "RULES", "admit", "admit_deltas", "new_ids"]
+
+LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
+    (
+        ev.SessionStarted,
+        ev.SessionForked,
+        ev.SessionRenamed,
+        ev.SessionArchived,
+        ev.SessionUnarchived,
+        ev.MetadataSet,
+        ev.UserMessageAdded,
+        ev.Pinned,
+        ev.Unpinned,
+        ev.UsageRecorded,
+        ev.InterruptRequested,
+        ev.PartRedacted,
+        ev.ForeignKept,
+        ev.Custom,
+    )
+)
+"""Events anybody may append beside the lease holder: they do not depend on what it does, nor it on them.
+
+`PartStarted` is one of them when its message is the user's.
+"""
+
+_OVER = ("completed", "failed", "interrupted")
+"""The states of a call that has come to an end; after "interrupted" a late result may follow."""
+
+
+_COST_DIGITS = 300
+"""Digits of a cost, less one: more than money has, and few enough for a float."""
+
+
+def admit(state: State, event: ev.Event) -> None:
+    """Raise a `CallError` that says what was expected unless the event may follow now."""
+    rule = RULES.get(type(event))
+    if state.erased or rule is not _begins:
+        _require_begun(state, type(event))
+    if rule is not None:
+        rule(state, event)
+
+
+def admit_deltas(state: State, part: str, field: str) -> None:
+    """The same for deltas of a part, however many."""
+    _require_begun(state, ev.PartDelta)
+    _takes_deltas(state, part, field)
+
+
+def _require_begun(state: State, kind: type[ev.Base]) -> None:
+    if state.erased:
+        raise RefusedError("the session was erased", expected="another session")
+    if not state.started:
+        raise RefusedError(f"{kind.__name__} cannot come here", expected="the session's first event")
+
+
+def _begins(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
+    if state.started:
+        raise RefusedError(f"{type(event).__name__} cannot come here", expected="any other event")
+
+
+def _open_message(state: State, message: str) -> MessageFacts:
+    facts = state.message(message)
+    _require_open(state, message, facts)
+    return facts
+
+
+def _require_open(state: State, message: str, facts: MessageFacts) -> None:
+    if facts.user:
+        raise RefusedError(f"message {brief(message)} is a user message", expected="an assistant message")
+    if message not in state.open_messages():
+        raise RefusedError(f"message {brief(message)} is finished", expected="an open message")
+
+
+def _in_state(state: State, part: str, kinds: tuple[str, ...], states: tuple[str, ...]) -> PartFacts:
+    facts = state.part(part)
+    if facts.kind not in kinds:
+        raise RefusedError(f"part {brief(part)} is a {facts.kind} part", expected=f"a {' or '.join(kinds)} part")
+    status = state.status(facts)
+    if status not in states:
+        raise RefusedError(f"part {brief(part)} is {status}", expected=f"a part that is {' or '.join(states)}")
+    return facts
+
+
+def _tool_failed(state: State, event: ev.ToolFailed) -> None:
+    late = () if event.interrupted else ("interrupted",)
+    _in_state(state, event.part, ("tool",), ("pending", "running", *late))
+
+
+def _new_message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
+    if state.has_message(check_id("message", event.message)):
+        raise AlreadyExistsError("message", event.message)
+
+
+def _new_part(state: State, part: str) -> None:
+    if state.has_part(check_id("part", part)):
+        raise AlreadyExistsError("part", part)
+
+
+def _finished(state: State, event: ev.MessageFinished) -> None:
+    facts = _open_message(state, event.message)
+    for part, known in facts.parts.items():
+        status = state.status(known)
+        if status in {"open", "pending", "running"} and state.history.holds(known.added):
+            raise RefusedError(f"part {brief(part)} is {status}", expected="parts that are ended")
+
+
+def _message_removed(state: State, event: ev.MessageRemoved) -> None:
+    state.message(event.message)
+    if event.message in state.open_messages():
+        raise RefusedError(f"message {brief(event.message)} is open", expected="a finished message")
+
+
+def _promoted(state: State, event: ev.MessagePromoted) -> None:
+    facts = state.message(event.message)
+    if state.now(facts.changes) != "waiting":
+        raise RefusedError(f"message {brief(event.message)} does not wait", expected="a queued message that waits")
+
+
+def _part(state: State, event: ev.PartStarted) -> None:
+    _new_part(state, event.part)
+    facts = state.message(event.message)
+    if facts.user:
+        if event.message != state.last_message:
+            raise RefusedError(
+                f"user message {brief(event.message)} is complete", expected="its parts in the append that adds it"
+            )
+        if isinstance(event.kind, (Tool, Reasoning)):
+            raise RefusedError("a user message has no tool or reasoning part", expected="another kind of part")
+        return
+    _require_open(state, event.message, facts)
+    if isinstance(event.kind, Tool):
+        for known in facts.parts.values():
+            if known.kind == "tool" and known.call == event.kind.call and state.history.holds(known.added):
+                raise AlreadyExistsError("call", event.kind.call)
+
+
+def _delta(state: State, event: ev.PartDelta) -> None:
+    _takes_deltas(state, event.part, event.field)
+
+
+def _takes_deltas(state: State, part: str, field: str) -> None:
+    if field == "text":
+        _in_state(state, part, ("text", "reasoning"), ("open",))
+    elif field == "input":
+        _in_state(state, part, ("tool",), ("pending",))
+    elif field == "output":
+        _in_state(state, part, ("tool",), ("running",))
+    else:
+        raise RefusedError(f"field {brief(field)}", expected='"text", "input" or "output"')
+
+
+def _edited(state: State, event: ev.PartEdited) -> None:
+    facts = state.part(event.part)
+    if facts.kind == "tool":
+        _in_state(state, event.part, ("tool",), ("completed",))
+    else:
+        _in_state(state, event.part, ("text", "reasoning"), ("ended",))
+
+
+def _part_removed(state: State, event: ev.PartRemoved) -> None:
+    status = state.status(state.part(event.part))
+    if status in {"open", "pending", "running", "started"}:
+        raise RefusedError(f"part {brief(event.part)} is {status}", expected="a part that is ended")
+
+
+def _step(state: State, event: ev.StepStarted) -> None:
+    _new_part(state, event.part)
+    _open_message(state, event.message)
+
+
+def _step_finished(state: State, event: ev.StepFinished) -> None:
+    _new_part(state, event.part)
+    facts = _open_message(state, event.message)
+    if state.now(facts.steps) != "started":
+        raise RefusedError(f"message {brief(event.message)} has no open step", expected="a step that was started")
+
+
+def _usage(state: State, event: ev.UsageRecorded) -> None:
+    if event.usage.cost is not None:  # a float that is a decimal by chance would be read back as one
+        cost = event.usage.cost
+        require(Decimal, cost, "UsageRecorded.usage.cost is of type Decimal or None")
+        if cost and cost.adjusted() > _COST_DIGITS:  # the sum of some has to be a number, too
+            raise CallError(f"UsageRecorded.usage.cost has {cost.adjusted() + 1} digits, at most {_COST_DIGITS + 1}")
+    if event.message is not None and not state.has_message(event.message):
+        raise NotFoundError("message", event.message)
+
+
+def _pruned(state: State, event: ev.Pruned) -> None:
+    for part in event.parts:
+        facts = _in_state(state, part, ("tool",), _OVER)
+        if state.now(facts.prunes) == "pruned":
+            raise RefusedError(f"part {brief(part)} is pruned already", expected="a part that is not pruned")
+
+
+def _restored(state: State, event: ev.Restored) -> None:
+    for part in event.parts:
+        if state.now(_in_state(state, part, ("tool",), _OVER).prunes) != "pruned":
+            raise RefusedError(f"part {brief(part)} is not pruned", expected="a pruned part")
+
+
+def _requested(state: State, event: ev.CompactionRequested) -> None:
+    _new_part(state, event.part)
+    if not state.message(event.message).user:
+        raise RefusedError(f"message {brief(event.message)} is not the user's", expected="a user message")
+    if event.message != state.last_message:
+        raise RefusedError(f"message {brief(event.message)} is not the last", expected="the last message")
+
+
+def _compaction_started(state: State, event: ev.CompactionStarted) -> None:
+    _in_state(state, event.part, ("compaction",), ("requested", "failed"))
+    running = state.running_compaction()
+    if running is not None:
+        raise RefusedError(f"compaction {brief(running)} is running", expected="one compaction at a time")
+    for message in event.kept:
+        state.message(message)
+    if event.through is not None:
+        bound = state.message(event.through).added
+        for message in state.open_messages():
+            if state.messages[message].added <= bound:
+                raise RefusedError(f"message {brief(message)} is open", expected="a covered set of finished messages")
+
+
+def _compaction_completed(state: State, event: ev.CompactionCompleted) -> None:
+    _in_state(state, event.part, ("compaction",), ("started",))
+    if state.message(event.summary).user:
+        raise RefusedError(f"message {brief(event.summary)} is the user's", expected="the summary message")
+
+
+def _compaction_failed(state: State, event: ev.CompactionFailed) -> None:
+    _in_state(state, event.part, ("compaction",), ("requested", "started"))
+
+
+def _undone(state: State, event: ev.CompactionUndone) -> None:
+    _in_state(state, event.part, ("compaction",), ("completed",))
+    latest = state.compaction_in_force()
+    if latest is not None and latest[0] != event.part:
+        raise RefusedError(f"compaction {latest[0]!r} came later", expected="the latest compaction first")
+
+
+def _rollback(state: State, event: ev.RolledBack) -> None:
+    if not 1 <= event.to <= state.version:
+        raise NotFoundError("version", str(event.to))
+
+
+def _pinned(state: State, event: ev.Pinned) -> None:
+    if check_id("pin", event.pin) in state.pins:
+        raise AlreadyExistsError("pin", event.pin)
+    if (event.text is None) == (event.part is None):
+        raise RefusedError("a pin of neither or both", expected="a text or a part")
+    if event.part is not None:
+        state.part(event.part)
+
+
+def _unpinned(state: State, event: ev.Unpinned) -> None:
+    pin = state.pins.get(event.pin)
+    if pin is None or not state.history.holds(pin.added) or state.now(pin.changes) == "unpinned":
+        raise NotFoundError("pin", event.pin)
+
+
+def _redacted(state: State, event: ev.PartRedacted) -> None:
+    if not state.has_part(event.part):
+        raise NotFoundError("part", event.part)
+
+
+RULES: dict[type, Callable[[State, Any], object]] = {
+    ev.SessionStarted: _begins,
+    ev.SessionForked: _begins,
+    ev.UserMessageAdded: _new_message,
+    ev.AssistantMessageStarted: _new_message,
+    ev.MessageFinished: _finished,
+    ev.MessageRemoved: _message_removed,
+    ev.MessagePromoted: _promoted,
+    ev.PartStarted: _part,
+    ev.PartDelta: _delta,
+    ev.PartEnded: lambda state, event: _in_state(state, event.part, ("text", "reasoning"), ("open",)),
+    ev.PartEdited: _edited,
+    ev.PartRemoved: _part_removed,
+    ev.ToolRunning: lambda state, event: _in_state(state, event.part, ("tool",), ("pending",)),
+    ev.ToolProgress: lambda state, event: _in_state(state, event.part, ("tool",), ("running",)),
+    ev.ToolCompleted: lambda state, event: _in_state(state, event.part, ("tool",), ("running", "interrupted")),
+    ev.ToolFailed: _tool_failed,
+    ev.StepStarted: _step,
+    ev.StepFinished: _step_finished,
+    ev.UsageRecorded: _usage,
+    ev.Pruned: _pruned,
+    ev.Restored: _restored,
+    ev.CompactionRequested: _requested,
+    ev.CompactionStarted: _compaction_started,
+    ev.CompactionCompleted: _compaction_completed,
+    ev.CompactionFailed: _compaction_failed,
+    ev.CompactionUndone: _undone,
+    ev.RolledBack: _rollback,
+    ev.Pinned: _pinned,
+    ev.Unpinned: _unpinned,
+    ev.PartRedacted: _redacted,
+}
+"""What each kind of event asks of the state; a kind that is not here may always follow."""
+
+
+def new_ids(event: ev.Event) -> list[str]:
+    """The ids an event introduces, which must be new to the session."""
+    if isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
+        return [f"message {event.message}"]
+    if isinstance(event, (ev.PartStarted, ev.StepStarted, ev.StepFinished, ev.CompactionRequested)):
+        return [f"part {event.part}"]
+    if isinstance(event, ev.Pinned):
+        return [f"pin {event.pin}"]
+    return []

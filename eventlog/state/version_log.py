@@ -1,0 +1,143 @@
+"""What was so from which version on, as far back as a rollback can reach: the open messages, the last user message.
+
+For `state.py` only.  The newest entries are a plain list; older ones lie packed, because hardly any rollback looks at them, and what
+was packed before a checkpoint is read when one does (`later`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from eventlog.history.lineage import History
+
+__all__ = ["Entry", "Older", "Timeline"]
+
+RECENT = 512
+"""Entries from which on the older half is packed."""
+
+Entry = tuple[int, tuple[str, ...]]
+"""A version, and the ids that were named then."""
+_DECODER = msgspec.msgpack.Decoder(list[Entry])
+
+
+Older = list[tuple[int, bytes]]
+"""Packed entries, each with the version of their first."""
+
+
+class Timeline:
+    """Entries in the order of their versions.  Changed by its owner alone."""
+
+    __slots__ = ("_kept", "_load", "begins", "older", "recent")
+
+    def __init__(self, recent: list[Entry] | None = None) -> None:
+        self.recent: list[Entry] = [] if recent is None else recent
+        self.older: Older = []
+        self._kept = 0
+        """How many of the packed pieces are stored."""
+        self.begins = 0
+        """Version of the oldest packed entry, 0 if there is none."""
+        self._load: Callable[[], None] | None = None
+        """Has `follow` called with what was packed before, which was not read yet."""
+
+    def later(self, load: Callable[[], None], begins: int) -> None:
+        """There is more, packed before, from version `begins` on: `load` calls `follow` with it."""
+        self._load, self.begins = load, begins
+
+    def follow(self, older: Older) -> None:
+        """What is here came after `older`."""
+        self._load = None
+        self.older[:0] = older
+        self._kept += len(older)
+
+    def packed(self) -> Older:
+        """All that is packed."""
+        if self._load is not None:
+            self._load()
+        return self.older
+
+    def added(self) -> Older:
+        """What is packed and not stored yet."""
+        return self.older[self._kept :]
+
+    def keep(self) -> None:
+        """All that is packed is stored now."""
+        self._kept = len(self.older)
+
+    def oldest(self) -> int:
+        """Version of the oldest entry that is here, 0 if there is none or nothing was packed before."""
+        if not self.begins:
+            return 0
+        return self.older[0][0] if self.older else self.recent[0][0] if self.recent else 0
+
+    def newest(self, history: History) -> tuple[str, ...]:
+        """The ids of the newest entry that counts, none if there is no entry."""
+        recent = self.recent
+        if recent and recent[-1][0] >= history.starts[-1]:
+            return recent[-1][1]
+        return next(self.newest_first(history), (0, ()))[1]
+
+    def newest_first(self, history: History) -> Iterator[Entry]:
+        """The entries that count, newest first."""
+        if not self.recent:
+            return
+        start = self.begins or self.recent[0][0]
+        for first, last in history.newest_first():
+            if last < start:
+                return
+            yield from self._between(first, last)
+
+    def pack(self, settled: int) -> None:
+        """Pack the older ones when there are many.
+
+        Those after version `settled` stay, because they may be taken back, and one before them, so that some always stay.
+        """
+        left = bisect_right(self.recent, settled, key=_version) - 1
+        while len(self.recent) >= RECENT and left > 0:
+            half = min(RECENT // 2, left)
+            try:
+                packed = _pack(self.recent[:half])
+            except UnicodeEncodeError:
+                return  # an id with lone surrogates: the list goes on as it is
+            self.begins = self.begins or self.recent[0][0]
+            self.older.append((self.recent[0][0], packed))
+            del self.recent[:half]
+            left -= half
+
+    def whole(self) -> list[Entry]:
+        """All entries."""
+        older = [entry for _, packed in self.packed() for entry in _DECODER.decode(zlib.decompress(packed))]
+        return older + self.recent
+
+    def before(self, version: int) -> Older:
+        """All entries of earlier versions, packed."""
+        entries = [entry for entry in self.whole() if entry[0] < version]
+        pieces = [entries[start : start + RECENT // 2] for start in range(0, len(entries), RECENT // 2)]
+        return [(piece[0][0], _pack(piece)) for piece in pieces]
+
+    def _between(self, first: int, last: int) -> Iterator[Entry]:
+        """The entries of versions `first..last`, newest first; found by halving: what is hidden may be long."""
+        yield from _slice(self.recent, first, last)
+        if self.begins and first < self.recent[0][0]:
+            older = self.packed()
+            for place in range(bisect_right(older, last, key=_version) - 1, -1, -1):
+                yield from _slice(_DECODER.decode(zlib.decompress(older[place][1])), first, last)
+                if older[place][0] <= first:
+                    return
+
+
+def _pack(entries: list[Entry]) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(entries), 1)
+
+
+def _slice(entries: list[Entry], first: int, last: int) -> Iterator[Entry]:
+    low = bisect_left(entries, first, key=_version)
+    for at in range(bisect_right(entries, last, key=_version) - 1, low - 1, -1):
+        yield entries[at]
+
+
+def _version(entry: tuple[int, object]) -> int:
+    return entry[0]

@@ -1,0 +1,128 @@
+"""`demo`: the main job on a small recorded session: import it, stream it delta by delta, show the view and the numbers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import typer
+
+from projections.cli import output
+from projections.cli.commands.import_ import report_lines
+from projections.cli.commands.verify import print_session_stats
+from projections.cli.commands.view import print_view, shortened
+from projections.cli.store_option import key_file, named_store
+from projections.reports.wording import counted
+
+if TYPE_CHECKING:
+    from eventlog import Store
+
+__all__ = ["register"]
+
+PAUSE = 0.015
+"""Seconds between two deltas on a terminal, so that the stream can be seen."""
+SHOWN = 300
+"""Characters shown of a long part."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(_demo)
+
+
+def _demo(context: typer.Context) -> None:
+    """Show what it does, on a small recorded session.
+
+    Imports the recording, streams it delta by delta into a second session, and shows what the model would be sent.
+    Uses a temporary store unless one is named.
+    """
+    with _place(named_store(context)) as path:
+        import eventlog
+
+        with eventlog.open(path, keys=_keys(context)) as store:
+            _show(store)
+        output.line()
+        if named_store(context) is None:
+            output.line("The temporary store is gone.  Yours: eventlog --store PATH import FILE")
+        else:
+            keys = key_file(context)
+            locked = "" if keys is None else f" --key-file {keys}"
+            output.line(f"Both sessions are in {path}: eventlog --store {path}{locked} sessions")
+
+
+def _keys(context: typer.Context) -> Path | None:
+    """The key file: for a temporary store one that stays is not written to, unless it was named for this."""
+    named: Path | None = context.find_root().params.get("key_file")
+    return key_file(context) if named is not None or named_store(context) is not None else None
+
+
+@contextmanager
+def _place(named: Path | None) -> Generator[Path]:
+    if named is not None:
+        yield named
+    else:
+        with TemporaryDirectory(prefix="eventlog-demo-") as directory:
+            yield Path(directory) / "store"
+
+
+def _show(store: Store) -> None:
+    from eventlog.importers import import_file
+    from projections.demo import answer_path, play, prompt
+    from projections.view.model_view import ModelView
+
+    output.heading("1. Import a recorded stream")
+    report = import_file(store, answer_path())
+    for line in report_lines(report):
+        output.line(line.replace(f"{answer_path()}: ", ""))
+    recorded = store.session(report.sessions[0])
+
+    output.line()
+    output.heading("2. Stream it again, delta by delta, as an agent would")
+    live = store.create_session(title="Demo: the recorded answer, streamed")
+    live.user(prompt())
+    output.block(f"user: {prompt()}")
+    voice = _Voice()
+    deltas = play(recorded, live, voice.hear)
+    voice.end()
+    output.line(f"[{counted(deltas, 'delta')} accepted; the whole turn is durable at version {live.version}]")
+
+    output.line()
+    output.heading("3. What the model would be sent next")
+    view = ModelView.of(live)
+    print_view(view, longest=SHOWN)
+    streamed = [message.parts for message in view.messages][1:]
+    if streamed != [message.parts for message in ModelView.of(recorded).messages]:
+        raise AssertionError("the view of the streamed answer differs from that of the imported one")
+    output.line("the view of the streamed answer equals that of the imported one")
+
+    output.line()
+    output.heading("4. The numbers")
+    print_session_stats(live)
+
+
+class _Voice:
+    """Prints what streams by, a line for each kind of piece."""
+
+    def __init__(self) -> None:
+        self._kind = ""
+
+    def hear(self, kind: str, text: str) -> None:
+        """Print a piece."""
+        if kind != self._kind:
+            self.end()
+            self._kind = kind
+            sys.stdout.write(f"{kind}: ")
+        sys.stdout.write(output.safe(shortened(text, SHOWN)))
+        if output.terminal():
+            sys.stdout.flush()
+            time.sleep(PAUSE)
+
+    def end(self) -> None:
+        """End the line."""
+        if self._kind:
+            sys.stdout.write("\n")

@@ -1,0 +1,147 @@
+"""`export`: a session as a file for others: OpenCode's export JSON, event JSONL, or Markdown."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import typer
+
+from projections.cli import output
+from projections.cli.exits import UsageFault
+from projections.cli.options import SESSION
+from projections.cli.store_option import reading, session_of
+from projections.reports.wording import counted
+
+if TYPE_CHECKING:
+    from eventlog import Session
+
+__all__ = ["register"]
+
+Format: TypeAlias = Literal["opencode", "jsonl", "markdown"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("export")(_export)
+
+
+def _export(
+    context: typer.Context,
+    session: SESSION,
+    *,
+    format: Annotated[
+        Format,
+        typer.Option(
+            "--format", help="jsonl is lossless, and can be imported again; opencode is for `opencode import`."
+        ),
+    ],
+    tree: Annotated[
+        bool, typer.Option("--tree", help="Also what came of it: its forks and sub-sessions, and theirs.")
+    ] = False,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="Write this file, or with --format opencode --tree a file for each session into this directory "
+            "[default: standard output].",
+        ),
+    ] = None,
+) -> None:
+    """Write a session to a file or to standard output.
+
+    A file that is there is replaced once the new one is whole.  jsonl takes along, as far as they are inherited, the sessions that this one was forked from.
+    """
+    with reading(context) as store:
+        handle = session_of(store, session)
+        if format == "opencode" and tree:
+            if to is None:
+                raise UsageFault("--format opencode --tree writes several files: name a directory with --output")
+            _documents(handle, to)
+        elif to is None:
+            _print(_pieces(handle, format, tree=tree))
+        else:
+            _write(to, _pieces(handle, format, tree=tree))
+
+
+def _pieces(session: Session, format: Format, *, tree: bool) -> Iterator[bytes]:
+    if format == "jsonl":
+        from projections.exports.jsonl import jsonl_lines
+
+        yield from jsonl_lines(session, tree=tree)
+    elif format == "markdown":
+        from projections.exports.markdown import markdown_blocks
+
+        yield from (text.encode() for text in markdown_blocks(session, tree=tree))
+    else:
+        from projections.exports.opencode import opencode_json
+
+        yield opencode_json(session)
+
+
+def _print(pieces: Iterable[bytes]) -> None:
+    """To standard output, as it is; on a terminal without what could steer it."""
+    if output.terminal():
+        for piece in pieces:
+            sys.stdout.write(output.safe(piece.decode()))
+        return
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+def _documents(session: Session, directory: Path) -> None:
+    """A file for each session of the tree, named by its id."""
+    from projections.exports.opencode import opencode_json
+    from projections.reports.session_tree import below
+
+    directory.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
+    for info in below(session.store, session.id):
+        name = base = re.sub(r"[^\w.-]", "_", info.id).lstrip(".")[:100] or "session"
+        number = 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{base}-{number}"
+        taken.add(name.lower())
+        _write(directory / f"{name}.json", [opencode_json(session.store.session(info.id))])
+
+
+def _write(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file whole: under another name first, so that no half of it is ever there under its own.
+
+    `UsageFault` for a file of a store, or of keys; what is no file, such as a pipe, is written to as it is.
+    """
+    path = path.resolve()  # or a link would be replaced, and not what it leads to
+    _refuse_to_harm(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as pipe:
+            pipe.writelines(pieces)
+        return
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            file.writelines(pieces)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    output.note(f"{path}: {counted(path.stat().st_size, 'byte')}")
+
+
+def _refuse_to_harm(path: Path) -> None:
+    from eventlog.encryption.key_file import is_key_file
+    from eventlog.errors import CallError
+    from eventlog.log.embedded.directory import refuse_inside_store
+
+    try:
+        refuse_inside_store(path)
+    except CallError as error:
+        raise UsageFault(str(error)) from None
+    if is_key_file(path):
+        raise UsageFault(f"{path} is a file with keys: name another place")

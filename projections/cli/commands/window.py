@@ -1,0 +1,199 @@
+"""`window`: what fills a session's window, what would be pruned or compacted next, and what was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from projections.cli import output
+from projections.cli.options import JSON, SESSION
+from projections.cli.store_option import reading, session_of
+from projections.cli.window_options import (
+    CONTEXT,
+    INPUT,
+    INSIDE,
+    MODEL,
+    OUTPUT,
+    POLICY,
+    PRESET,
+    UNKNOWN,
+    Given,
+    window_of,
+)
+from projections.reports.wording import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from projections.window.breakdown import PartSize
+    from projections.window.report import WindowReport
+
+__all__ = ["print_parts", "register"]
+
+NAMES = {
+    "system": "system prompt",
+    "tools": "tool schemas",
+    "user": "user text",
+    "assistant": "assistant text",
+    "reasoning": "reasoning",
+    "calls": "tool calls",
+    "results": "tool results",
+    "attachments": "attachments",
+    "summary": "summary",
+    "carried": "carried over",
+    "frames": "frames",
+}
+"""The kinds in words."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("window")(_window)
+
+
+def _window(
+    context: typer.Context,
+    session: SESSION,
+    *,
+    preset: PRESET = None,
+    policy: POLICY = None,
+    inside: INSIDE = False,
+    limit: CONTEXT = None,
+    limit_output: OUTPUT = None,
+    limit_input: INPUT = None,
+    model: MODEL = None,
+    top: Annotated[int, typer.Option("--top", min=0, metavar="N", help="List the N largest messages and parts.")] = 10,
+    json: JSON = False,
+) -> None:
+    """Show what fills the window: tokens by kind, tool, message and part, and what would be pruned or compacted next.
+
+    Nothing is changed.  Kinds, tools, messages and parts are as counted; the whole request, and what would go, are corrected by
+    what the provider reported of earlier requests.
+    """
+    from projections.window.report import window_report
+
+    with reading(context) as store:
+        handle = session_of(store, session)
+        found = window_of(handle, Given(preset, limit, limit_output, limit_input, model))
+        report = window_report(found, largest=top, policy=policy, inside=inside)
+    if json:
+        output.document(report.as_json())
+    else:
+        _print(report)
+
+
+def print_parts(parts: Sequence[PartSize]) -> None:
+    """Print parts with their sizes."""
+    columns = ["part", "kind", "tool", "title", "tokens", "state"]
+    rows = [(part.id, part.kind, part.tool, part.title, part.tokens, _state(part)) for part in parts]
+    output.table(columns, rows, numbers=["tokens"], folded=["title"])
+
+
+def _print(report: WindowReport) -> None:
+    _print_size(report)
+    _print_kinds(report)
+    if report.tools:
+        columns = ["tool", "calls", "pruned", "input", "results", "attachments", "tokens"]
+        rows = [[getattr(tool, name) for name in columns] for tool in report.tools]
+        output.table(columns, rows, numbers=columns[1:])
+    if report.largest_messages:
+        largest = [(message.id, message.role, message.tokens) for message in report.largest_messages]
+        output.table(["message", "role", "tokens"], largest, numbers=["tokens"])
+        print_parts(report.largest_parts)
+    for line in (*_next(report), *_past(report), *_calibrations(report)):
+        output.line(line)
+
+
+def _print_size(report: WindowReport) -> None:
+    limits = report.limits
+    if report.usable is None:
+        of = "of an unlimited window" if limits is not None else f"({UNKNOWN})"
+    else:
+        share = f", {100 * report.tokens / report.usable:.1f} %" if report.usable else ""
+        of = f"of {report.usable} usable{share}"
+    output.heading(f"{report.session}: {counted(report.tokens, 'token')} {of}")
+    model = report.model or "no model"
+    output.line(
+        f"{counted(report.messages, 'message')}, version {report.version}, {model}, {report.preset}, {report.counter}"
+    )
+
+
+def _print_kinds(report: WindowReport) -> None:
+    """The kinds, what the provider counts beyond them, and what is free: as a picture on a terminal."""
+    from projections.cli.bar_chart import Stretch, draw
+
+    found = [Stretch(words, getattr(report.kinds, name)) for name, words in NAMES.items()]
+    found.append(Stretch("not in the session, as the provider counts", max(0, report.tokens - report.counted)))
+    if output.terminal():
+        taken = max(report.tokens, report.counted)
+        draw([*found, Stretch("free", max(0, (report.usable or 0) - taken), free=True)])
+    else:
+        output.table(["kind", "tokens"], [(kind.name, kind.tokens) for kind in found], numbers=["tokens"])
+
+
+def _state(part: PartSize) -> str:
+    return ", ".join(word for word, so in (("pruned", part.pruned), ("truncated", part.truncated)) if so)
+
+
+# -- next and past -----------------------------------------------------------------------------
+
+
+def _next(report: WindowReport) -> list[str]:
+    step = report.next_step
+    return [
+        f"next step: {step.step}" + (f" ({step.reason})" if step.reason else ""),
+        _next_prune(report),
+        _next_compaction(report),
+    ]
+
+
+def _next_prune(report: WindowReport) -> str:
+    plan = report.prune
+    if not plan.enabled:
+        return "prune: switched off"
+    if not plan.parts:
+        return f"prune ({plan.policy}): nothing that is worth it"
+    tools = sorted({part.tool for part in plan.parts})
+    return f"prune ({plan.policy}): {counted(len(plan.parts), 'result')} of {', '.join(tools)}, {counted(plan.freed, 'token')}"
+
+
+def _next_compaction(report: WindowReport) -> str:
+    plan = report.compaction
+    auto = "" if report.auto else " (automatic compaction is switched off)"
+    if plan is None:
+        return f"compaction: nothing to compact{auto}"
+    asked = "requested: " if plan.pending is not None else ""
+    tail = (
+        f"{counted(plan.tail_messages, 'message')}, {counted(plan.tail_tokens, 'token')}"
+        if plan.tail is not None
+        else "none"
+    )
+    kept = f", kept before it {', '.join(plan.kept)}" if plan.kept else ""
+    update = ", its earlier summary brought up to date" if plan.updates else ""
+    return f"compaction: {asked}{counted(plan.messages, 'message')}, {counted(plan.tokens, 'token')}{update}; tail {tail}{kept}{auto}"
+
+
+def _past(report: WindowReport) -> list[str]:
+    lines: list[str] = []
+    for change in report.changes:
+        if change.kind == "prune":
+            freed = f", {counted(change.freed, 'token')}" if change.freed else ""
+            lines.append(
+                f"version {change.version}: pruned {counted(len(change.parts), 'result')}{freed}, {change.policy}"
+            )
+        else:
+            left = f", {counted(change.tokens_after, 'token')} after it" if change.tokens_after is not None else ""
+            lines.append(f"version {change.version}: compaction {change.parts[0]}{left}")
+    for failure in report.failures:
+        kind = "automatic compaction" if failure.auto else "compaction"
+        lines.append(f"version {failure.version}: {kind} failed ({failure.reason})")
+    return lines
+
+
+def _calibrations(report: WindowReport) -> list[str]:
+    return [
+        f"{known.model or 'unnamed model'}: the last request counted {known.counted}, reported {known.reported}, "
+        f"{known.ratio} reported for one more"
+        for known in report.calibration
+    ]

@@ -1,0 +1,466 @@
+"""What each event does to a conversation.  The only place that knows; total over the closed union of events.
+
+Not the state itself (`state.py`) and not the loop that feeds it (`replay/loop.py`).  Imported by the projections that are
+made of a conversation: `transcript/transcript.py` and `view/model_view.py`.  Events that touch what was let go do nothing: they cannot
+change what is left.
+
+Parts at their birth: what `PartStarted` says of a part, as the fold keeps it.
+
+Not what becomes of them (`apply.py`, which alone imports this).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eventlog import events as ev
+from eventlog.codec.batch import Batch, Entry
+from eventlog.codec.deltas import DeltaRun
+from eventlog.errors import UnknownEventError
+from eventlog.values import Agent, Content, File, PartKind, Patch, Reasoning, Retry, Snapshot, Subtask, Text, Tool
+from projections.conversation.carryover import Pin, Touch, touched_by
+from projections.conversation.parts import (
+    Compaction,
+    CompactionPart,
+    FilePart,
+    Message,
+    NotePart,
+    Part,
+    ReasoningPart,
+    StepPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from projections.conversation.state import Conversation, said_by
+
+__all__ = ["BORN", "apply", "apply_batch"]
+
+
+def _text_part(part: str, kind: Text, message: Message) -> TextPart:
+    pieces: list[Content] = [kind.text] if kind.text else []
+    return TextPart(part, False, False, pieces, kind.synthetic, kind.ignored, kind.metadata, message.user)
+
+
+def _reasoning_part(part: str, kind: Reasoning, message: Message) -> ReasoningPart:
+    del message
+    return ReasoningPart(part, False, False, [kind.text] if kind.text else [], kind.metadata)
+
+
+def _tool_part(part: str, kind: Tool, message: Message) -> ToolPart:
+    del message
+    return ToolPart(part, False, False, kind.call, kind.tool, kind.provider_executed, kind.metadata, "pending", [], [])
+
+
+def _file_part(part: str, kind: File, message: Message) -> FilePart:
+    del message
+    return FilePart(part, file=kind)
+
+
+def _subtask_part(part: str, kind: Subtask, message: Message) -> SubtaskPart:
+    del message
+    return SubtaskPart(part, subtask=kind)
+
+
+def _note_part(part: str, kind: Agent | Snapshot | Patch | Retry, message: Message) -> NotePart:
+    del message
+    return NotePart(part, note=kind)
+
+
+BORN: dict[type[PartKind], Callable[[str, Any, Message], Part]] = {
+    Text: _text_part,
+    Reasoning: _reasoning_part,
+    Tool: _tool_part,
+    File: _file_part,
+    Subtask: _subtask_part,
+    Agent: _note_part,
+    Snapshot: _note_part,
+    Patch: _note_part,
+    Retry: _note_part,
+}
+"""How each kind of part is made.  Looked up by type: `isinstance` takes 0.1 µs to find that a struct is none of a kind."""
+
+
+def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
+    """Take in one event, and give the state back; `UnknownEventError` for a kind this fold has never heard of."""
+    _RULES.get(type(event), _unknown)(state, event, version, time)
+    return state
+
+
+def apply_batch(state: Conversation, batch: Batch, version: int) -> int:
+    """Take in the events of an append from this version on, up to a rollback; returns the version of the first that was not taken in."""
+    rules, start = _RULES, batch.time
+    for entry in batch.entries:
+        if type(entry) is Entry:
+            event = entry.event
+            rule = rules.get(type(event), _unknown)
+            if rule is _rolled_back:
+                break
+            rule(state, event, version, start + entry.after)
+            version += 1
+        elif type(entry) is DeltaRun:
+            state.apply_run(entry)
+            version += entry.count
+    return version
+
+
+Rule = Callable[[Conversation, Any, int, int], None]
+
+
+def _nothing(state: Conversation, event: ev.Event, version: int, time: int) -> None:
+    """An event that is none of the conversation's business."""
+
+
+def _unknown(state: Conversation, event: ev.Event, version: int, time: int) -> None:
+    """An event of a kind that this fold has never heard of."""
+    del state, time
+    raise UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
+
+
+def _rolled_back(state: Conversation, event: ev.RolledBack, version: int, time: int) -> None:
+    """The replay loop's own business."""
+
+
+def _settings(state: Conversation, event: ev.SettingsSet, version: int, time: int) -> None:
+    del version, time
+    state.model = event.model or state.model
+    state.limits = event.limits or state.limits
+    state.policy = event.policy or state.policy
+
+
+def _todos(state: Conversation, event: ev.TodosSet, version: int, time: int) -> None:
+    del version, time
+    state.todos = event.todos
+
+
+def _pin(state: Conversation, event: ev.Pinned, version: int, time: int) -> None:
+    del version, time
+    found = state.where.get(event.part or "")
+    pieces = said_by(found[1]) if found is not None else () if event.text is None else (event.text,)
+    state.pins[event.pin] = Pin(event.pin, event.part, pieces)
+
+
+def _unpin(state: Conversation, event: ev.Unpinned, version: int, time: int) -> None:
+    del version, time
+    state.pins.pop(event.pin, None)
+
+
+def _system(state: Conversation, event: ev.SystemPromptSet, version: int, time: int) -> None:
+    del version, time
+    state.header, state.rest = event.header, event.rest
+
+
+def _tools(state: Conversation, event: ev.ToolsSet, version: int, time: int) -> None:
+    del version, time
+    state.tools = event.schemas
+
+
+def _user(state: Conversation, event: ev.UserMessageAdded, version: int, time: int) -> None:
+    state.add_message(
+        Message(
+            event.message,
+            True,
+            version,
+            time,
+            [],
+            event.agent,
+            event.model,
+            event.variant,
+            event.system,
+            event.tools,
+            event.format,
+            event.synthetic,
+            event.delivery,
+            cause=event.cause,
+        )
+    )
+
+
+def _promoted(state: Conversation, event: ev.MessagePromoted, version: int, time: int) -> None:
+    del time
+    message = state.messages.get(event.message)
+    if message is not None:
+        state.promote(message, version)
+
+
+def _assistant(state: Conversation, event: ev.AssistantMessageStarted, version: int, time: int) -> None:
+    state.add_message(
+        Message(
+            event.message,
+            False,
+            version,
+            time,
+            [],
+            event.agent,
+            event.model,
+            event.variant,
+            reply_to=event.reply_to,
+            mode=event.mode,
+            summary=event.summary,
+        )
+    )
+
+
+def _finished(state: Conversation, event: ev.MessageFinished, version: int, time: int) -> None:
+    del version
+    message = state.messages.get(event.message)
+    if message is not None:
+        if message.id in state.split:
+            state.join(message)
+        message.finished, message.reason, message.error = time, event.reason, event.error
+        if state.followed:
+            state.touch(message.id)
+
+
+def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int, time: int) -> None:
+    del version, time
+    message = state.messages.get(event.message)
+    if message is None:
+        return
+    for compaction in list(state.compactions.values()):
+        if message.id in {compaction.message, compaction.summary}:
+            state.take_back(compaction.part)
+    message.removed = True
+    state.reshaped = True
+
+
+def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -> None:
+    del version, time
+    kind = event.kind
+    message = state.messages.get(event.message)
+    if message is not None:
+        state.add_part(message, BORN[type(kind)](event.part, kind, message))
+    if type(kind) is Patch:
+        state.touch_files(tuple(Touch("written", path) for path in kind.files))
+
+
+def _add(state: Conversation, message: str, part: Part) -> None:
+    """A part begins; nothing if its message was let go."""
+    found = state.messages.get(message)
+    if found is not None:
+        state.add_part(found, part)
+
+
+def _ended(state: Conversation, event: ev.PartEnded, version: int, time: int) -> None:
+    del version, time
+    found = state.where.get(event.part)
+    if found is None:
+        return
+    message, part = found
+    if type(part) is TextPart or type(part) is ReasoningPart:
+        part.ended = True
+        if event.metadata is not None:
+            part.metadata = event.metadata
+        if state.followed:
+            state.touch(message.id, event.part)
+
+
+def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) -> None:
+    del version, time
+    found = state.where.get(event.part)
+    if found is None:
+        return
+    message, part = found
+    if isinstance(part, (TextPart, ReasoningPart)):
+        part.pieces = [event.text] if event.text else []
+    elif isinstance(part, ToolPart):
+        part.output, part.full = event.text, None
+    state.touch(message.id, event.part)
+
+
+def _part_removed(state: Conversation, event: ev.PartRemoved, version: int, time: int) -> None:
+    del version, time
+    found = state.where.get(event.part)
+    if found is not None:
+        if isinstance(found[1], CompactionPart):
+            state.take_back(event.part)
+        found[1].removed = True
+        state.touch(found[0].id, event.part)
+
+
+def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: int) -> None:
+    del version, time
+    found = state.where.get(event.part)
+    if found is not None:
+        found[1].redacted = True
+        state.touch(found[0].id, event.part)
+    carried = [compaction.carried for compaction in state.compactions.values() if compaction.carried is not None]
+    for pin in (*state.pins.values(), *(pin for found in carried for pin in found.pins)):
+        if pin.part == event.part:
+            pin.redacted, state.reshaped = True, True
+
+
+def _step_started(state: Conversation, event: ev.StepStarted, version: int, time: int) -> None:
+    del version, time
+    _add(state, event.message, StepPart(event.part, snapshot=event.snapshot))
+
+
+def _step_finished(state: Conversation, event: ev.StepFinished, version: int, time: int) -> None:
+    del version, time
+    part = StepPart(event.part, begins=False, reason=event.reason, snapshot=event.snapshot)
+    _add(state, event.message, part)
+
+
+def _tool(state: Conversation, part: str) -> ToolPart | None:
+    found = state.where.get(part)
+    if found is None:
+        return None
+    message, tool = found
+    if type(tool) is not ToolPart:
+        return None
+    if state.followed:
+        state.touch(message.id, part)
+    return tool
+
+
+def _running(state: Conversation, event: ev.ToolRunning, version: int, time: int) -> None:
+    del version, time
+    tool = _tool(state, event.part)
+    if tool is not None:
+        tool.status, tool.input = "running", event.input
+        if tool.pieces:
+            tool.pieces = []
+        tool.title, tool.details = event.title, event.metadata
+
+
+def _progress(state: Conversation, event: ev.ToolProgress, version: int, time: int) -> None:
+    del version, time
+    tool = _tool(state, event.part)
+    if tool is not None:
+        tool.title = event.title if event.title is not None else tool.title
+        tool.details = event.metadata if event.metadata is not None else tool.details
+
+
+def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time: int) -> None:
+    del version, time
+    tool = _tool(state, event.part)
+    if tool is None:
+        return
+    late = tool.interrupted
+    tool.status = "completed"
+    tool.error, tool.interrupted = None, False
+    if tool.live:
+        tool.live = []
+    truncation = event.truncation
+    if truncation is None:
+        tool.output, tool.full = event.output, None
+    else:
+        tool.output, tool.full = truncation.preview, event.output
+    tool.title, tool.details = event.title or tool.title, event.metadata
+    tool.attachments = event.attachments
+    touches = () if late else touched_by(tool.tool, tool.input)  # an interruption has touched them
+    if touches:
+        state.touch_files(touches)
+
+
+def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) -> None:
+    del version, time
+    tool = _tool(state, event.part)
+    if tool is not None:
+        tool.status = "failed"
+        tool.error, tool.interrupted, tool.output = event.error, event.interrupted, event.output
+        tool.details = event.metadata if event.metadata is not None else tool.details
+        if tool.interrupted:  # nobody knows how far it came
+            state.touch_files(touched_by(tool.tool, tool.input))
+
+
+def _pruned(state: Conversation, event: ev.Pruned, version: int, time: int) -> None:
+    del version, time
+    for part in event.parts:
+        tool = _tool(state, part)
+        if tool is not None:
+            tool.pruned = True
+
+
+def _restored(state: Conversation, event: ev.Restored, version: int, time: int) -> None:
+    del version, time
+    for part in event.parts:
+        tool = _tool(state, part)
+        if tool is not None:
+            tool.pruned = False
+
+
+def _requested(state: Conversation, event: ev.CompactionRequested, version: int, time: int) -> None:
+    del version, time
+    state.compactions[event.part] = Compaction(event.part, event.message, event.auto, event.overflow)
+    _add(state, event.message, CompactionPart(event.part))
+
+
+def _compaction_started(state: Conversation, event: ev.CompactionStarted, version: int, time: int) -> None:
+    del version, time
+    compaction = state.compactions.get(event.part)
+    if compaction is not None:
+        compaction.status, compaction.through, compaction.tail = "started", event.through, event.tail
+        compaction.kept = event.kept
+
+
+def _compaction_completed(state: Conversation, event: ev.CompactionCompleted, version: int, time: int) -> None:
+    del version, time
+    compaction = state.compactions.get(event.part)
+    if compaction is not None and compaction.message in state.messages:
+        compaction.status, compaction.summary = "completed", event.summary
+        state.in_force = event.part
+        state.carry(compaction)
+        state.let_go(compaction)
+
+
+def _compaction_failed(state: Conversation, event: ev.CompactionFailed, version: int, time: int) -> None:
+    del version, time
+    compaction = state.compactions.get(event.part)
+    if compaction is not None:
+        compaction.status, compaction.reason = "failed", event.reason
+        compaction.summary = event.summary or compaction.summary
+        state.reshaped = True
+
+
+def _undone(state: Conversation, event: ev.CompactionUndone, version: int, time: int) -> None:
+    del version, time
+    state.take_back(event.part)
+
+
+_RULES: dict[type[ev.Base], Rule] = {
+    ev.SessionStarted: _nothing,
+    ev.SessionForked: _nothing,
+    ev.SessionRenamed: _nothing,
+    ev.SessionArchived: _nothing,
+    ev.SessionUnarchived: _nothing,
+    ev.MetadataSet: _nothing,
+    ev.SettingsSet: _settings,
+    ev.SystemPromptSet: _system,
+    ev.ToolsSet: _tools,
+    ev.TodosSet: _todos,
+    ev.Pinned: _pin,
+    ev.Unpinned: _unpin,
+    ev.UserMessageAdded: _user,
+    ev.MessagePromoted: _promoted,
+    ev.AssistantMessageStarted: _assistant,
+    ev.MessageFinished: _finished,
+    ev.MessageRemoved: _message_removed,
+    ev.PartStarted: _part,
+    ev.PartDelta: Conversation.grow,
+    ev.PartEnded: _ended,
+    ev.PartEdited: _edited,
+    ev.PartRemoved: _part_removed,
+    ev.ToolRunning: _running,
+    ev.ToolProgress: _progress,
+    ev.ToolCompleted: _completed,
+    ev.ToolFailed: _failed,
+    ev.StepStarted: _step_started,
+    ev.StepFinished: _step_finished,
+    ev.UsageRecorded: _nothing,
+    ev.Pruned: _pruned,
+    ev.Restored: _restored,
+    ev.CompactionRequested: _requested,
+    ev.CompactionStarted: _compaction_started,
+    ev.CompactionCompleted: _compaction_completed,
+    ev.CompactionFailed: _compaction_failed,
+    ev.CompactionUndone: _undone,
+    ev.RolledBack: _rolled_back,
+    ev.InterruptRequested: _nothing,
+    ev.Settled: _nothing,
+    ev.PartRedacted: _redacted,
+    ev.SessionErased: _nothing,
+    ev.ForeignKept: _nothing,
+    ev.Custom: _nothing,
+}

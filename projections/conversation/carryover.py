@@ -1,0 +1,55 @@
+"""What a compaction carries over beside its summary, without asking a model: todos, pins, and the files that were touched.
+
+Not the summary, and not the fold that gathers this (`apply.py`).  What was carried is fixed when the compaction completes, so the
+beginning of the view stays as it is; how it is worded is `view/carryover_text.py`.  Only `projections` imports this module.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from eventlog.values import Body, Content, Todo
+from projections.conversation.file_access import Access, access_of, paths_of
+
+__all__ = ["TOUCHES", "Carried", "Pin", "Touch", "touched_by"]
+
+TOUCHES = 400
+"""Newest touches that are remembered."""
+
+
+class Pin(msgspec.Struct, array_like=True, gc=False):
+    """A pinned fact (`pieces` joined), or a pinned part as its text was when it was last seen."""
+
+    pin: str
+    part: str | None = None
+    pieces: tuple[Content, ...] = ()
+    redacted: bool = False
+
+
+class Touch(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """A file that a call read or wrote, unless it failed; or the call's arguments, where they are too long to look into while folding."""
+
+    access: Access | None
+    path: str = ""
+    arguments: Body | None = None
+    tool: str = ""
+
+
+class Carried(msgspec.Struct, array_like=True, gc=False):
+    """What one compaction carries."""
+
+    todos: tuple[Todo, ...] = ()
+    pins: tuple[Pin, ...] = ()
+    touches: tuple[Touch, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.todos or self.pins or self.touches)
+
+
+def touched_by(tool: str, arguments: Content) -> tuple[Touch, ...]:
+    """What a call touches; pure, so arguments that are kept by reference are kept so."""
+    if isinstance(arguments, str):
+        paths = paths_of(tool, arguments)
+        return tuple(Touch(access_of(tool), path) for path in paths) if paths else ()
+    access = access_of(tool)
+    return (Touch(access, arguments=arguments, tool=tool),) if access else ()

@@ -1,0 +1,191 @@
+"""What a conversation is made of, as plain data: messages, parts and compactions with their marks.
+
+Not the fold that fills them (`state.py`), and not what the model sees (`view/neutral.py`).  Only `projections`
+imports this module.  Structs here are mutable and stored as arrays: a new field goes to the end, with a default.
+Texts are lists of pieces, because they grow; `Conversation.encode` joins them first.  There are no cycles
+among them, so the collector need not look at them (`gc=False`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from eventlog.values import (
+    Agent,
+    Attachment,
+    Content,
+    File,
+    Json,
+    MessageError,
+    Model,
+    Patch,
+    Retry,
+    Snapshot,
+    Subtask,
+)
+from projections.conversation.carryover import Carried
+
+__all__ = [
+    "Compaction",
+    "CompactionPart",
+    "FilePart",
+    "Message",
+    "NotePart",
+    "Part",
+    "ReasoningPart",
+    "StepPart",
+    "SubtaskPart",
+    "TextPart",
+    "ToolPart",
+]
+
+
+class PartBase(msgspec.Struct, array_like=True, gc=False):
+    """What every part has.  `removed`: no longer part of its message; `redacted`: never to be shown."""
+
+    id: str
+    removed: bool = False
+    redacted: bool = False
+
+
+class TextPart(PartBase, array_like=True, gc=False, tag="x"):
+    """What was said.  `pieces` joined are the text."""
+
+    pieces: list[Content] = msgspec.field(default_factory=list[Content])
+    synthetic: bool = False
+    ignored: bool = False
+    metadata: Json | None = None
+    ended: bool = False
+
+
+class ReasoningPart(PartBase, array_like=True, gc=False, tag="r"):
+    """What the model thought; `metadata` is its provider's, such as a signature."""
+
+    pieces: list[Content] = msgspec.field(default_factory=list[Content])
+    metadata: Json | None = None
+    ended: bool = False
+
+
+class ToolPart(PartBase, array_like=True, gc=False, tag="t"):
+    """A tool call and what came of it.  `metadata` is the call's, `details` the result's."""
+
+    call: str = ""
+    tool: str = ""
+    provider_executed: bool = False
+    metadata: Json | None = None
+    status: Literal["pending", "running", "completed", "failed"] = "pending"
+    pieces: list[Content] = msgspec.field(default_factory=list[Content])
+    """The input as far as it has streamed; empty once the tool runs."""
+    live: list[Content] = msgspec.field(default_factory=list[Content])
+    """The output as far as it has streamed; empty once the tool ended.  Kept by the transcript only."""
+    input: Content = ""
+    output: Content | None = None
+    """The output the model is to see: the preview of a truncated one."""
+    full: Content | None = None
+    """The whole output, when `output` is a preview."""
+    error: Content | None = None
+    interrupted: bool = False
+    title: str = ""
+    details: Json | None = None
+    attachments: tuple[Attachment, ...] = ()
+    pruned: bool = False
+
+
+class FilePart(PartBase, array_like=True, gc=False, tag="f"):
+    """A file of the user's, or of the model's."""
+
+    file: File = msgspec.field(default_factory=lambda: File("", ""))
+
+
+class SubtaskPart(PartBase, array_like=True, gc=False, tag="s"):
+    """Work given to a sub-agent."""
+
+    subtask: Subtask = msgspec.field(default_factory=lambda: Subtask(""))
+
+
+class NotePart(PartBase, array_like=True, gc=False, tag="n"):
+    """A part that is never sent: a mention, a snapshot, a patch, a retry."""
+
+    note: Agent | Snapshot | Patch | Retry = msgspec.field(default_factory=lambda: Snapshot(""))
+
+
+class StepPart(PartBase, array_like=True, gc=False, tag="b"):
+    """The beginning or the end of a model call."""
+
+    begins: bool = True
+    reason: str = ""
+    snapshot: str | None = None
+
+
+class CompactionPart(PartBase, array_like=True, gc=False, tag="c"):
+    """The place of a compaction, whose state is in `Conversation.compactions`."""
+
+
+Part: TypeAlias = TextPart | ReasoningPart | ToolPart | FilePart | SubtaskPart | NotePart | StepPart | CompactionPart
+
+
+class Message(msgspec.Struct, array_like=True, gc=False):
+    """One user or assistant message."""
+
+    id: str
+    user: bool
+    version: int
+    """Version of the event that began it."""
+    created: int
+    """UTC milliseconds."""
+    parts: list[Part] = msgspec.field(default_factory=list[Part])
+    agent: str = ""
+    model: Model | None = None
+    variant: str | None = None
+    system: Content | None = None
+    tools: Json | None = None
+    format: Json | None = None
+    synthetic: bool = False
+    delivery: Literal["steer", "queue"] = "steer"
+    reply_to: str | None = None
+    mode: str = ""
+    summary: bool = False
+    finished: int | None = None
+    """UTC milliseconds; None for user messages and open ones."""
+    reason: str | None = None
+    error: MessageError | None = None
+    removed: bool = False
+    covered: str | None = None
+    """The compaction (its part) that covers this message.  Known to the transcript only."""
+    cause: str | None = None
+    """The compaction (its part) that added this message."""
+    promoted: int = 0
+    """Version at which a queued message took its place; 0 before, and for all others."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether this is a queued message that was not promoted yet."""
+        return self.delivery == "queue" and not self.promoted
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether this is the message that asks for a compaction."""
+        return any(isinstance(part, CompactionPart) for part in self.parts)
+
+    @property
+    def place(self) -> int:
+        """The version that orders it among the messages of the view."""
+        return self.promoted or self.version
+
+
+class Compaction(msgspec.Struct, array_like=True, gc=False):
+    """One compaction.  Only a completed one hides anything."""
+
+    part: str
+    message: str
+    auto: bool = False
+    overflow: bool | None = None
+    status: Literal["requested", "started", "completed", "failed", "undone"] = "requested"
+    through: str | None = None
+    tail: str | None = None
+    summary: str | None = None
+    reason: str = ""
+    kept: tuple[str, ...] = ()
+    carried: Carried | None = None

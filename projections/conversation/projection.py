@@ -1,0 +1,46 @@
+"""The fold of a conversation as a projection (`replay/projection.py`): what transcript and model view have in common.
+
+What each event does is `apply.py`.  Imported by `transcript/transcript.py` and `view/model_view.py`.
+"""
+
+from __future__ import annotations
+
+from eventlog.codec.batch import Batch
+from eventlog.codec.deltas import DeltaRun
+from projections.conversation import apply as apply_module
+from projections.conversation.state import Conversation
+
+__all__ = ["ConversationProjection"]
+
+
+class ConversationProjection:
+    """A fold over every event; `whole` keeps what a compaction covers, otherwise the state has the size of the view."""
+
+    name = ""
+    version = 2
+    whole = True
+
+    def initial(self) -> Conversation:
+        """An empty conversation."""
+        return Conversation(whole=self.whole)
+
+    apply = staticmethod(apply_module.apply)
+    """Take in an event."""
+
+    def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
+        """Take in a run of deltas, whole."""
+        del version, time
+        state.apply_run(run)
+        return state
+
+    def apply_batch(self, state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
+        """Take in all events of an append, or those before a rollback."""
+        return state, apply_module.apply_batch(state, batch, version)
+
+    def encode(self, state: Conversation) -> bytes:
+        """The state's canonical bytes."""
+        return state.encode()
+
+    def decode(self, data: bytes) -> Conversation:
+        """The state again."""
+        return Conversation.decode(data)

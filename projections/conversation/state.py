@@ -1,0 +1,379 @@
+"""The state of a conversation: messages, parts and marks, with the indexes that make one more event cost O(1).
+
+Not what each event does to it (`apply.py`), nor the selection of what the model sees (`view/selection.py`), nor its form
+(`view/part_rendering.py`).  The transcript keeps everything (`whole`); the model view lets go of the messages that a completed
+compaction covers, so that its state has the size of the view whatever the length of the history.  What was let go cannot
+come back by applying an event; `ReachesBack` tells the replay loop to fold again from an earlier point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+import msgspec
+
+from eventlog.codec.deltas import DeltaRun
+from eventlog.events import PartDelta
+from eventlog.values import Content, Json, Limits, Model, Todo
+from projections.conversation.carryover import TOUCHES, Carried, Pin, Touch
+from projections.conversation.parts import Compaction, Message, Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
+from projections.replay.canonical import pack, unpack
+from projections.replay.projection import ReachesBack
+
+__all__ = ["Conversation", "join_part", "said_by"]
+
+
+class Plain(msgspec.Struct, array_like=True):
+    """A conversation as it is encoded."""
+
+    whole: bool
+    messages: list[Message]
+    compactions: list[Compaction]
+    in_force: str | None
+    header: Content
+    rest: Content
+    tools: Content | None
+    model: Model | None
+    limits: Limits | None
+    policy: Json | None
+    todos: tuple[Todo, ...]
+    pins: list[Pin]
+    touches: list[Touch]
+
+
+class Conversation:
+    """The state of a conversation, with the indexes that make one more event cost O(1).
+
+    `messages` are in order of their beginning.  `touched`, `born` and `reshaped` tell a live reader what changed since it
+    last looked, from `follow` on; they, and the indexes `where` and `said`, are no part of the state.
+    """
+
+    __slots__ = (
+        "born",
+        "compactions",
+        "followed",
+        "header",
+        "in_force",
+        "limits",
+        "messages",
+        "model",
+        "pins",
+        "policy",
+        "reshaped",
+        "rest",
+        "said",
+        "split",
+        "todos",
+        "tools",
+        "touched",
+        "touches",
+        "where",
+        "whole",
+    )
+
+    def __init__(self, *, whole: bool) -> None:
+        self.whole = whole
+        self.messages: dict[str, Message] = {}
+        self.compactions: dict[str, Compaction] = {}
+        self.in_force: str | None = None
+        """The compaction part whose summary stands for the beginning."""
+        self.header: Content = ""
+        self.rest: Content = ""
+        self.tools: Content | None = None
+        self.model: Model | None = None
+        self.limits: Limits | None = None
+        self.policy: Json | None = None
+        self.todos: tuple[Todo, ...] = ()
+        self.pins: dict[str, Pin] = {}
+        self.touches: dict[Touch, None] = {}
+        """What calls touched, each once, the newest last."""
+        self.where: dict[str, tuple[Message, Part]] = {}
+        self.said: Message | None = None
+        """What `newest_said` found last."""
+        self.split: set[str] = set()
+        """The messages with a text in more than one piece."""
+        self.touched: dict[str, set[str]] = {}
+        """The messages that changed, and which of their parts."""
+        self.born: list[Message] = []
+        """The messages that began, the newest last."""
+        self.reshaped = True
+        self.followed = False
+        """Whether anybody looks at these three."""
+
+    # -- bytes ----------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """Canonical bytes: texts are joined, so it does not matter in how many pieces they came."""
+        for name in [*self.split]:
+            self.join(self.messages[name])
+        plain = Plain(
+            self.whole,
+            list(self.messages.values()),
+            list(self.compactions.values()),
+            self.in_force,
+            self.header,
+            self.rest,
+            self.tools,
+            self.model,
+            self.limits,
+            self.policy,
+            self.todos,
+            list(self.pins.values()),
+            list(self.touches),
+        )
+        return pack(plain)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Conversation:
+        """The conversation again; ValueError if the bytes are of another shape."""
+        plain = unpack(data, Plain)
+        found = cls(whole=plain.whole)
+        found.messages = {message.id: message for message in plain.messages}
+        found.compactions = {compaction.part: compaction for compaction in plain.compactions}
+        found.in_force = plain.in_force
+        found.header, found.rest, found.tools = plain.header, plain.rest, plain.tools
+        found.model, found.limits, found.policy = plain.model, plain.limits, plain.policy
+        found.todos = plain.todos
+        found.pins = {pin.pin: pin for pin in plain.pins}
+        found.touches = dict.fromkeys(plain.touches)
+        found.where = {part.id: (message, part) for message in plain.messages for part in message.parts}
+        return found
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """From here on somebody looks at what changes, and has seen nothing yet."""
+        self.followed = self.reshaped = True
+
+    def seen(self) -> None:
+        """Whoever looks at what changes has seen all of it."""
+        self.touched.clear()
+        self.born.clear()
+        self.reshaped = False
+
+    def apply_run(self, run: DeltaRun) -> None:
+        """Take in a run of deltas, whole."""
+        if len(run.keys) == 1:
+            part, field = run.keys[0]
+            self.grow(PartDelta(part, field, run.text))
+            return
+        for (part, field), text in run.joined().items():
+            self.grow(PartDelta(part, field, text))
+
+    def grow(self, delta: PartDelta, version: int = 0, time: int = 0) -> None:
+        """Add streamed text to a field of a part.  A rule of the fold as it is: there is none that is asked more often."""
+        del version, time
+        try:
+            message, grown = self.where[delta.part]
+        except KeyError:  # it was let go
+            return
+        if type(grown) is TextPart or type(grown) is ReasoningPart:
+            pieces = grown.pieces
+        elif type(grown) is ToolPart and (delta.field == "input" or self.whole):
+            pieces = grown.pieces if delta.field == "input" else grown.live
+        else:
+            return
+        text = delta.text
+        if text:
+            if len(pieces) == 1:
+                self.split.add(message.id)
+            pieces.append(text)
+        if self.followed:
+            self.touch(message.id, delta.part)
+
+    def touch(self, message: str, *parts: str) -> None:
+        """A message changed, and these of its parts."""
+        if self.followed:
+            self.touched.setdefault(message, set()).update(parts)
+
+    def add_message(self, message: Message) -> None:
+        """A message begins."""
+        self.messages[message.id] = message
+        if not self.followed:
+            self.said = None
+            return
+        self.born.append(message)
+        if message.user and not message.synthetic and message.delivery == "steer":
+            self.said = message
+
+    def add_part(self, message: Message, part: Part) -> None:
+        """A part of a message begins."""
+        message.parts.append(part)
+        self.where[part.id] = message, part
+        if self.followed and (not self.born or self.born[-1] is not message):  # who looks at one sees all its parts
+            self.touch(message.id, part.id)
+
+    def join(self, message: Message) -> None:
+        """Make each text of the message one piece again."""
+        self.split.discard(message.id)
+        for part in message.parts:
+            join_part(part)
+
+    def promote(self, message: Message, version: int) -> None:
+        """A queued message takes its place behind all others; where everything is kept it stays where it was said."""
+        message.promoted = version
+        self.said = None
+        self.touch(message.id)
+        if not self.whole:
+            self.messages[message.id] = self.messages.pop(message.id)
+        self.reshaped = True
+
+    def newest_said(self) -> Message | None:
+        """The newest message that a user wrote and the model may know."""
+        found = self.said
+        if found is None or found.removed or found.id not in self.messages:
+            found = self.said = next(filter(is_said, reversed(self.messages.values())), None)
+        return found
+
+    def touch_files(self, touches: tuple[Touch, ...]) -> None:
+        """A call touched these files."""
+        for touch in touches:
+            self.touches.pop(touch, None)
+            self.touches[touch] = None
+        while len(self.touches) > TOUCHES:
+            del self.touches[next(iter(self.touches))]
+
+    def to_carry(self) -> Carried:
+        """What a compaction would carry that completes now."""
+        return Carried(self.todos, tuple(map(self._pinned, self.pins.values())), tuple(self.touches))
+
+    def _pinned(self, pin: Pin) -> Pin:
+        """The pin with what its part says now, or said when it was last seen."""
+        found = self.where.get(pin.part or "")
+        if found is None:
+            return Pin(pin.pin, pin.part, pin.pieces, pin.redacted)
+        return Pin(pin.pin, pin.part, said_by(found[1]), found[1].redacted)
+
+    def carry(self, compaction: Compaction) -> None:
+        """Fix what a completed compaction carries, before anything is let go."""
+        compaction.carried = self.to_carry() or None
+        self.pins = {name: self._pinned(pin) for name, pin in self.pins.items()}
+
+    def let_go(self, compaction: Compaction) -> None:
+        """Forget, or mark, every message that a completed compaction covers."""
+        covered = self._covered(compaction, self.messages.values())
+        if self.whole:
+            for message in covered:
+                message.covered = message.covered or compaction.part
+        else:
+            for message in covered:
+                self._forget(message)
+            gone = {other.message for other in self.compactions.values() if other.message not in self.messages}
+            for message in list(self.messages.values()):  # a summary goes with its question, wherever it stands
+                if message.summary and message.reply_to in gone:
+                    self._forget(message)
+            self.born.clear()  # who follows this state looks at all messages again
+            self.compactions = {
+                part: other for part, other in self.compactions.items() if other.message in self.messages
+            }
+        self.reshaped = True
+
+    def _covered(self, compaction: Compaction, messages: Iterable[Message]) -> list[Message]:
+        """Those of the messages that a completed compaction covers, whatever else covers them."""
+        keep = {compaction.message, compaction.summary, *compaction.kept}
+        bound = self._bound(compaction)
+        return [
+            message for message in messages if message.place <= bound and not message.waiting and message.id not in keep
+        ]
+
+    def _summarised_at(self, compaction: Compaction) -> int:
+        """Version at which the summary of a completed compaction began; it tells which of two was completed later."""
+        summary = self.messages.get(compaction.summary or "")
+        return summary.version if summary is not None else -1
+
+    def _forget(self, message: Message) -> None:
+        del self.messages[message.id]
+        self.touched.pop(message.id, None)
+        self.split.discard(message.id)
+        for part in message.parts:
+            del self.where[part.id]
+
+    def _bound(self, compaction: Compaction) -> int:
+        """Version of the last covered message's beginning.  An unknown tail is no tail (spec §4.1)."""
+        tail = self.messages.get(compaction.tail or "")
+        if tail is not None:
+            return tail.place - 1
+        through = self.messages.get(compaction.through or "")
+        if through is not None:
+            return through.place
+        own = self.messages.get(compaction.message)
+        return own.version - 1 if own is not None else -1
+
+    def take_back(self, part: str) -> None:
+        """A completed compaction counts no more: what it alone covered is there again, or `ReachesBack`."""
+        compaction = self.compactions.get(part)
+        if compaction is None:
+            return
+        if compaction.status == "completed":
+            if not self.whole:
+                raise ReachesBack(part)
+            free = [message for message in self.messages.values() if message.covered == part]
+            for message in free:
+                message.covered = None
+            for other in self.compactions.values():  # those after it cover what it covered, too
+                if other.status == "completed" and self._summarised_at(other) > self._summarised_at(compaction):
+                    for message in self._covered(other, free):
+                        message.covered = message.covered or other.part
+        compaction.status = "undone"
+        if self.in_force == part:
+            self.in_force = next(
+                (other.part for other in reversed(self.compactions.values()) if other.status == "completed"), None
+            )
+        self.reshaped = True
+
+
+def is_said(message: Message) -> bool:
+    """Whether a user said this, and the model may know."""
+    return message.user and not (message.synthetic or message.removed or message.waiting)
+
+
+def join_part(part: Part) -> None:
+    """Bring the growing texts of a part into their canonical form: no two strings side by side."""
+    if type(part) is TextPart or type(part) is ReasoningPart:
+        _join(part.pieces)
+    elif type(part) is ToolPart:
+        _join(part.pieces)
+        _join(part.live)
+
+
+def _join(pieces: list[Content]) -> None:
+    if len(pieces) > 1 or (pieces and not pieces[0]):
+        pieces[:] = joined(pieces)
+
+
+def said_by(part: Part) -> tuple[Content, ...]:
+    """What a part says, for a pin that carries it."""
+    match part:
+        case TextPart() | ReasoningPart():
+            return tuple(joined(part.pieces))
+        case ToolPart():
+            found = part.output if part.status == "completed" else part.error
+            return () if found is None else (found,)
+        case SubtaskPart():
+            return (part.subtask.prompt,)
+        case _:
+            return ()
+
+
+def joined(pieces: list[Content]) -> list[Content]:
+    """The pieces with neighbouring strings made one, and empty ones left out."""
+    try:
+        text = "".join(cast("list[str]", pieces))
+    except TypeError:  # large texts are among them
+        pass
+    else:
+        return [text] if text else []
+    result: list[Content] = []
+    strings: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            strings.append(piece)
+            continue
+        if any(strings):
+            result.append("".join(strings))
+        strings = []
+        result.append(piece)
+    if any(strings):
+        result.append("".join(strings))
+    return result

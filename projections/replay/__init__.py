@@ -1,0 +1,1 @@
+"""From events to a state: the protocol, the replay loop, checkpoints."""

@@ -1,0 +1,1 @@
+"""Reports on sessions: audit, view diff, timeline, statistics, usage."""

@@ -1,0 +1,156 @@
+"""How much of what a session holds: messages, parts, tools, deltas, events by kind, and what it spent.
+
+A fold over the events that keeps numbers only; no body is read.  Messages, parts and tools are counted in the effective
+history, so that a rollback takes them away; events, deltas and usage are counted over everything that was recorded.
+Anybody may import this module.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.codec.decoded import Span
+from eventlog.codec.deltas import DeltaRun
+from eventlog.session.session import Session
+from eventlog.validation import require
+from eventlog.values import Tool
+from projections.reports.usage import Spent, usage_by_model
+
+__all__ = ["SessionStats", "ToolStats", "session_stats"]
+
+
+class ToolStats(msgspec.Struct):
+    """What became of the calls of one tool; `unfinished` ones are pending or running."""
+
+    tool: str
+    calls: int = 0
+    completed: int = 0
+    failed: int = 0
+    interrupted: int = 0
+    unfinished: int = 0
+
+
+class SessionStats(msgspec.Struct):
+    """The numbers of one session."""
+
+    version: int
+    events: int
+    """Events of its own."""
+    inherited: int
+    """Events it has from the session it was forked from."""
+    hidden: int
+    """Events that a rollback hid."""
+    kinds: dict[str, int]
+    """Events by class, own and inherited."""
+    deltas: int
+    delta_characters: int
+    user_messages: int
+    assistant_messages: int
+    parts: dict[str, int]
+    """Parts by kind."""
+    tools: list[ToolStats]
+    usage: list[Spent]
+    """What was spent here since the session began; a fork's inherited spending is not in it."""
+    inherited_usage: list[Spent]
+
+
+class _Tally:
+    """Counts over the effective history."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.assistants = 0
+        self.parts: Counter[str] = Counter()
+        self.tools: dict[str, ToolStats] = {}
+        self._calls: dict[str, tuple[ToolStats, str]] = {}
+
+    def take(self, event: ev.Event) -> None:
+        match event:
+            case ev.UserMessageAdded():
+                self.users += 1
+            case ev.AssistantMessageStarted():
+                self.assistants += 1
+            case ev.PartStarted():
+                self._part(event)
+            case ev.StepStarted():
+                self.parts["step-start"] += 1
+            case ev.StepFinished():
+                self.parts["step-finish"] += 1
+            case ev.CompactionRequested():
+                self.parts["compaction"] += 1
+            case ev.ToolCompleted():
+                self._settled(event.part, "completed")
+            case ev.ToolFailed():
+                self._settled(event.part, "interrupted" if event.interrupted else "failed")
+            case _:
+                pass
+
+    def _part(self, event: ev.PartStarted) -> None:
+        self.parts[str(event.kind.__struct_config__.tag)] += 1
+        if isinstance(event.kind, Tool):
+            name = event.kind.tool
+            tool = self.tools.setdefault(name, ToolStats(name))
+            tool.calls += 1
+            tool.unfinished += 1
+            self._calls[event.part] = (tool, "unfinished")
+
+    def _settled(self, part: str, state: str) -> None:
+        found = self._calls.get(part)
+        if found is not None:
+            tool, before = found
+            setattr(tool, before, getattr(tool, before) - 1)
+            setattr(tool, state, getattr(tool, state) + 1)
+            self._calls[part] = (tool, state)
+
+
+def session_stats(session: Session) -> SessionStats:
+    """The numbers of a session now; reads every event of it once, and the effective ones once more."""
+    require(Session, session, "statistics are those of a Session")
+    info = session.info
+    version = session.version
+    base = version - info.events
+    kinds: Counter[str] = Counter()
+    deltas = characters = 0
+    spending: tuple[list[Span], list[Span]] = ([], [])
+    for span in session.spans(upto=version):
+        item = span.item
+        if isinstance(item, DeltaRun):
+            deltas += item.count
+            characters += len(item.text)
+            kinds["PartDelta"] += item.count
+            continue
+        kinds[type(item).__name__] += 1
+        if isinstance(item, ev.PartDelta):
+            deltas += 1
+            characters += len(item.text)
+        elif isinstance(item, ev.UsageRecorded):
+            spending[span.first <= base].append(span)
+    tally = _Tally()
+    for event in _effective(session.history(version)):
+        tally.take(event)
+    return SessionStats(
+        version=version,
+        events=info.events,
+        inherited=base,
+        hidden=version - sum(last - first + 1 for first, last in session.effective_ranges(version)),
+        kinds=dict(kinds.most_common()),
+        deltas=deltas,
+        delta_characters=characters,
+        user_messages=tally.users,
+        assistant_messages=tally.assistants,
+        parts=dict(tally.parts.most_common()),
+        tools=sorted(tally.tools.values(), key=lambda tool: (-tool.calls, tool.tool)),
+        usage=usage_by_model(spending[0]),
+        inherited_usage=usage_by_model(spending[1]),
+    )
+
+
+def _effective(spans: Iterable[Span]) -> Iterator[ev.Event]:
+    """The events of a history but the deltas, which begin and end nothing."""
+    for span in spans:
+        if not isinstance(span.item, DeltaRun):
+            yield span.item

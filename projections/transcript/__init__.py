@@ -1,0 +1,1 @@
+"""All that was said, with marks, in pages."""

@@ -1,0 +1,243 @@
+"""The neutral messages of a conversation as one sequence, kept up to date at O(1) per event.
+
+Not which messages there are (`selection.py`) nor the form of each (`message_rendering.py`), but what depends on neighbours: order, alternation,
+reminders.  What is settled lies in one list that views share; a view is that list up to a length, and a short tail of its own (`messages.py`).
+An event that changes a settled message (a late result, a prune mark, an edit) begins a new list, which shares every
+rendered message before the change.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+import msgspec
+
+from projections.conversation.parts import Message
+from projections.conversation.state import Conversation
+from projections.view.constraints import join
+from projections.view.message_rendering import Draft, user_message
+from projections.view.messages import Messages
+from projections.view.neutral import NeutralMessage, Text
+from projections.view.options import RenderOptions
+from projections.view.part_rendering import Resolver
+from projections.view.selection import carried_with, hidden, ordered, shows_question
+
+__all__ = ["Assembly"]
+
+TOGETHER = 8
+"""So many messages wait before those of them that are over are settled, all at once: it is a look at the view that pays for it."""
+PATIENCE = 16
+"""So many messages wait at most, even if the first is open: one that was left open must not make all others wait."""
+REMINDER = (
+    "<system-reminder>\nThe user sent the following message:\n",
+    "\n\nPlease address this message and continue with your tasks.\n</system-reminder>",
+)
+"""Around a message that arrived while a turn runs (seed 000 §6.3)."""
+
+
+class Assembly:
+    """Follows a conversation; `view` is what the model would be sent now."""
+
+    def __init__(self, state: Conversation, options: RenderOptions, resolve: Resolver) -> None:
+        self._state = state
+        self._options = options
+        self._resolve = resolve
+        self._joins = options.constraints.alternate or options.constraints.after_tool is not None
+        """Whether what a message is depends on the one before it."""
+        self._shared: list[NeutralMessage] = []
+        self._settled: list[Message] = []
+        self._places: list[int] = []
+        """Where in `_shared` each settled message begins."""
+        self._index: dict[str, int] = {}
+        self._waiting: list[Message] = []
+        self._known: dict[str, tuple[NeutralMessage, ...]] = {}
+        self._drafts: dict[str, Draft] = {}
+        """Of the assistant messages that are open and wait."""
+        self._last: Message | None = None
+        """The last finished step, if its turn goes on and reminders are asked for."""
+        state.follow()
+
+    def follow(self, state: Conversation) -> None:
+        """Go on with another state of the same conversation; what is equal in it is rendered again."""
+        self._state = state
+        self._known.clear()
+        self._drafts.clear()
+        state.follow()
+
+    def view(self, excluding: str | None = None, last_words: str | None = None) -> Messages:
+        """The messages now, `last_words` of the assistant's at their end (instead of the options' `max_steps`).
+
+        `excluding` leaves out the message that is about to be filled (spec §4.11).
+        """
+        self.catch_up()
+        if excluding is not None and excluding in self._index:
+            self._unsettle(self._index[excluding])
+        tail: list[NeutralMessage] = []
+        length = len(self._shared)
+        last, known = self._last, self._known
+        if not self._joins and last is None:
+            for message in self._waiting:
+                if message.id != excluding:
+                    tail += known.get(message.id) or self._rendered(message)
+        else:
+            for message in self._waiting:
+                if message.id == excluding:
+                    continue
+                rendered: Iterable[NeutralMessage] = known.get(message.id) or self._rendered(message)
+                if last is not None and message.user and message.version > last.version and not message.synthetic:
+                    rendered = [_reminded(found, message) for found in rendered]
+                for found in rendered:
+                    length = self._append(tail, length, found)
+        words = last_words or self._options.max_steps
+        if words is not None:
+            length = self._append(tail, length, NeutralMessage("assistant", (Text(words),)))
+        return Messages(self._shared, length, tuple(tail))
+
+    def catch_up(self) -> None:
+        """Take in what changed since the last look."""
+        state = self._state
+        if state.touched or state.born or state.reshaped:
+            self._catch_up()
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _append(self, tail: list[NeutralMessage], length: int, message: NeutralMessage) -> int:
+        """Append to the tail, joined to what is before it; returns the length of the shared list that still holds."""
+        before = tail[-1] if tail else (self._shared[length - 1] if length else None)
+        together = join(before, message, self._options.constraints)
+        if before is not None and together[0] is not before:
+            if tail:
+                tail.pop()
+            else:
+                length -= 1
+            tail.extend(together)
+        else:
+            tail.extend(together[1:] if before is not None else together)
+        return length
+
+    def _catch_up(self) -> None:
+        state = self._state
+        if state.reshaped:
+            self._shared, self._settled, self._places, self._index = [], [], [], {}
+            self._waiting = ordered(state, self._options)
+            for message in state.messages.values():
+                if message.removed or message.summary or message.is_marker:
+                    self._known.pop(message.id, None)
+        else:
+            if state.touched:
+                index, last = self._index, len(self._settled)
+                cut = min([index.get(name, last) for name in state.touched])
+                if cut < last:
+                    self._unsettle(cut)
+            self._waiting += state.born
+        for name, parts in state.touched.items():
+            self._known.pop(name, None)
+            if (draft := self._drafts.get(name)) is not None:
+                draft.touch(parts)
+        state.seen()
+        self._last = self._last_finished() if self._options.reminder else None
+        if len(self._waiting) > (1 if self._joins else TOGETHER):
+            self._settle()
+
+    def _unsettle(self, index: int) -> None:
+        """Make the settled messages from `index` on wait again.
+
+        Messages that were joined into one begin at the same place and go together.
+        """
+        place = self._places[index]
+        index = bisect_left(self._places, place)
+        again = self._settled[index:]
+        for message in again:
+            del self._index[message.id]
+        self._waiting[:0] = again
+        del self._settled[index:], self._places[index:]
+        self._shared = self._shared[:place]
+
+    def _settle(self) -> None:
+        """Move what will hardly change from the waiting messages to the shared list; the newest always waits."""
+        waiting, settled, last = self._waiting, self._settled, self._last
+        impatient = len(waiting) - PATIENCE
+        count = 0
+        for message in waiting[:-1]:
+            if message.user:  # waits for as long as it is to be wrapped: what is settled stays as it is
+                if last is not None and message.version >= last.version:
+                    break
+            elif message.finished is None and count >= impatient:
+                break
+            name = message.id
+            count += 1
+            place = len(self._shared)
+            rendered = self._known.get(name) or self._rendered(message)
+            if self._joins:
+                place = self._join_settled(rendered, place)
+            else:
+                self._shared += rendered
+            self._index[name] = len(settled)
+            settled.append(message)
+            self._places.append(place)
+            self._drafts.pop(name, None)
+        del waiting[:count]
+
+    def _join_settled(self, rendered: Iterable[NeutralMessage], place: int) -> int:
+        """Put a message behind the settled ones, joined to what is before it; returns where it begins."""
+        for index, found in enumerate(rendered):
+            tail: list[NeutralMessage] = []
+            length = self._append(tail, len(self._shared), found)
+            if length < len(self._shared):
+                self._shared = self._shared[:length]
+                place = self._reach_back(length) if index == 0 else place
+            self._shared.extend(tail)
+        return place
+
+    def _reach_back(self, place: int) -> int:
+        """Where the message begins whose words at `place` are joined with what follows.
+
+        It may begin earlier, with what was put between it and a result; messages in between that showed nothing belong to it too.
+        """
+        owner = bisect_right(self._places, place) - 1
+        begin = self._places[owner]
+        self._places[owner:] = [begin] * (len(self._places) - owner)
+        return begin
+
+    def _last_finished(self) -> Message | None:
+        """The last finished step, if its turn goes on."""
+        for message in reversed(self._state.messages.values()):
+            if message.finished is not None:
+                return message if message.reason in {"tool-calls", "unknown"} else None
+        return None
+
+    def _rendered(self, message: Message) -> tuple[NeutralMessage, ...]:
+        known = self._known.get(message.id)
+        if known is None:
+            known = ()
+            state, options = self._state, self._options
+            if hidden(state, message, options):
+                pass
+            elif message.user:
+                question = shows_question(state, message, options)
+                known = user_message(message, options, self._resolve, shows_question=question)
+            else:
+                known = tuple(self._draft(message).messages())
+            self._known[message.id] = known
+        return known
+
+    def _draft(self, message: Message) -> Draft:
+        draft = self._drafts.pop(message.id, None)
+        if draft is None:
+            carried = carried_with(self._state, message) if self._options.carry else None
+            draft = Draft(message, self._options, self._resolve, carried=carried)
+        if message.finished is None:
+            self._drafts[message.id] = draft
+        return draft
+
+
+def _reminded(found: NeutralMessage, message: Message) -> NeutralMessage:
+    """A user message wrapped as a reminder; texts that the program wrote stay as they are."""
+    synthetic = {part.id for part in message.parts if getattr(part, "synthetic", False)}
+    if synthetic:
+        return found
+    parts = tuple(
+        Text(REMINDER[0] + part.text + REMINDER[1]) if isinstance(part, Text) else part for part in found.parts
+    )
+    return msgspec.structs.replace(found, parts=parts)

@@ -1,0 +1,173 @@
+"""Why a part or a message is, or is not, in the view: a reason and a sentence (spec §4.12).
+
+Not the view.  Looks the id up in the state, and in the whole history only when the state does not know it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from eventlog.session.session import Session
+from projections.conversation.parts import (
+    CompactionPart,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from projections.conversation.state import Conversation
+from projections.replay.loop import state_at
+from projections.replay.projection import Projection
+from projections.view.message_rendering import Draft
+from projections.view.neutral import Text
+from projections.view.options import RenderOptions
+from projections.view.part_rendering import Rendered, Resolver
+from projections.view.selection import compaction_of, hidden, shows_question
+
+__all__ = ["Explanation", "Reason", "explain"]
+
+Reason: TypeAlias = Literal[
+    "shown",
+    "shown-as-text",
+    "cleared",
+    "interrupted",
+    "redacted",
+    "covered",
+    "rolled-back",
+    "removed",
+    "later",
+    "message-removed",
+    "message-failed",
+    "message-unfinished",
+    "compaction-not-in-force",
+    "waiting",
+    "ignored",
+    "empty",
+    "file-as-text",
+    "never-sent",
+]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why the part or message `id` is in the view (`shown`), or not."""
+
+    id: str
+    shown: bool
+    reason: Reason
+    sentence: str
+
+
+_SENTENCES: dict[Reason, str] = {
+    "shown": "It is in the view as it is.",
+    "shown-as-text": "It is in the view as a fixed or derived text.",
+    "cleared": "The call is in the view; its result was pruned and shows as cleared.",
+    "interrupted": "The call is in the view; it never came to an end and shows as interrupted.",
+    "redacted": "It was redacted; a marker stands in its place.",
+    "covered": "A compaction covers it; its summary stands for it.",
+    "rolled-back": "A rollback took it out of the effective history.",
+    "removed": "It was removed from its message.",
+    "later": "It begins after this version.",
+    "message-removed": "Its message was removed.",
+    "message-failed": "Its message failed and has nothing that the model should see.",
+    "message-unfinished": "Its message is unfinished and has nothing yet that the model should see.",
+    "compaction-not-in-force": "It belongs to a compaction that is not in force.",
+    "waiting": "Its message is queued and was not promoted yet.",
+    "ignored": "It is marked as shown to people only.",
+    "empty": "It has no text that is sent.",
+    "file-as-text": "A file of this kind was turned into text before; the text is in the view.",
+    "never-sent": "Parts of this kind are never sent.",
+}
+
+
+def explain(
+    session: Session, projection: Projection[Conversation], version: int, options: RenderOptions, name: str
+) -> Explanation:
+    """The reason for one part or message at a version; `NotFoundError` if the session has none of this id."""
+    reason = reason_in(state_at(session, projection, version).state, options, session.text, name)
+    if reason is None:
+        added = session.find(name)
+        if added > version:
+            reason = "later"
+        elif any(first <= added <= last for first, last in session.effective_ranges(version)):
+            reason = "covered"
+        else:
+            reason = "rolled-back"
+    return Explanation(name, reason in _SHOWING, reason, _SENTENCES[reason])
+
+
+def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, name: str) -> Reason | None:
+    """The reason as far as the state knows; None for an id that it does not know."""
+    message, part = state.where.get(name, (state.messages.get(name), None))
+    if message is None:
+        return None
+    draft = Draft(message, options, resolve, shows_question=shows_question(state, message, options))
+    whole = _message_reason(state, options, message, draft)
+    if whole is not None:
+        return whole
+    if part is not None:
+        return _part_reason(message, part, draft.rendered(part))
+    for found in message.parts:
+        reason = _part_reason(message, found, draft.rendered(found))
+        if reason in _SHOWING:
+            return reason
+    return "empty"
+
+
+_SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
+
+
+def _message_reason(state: Conversation, options: RenderOptions, message: Message, draft: Draft) -> Reason | None:
+    if message.removed:
+        return "message-removed"
+    if message.covered is not None:
+        return "covered"
+    if message.waiting:
+        return "waiting"
+    if hidden(state, message, options):
+        return "compaction-not-in-force" if compaction_of(state, message) is not None else "message-removed"
+    if draft.is_left_out():
+        return "message-failed" if message.error is not None else "message-unfinished"
+    return None
+
+
+def _part_reason(message: Message, part: Part, rendered: Rendered) -> Reason:
+    """The reason of a part whose message is shown, by what it says there."""
+    if part.removed:
+        return "removed"
+    if not rendered.shown:
+        return _absent(message, part)
+    match part:
+        case CompactionPart():
+            return "shown-as-text"
+        case _ if part.redacted:
+            return "redacted"
+        case ToolPart(pruned=True):
+            return "cleared"
+        case ToolPart(status="pending" | "running"):
+            return "interrupted"
+        case SubtaskPart():
+            return "shown-as-text"
+        case FilePart() | ReasoningPart() if isinstance(rendered.said[0], Text):
+            return "shown-as-text"
+        case _:
+            return "shown"
+
+
+def _absent(message: Message, part: Part) -> Reason:
+    """Why a part says nothing."""
+    match part:
+        case TextPart():
+            return "ignored" if part.ignored and message.user else "empty"
+        case ReasoningPart():
+            return "empty"
+        case FilePart():
+            return "file-as-text"
+        case CompactionPart():
+            return "compaction-not-in-force"
+        case _:
+            return "never-sent"

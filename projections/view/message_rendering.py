@@ -1,0 +1,186 @@
+"""A message's neutral messages, kept up to date part by part: a part that did not change is not rendered again.
+
+Not what a part says (`part_rendering.py`), nor what depends on other messages (`assembly.py`).  Parts that came to an end, from the first one on,
+are also arranged once and for all; so one more delta of an open message costs its own part and those that are still open beside it.
+A user's message is never open, and is rendered whole.  Imported by `assembly.py` and `explain.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from projections.conversation.carryover import Carried
+from projections.conversation.parts import Message, Part, ReasoningPart, StepPart, TextPart, ToolPart
+from projections.conversation.state import join_part
+from projections.view.carryover_text import carried_text
+from projections.view.constraints import constrained
+from projections.view.neutral import File, NeutralMessage, NeutralPart, Result, Text
+from projections.view.options import UNCONSTRAINED, RenderOptions
+from projections.view.part_rendering import MEDIA_HEADING, Foreign, Rendered, Resolver, rendered_part, user_part
+
+__all__ = ["Draft", "user_message"]
+
+ABORTED = "aborted"
+"""Name of the error of a message that somebody stopped."""
+
+
+def user_message(
+    message: Message, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
+) -> tuple[NeutralMessage, ...]:
+    """A user's message: one, or nothing if it says nothing."""
+    said: list[NeutralPart] = []
+    for part in message.parts:
+        if not part.removed:
+            said += user_part(part, options, resolve, shows_question=shows_question)
+    if options.constraints != UNCONSTRAINED:
+        said = [*constrained(said, options.constraints)]
+    return (NeutralMessage("user", tuple(said), message.id),) if said else ()
+
+
+class _Block:
+    """What one model call said: the parts of one wire message and the results that follow it."""
+
+    def __init__(
+        self, said: Iterable[NeutralPart] = (), results: Iterable[Result] = (), *, foreign: bool = False
+    ) -> None:
+        self.said = [*said]
+        self.results = [*results]
+        self.foreign = foreign
+        """Whether another model's reasoning is among what was said."""
+
+
+class Draft:
+    """One message as far as it has come.  Whoever holds it calls `touch` for each part that changed."""
+
+    def __init__(
+        self,
+        message: Message,
+        options: RenderOptions,
+        resolve: Resolver,
+        *,
+        shows_question: bool = False,
+        carried: Carried | None = None,
+    ) -> None:
+        self._message = message
+        self._carried = carried
+        self._options = options
+        self._resolve = resolve
+        self._question = shows_question
+        self._rendered: dict[str, Rendered] = {}
+        self._arranged: set[str] = set()
+        """The parts at the beginning that came to an end; what they say is in the fields below."""
+        self._whole: list[NeutralMessage] = []
+        self._block = _Block()
+        self._media: list[Text | File] = []
+        self._content = False
+
+    def touch(self, parts: Iterable[str]) -> None:
+        """These parts are to be rendered again."""
+        for name in parts:
+            self._rendered.pop(name, None)
+            if name in self._arranged:
+                self._arranged, self._whole, self._block, self._media, self._content = set(), [], _Block(), [], False
+
+    def messages(self) -> list[NeutralMessage]:
+        """The neutral messages now."""
+        parts = self._message.parts
+        while len(self._arranged) < len(parts) and _is_over(part := parts[len(self._arranged)]):
+            self._content = self._take(part, self._whole, self._media) or self._content
+            self._arranged.add(part.id)
+        kept, content = self._block, self._content
+        whole, media = [*self._whole], [*self._media]
+        self._block = _Block(kept.said, kept.results, foreign=kept.foreign)
+        for part in parts[len(self._arranged) :]:
+            content = self._take(part, whole, media) or content
+        whole.extend(self._closed(self._block))
+        self._block = kept
+        if self._message.user:
+            return whole
+        if self._left_out(content=content):
+            return []
+        if self._carried is not None and whole:
+            carried = Text(carried_text(self._carried, self._resolve))
+            whole[-1] = replace(whole[-1], parts=(*whole[-1].parts, carried))
+        if media:
+            whole.append(NeutralMessage("user", (Text(MEDIA_HEADING), *media), self._message.id))
+        return whole
+
+    def rendered(self, part: Part) -> Rendered:
+        """What a part says, judged alone."""
+        found = self._rendered.get(part.id)
+        if found is None:
+            if not self._message.user:
+                join_part(part)  # or each view of a long stream would join all its pieces again
+            found = self._rendered[part.id] = rendered_part(
+                self._message, part, self._options, self._resolve, shows_question=self._question
+            )
+        return found
+
+    def is_left_out(self) -> bool:
+        """Whether this is an assistant message that failed or is unfinished, with nothing that the model should see (spec §4.3)."""
+        return not self._message.user and self._left_out(
+            content=any(self._is_content(part, self.rendered(part)) for part in self._message.parts)
+        )
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _take(self, part: Part, whole: list[NeutralMessage], media: list[Text | File]) -> bool:
+        """Put a part behind those before it; whether it is content."""
+        found = self.rendered(part)
+        if isinstance(part, StepPart) and part.begins and not part.removed:
+            whole.extend(self._closed(self._block))
+            self._block = _Block()
+        self._block.said.extend(found.said)
+        self._block.foreign = self._block.foreign or isinstance(next(iter(found.said), None), Foreign)
+        self._block.results.extend(found.results)
+        media.extend(found.media)
+        return self._is_content(part, found)
+
+    def _is_content(self, part: Part, found: Rendered) -> bool:
+        """Whether a part makes it worth while to show a message that broke off: reasoning alone does not."""
+        return bool(found.said) and not (isinstance(part, ReasoningPart) and not part.redacted)
+
+    def _left_out(self, *, content: bool) -> bool:
+        message = self._message
+        if self._options.drop_failed:
+            if message.error is None:
+                return False
+            return message.error.name != ABORTED or all(
+                part.removed or isinstance(part, ReasoningPart) or (isinstance(part, StepPart) and part.begins)
+                for part in message.parts
+            )
+        return (message.finished is None or message.error is not None) and not content
+
+    def _closed(self, block: _Block) -> Iterable[NeutralMessage]:
+        message = self._message
+        if block.said:
+            yield NeutralMessage("user" if message.user else "assistant", self._unseparated(block), message.id)
+        if block.results:
+            yield NeutralMessage("tool", tuple(block.results), message.id)
+
+    def _unseparated(self, block: _Block) -> tuple[NeutralPart, ...]:
+        """Turn another model's reasoning into plain texts, kept apart from the text that follows."""
+        said = block.said
+        if not block.foreign:
+            return tuple(said)
+        result: list[NeutralPart] = []
+        for index, part in enumerate(said):
+            if isinstance(part, Foreign):
+                followed = index + 1 < len(said) and isinstance(said[index + 1], Text)
+                result.append(Text(part.text + self._options.reasoning_separator if followed else part.text))
+            else:
+                result.append(part)
+        return tuple(result)
+
+
+def _is_over(part: Part) -> bool:
+    """Whether a part will hardly change any more."""
+    match part:
+        case TextPart() | ReasoningPart():
+            return part.ended
+        case ToolPart():
+            return part.status in {"completed", "failed"}
+        case _:
+            return True

@@ -1,0 +1,72 @@
+"""The neutral form of what the model is sent: frozen messages of text, reasoning, files, calls and results.
+
+Not the form of any provider (`formats/`) and not the record of what happened (`conversation/parts.py`).  Anybody may import it.
+A call is answered by exactly one result: in the same message if the provider executed the tool, else in the message of
+role "tool" that follows.  None of these can be part of a cycle, so the collector need not look at them (`gc=False`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from eventlog.values import Json
+
+__all__ = ["Call", "File", "NeutralMessage", "NeutralPart", "Reasoning", "Result", "Role", "Text"]
+
+Role: TypeAlias = Literal["user", "assistant", "tool"]
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", tag_field="type", gc=False):
+    """A text."""
+
+    text: str
+    metadata: Json | None = None
+    """The provider's own, sent back to it only."""
+
+
+class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", tag_field="type", gc=False):
+    """What the model thought, sent back to the same model."""
+
+    text: str
+    metadata: Json | None = None
+
+
+class File(msgspec.Struct, frozen=True, tag="file", tag_field="type", gc=False):
+    """A file; `url` is a data URL or an address."""
+
+    mime: str
+    url: str
+    filename: str | None = None
+
+
+class Call(msgspec.Struct, frozen=True, tag="call", tag_field="type", gc=False):
+    """A tool call with its arguments as JSON text."""
+
+    call: str
+    tool: str
+    input: Json
+    provider_executed: bool = False
+    metadata: Json | None = None
+
+
+class Result(msgspec.Struct, frozen=True, tag="result", tag_field="type", gc=False):
+    """The answer to a call; `error` marks a failure."""
+
+    call: str
+    tool: str
+    output: str
+    error: bool = False
+    files: tuple[File, ...] = ()
+
+
+NeutralPart: TypeAlias = Text | Reasoning | File | Call | Result
+
+
+class NeutralMessage(msgspec.Struct, frozen=True, gc=False):
+    """One message of the view; `source` is the id of the message that it comes from ("" for one nobody wrote)."""
+
+    role: Role
+    parts: tuple[NeutralPart, ...]
+    source: str = ""

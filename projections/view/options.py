@@ -1,0 +1,112 @@
+"""How a view is rendered: every choice as data, so that a step can record what it was sent with.
+
+Not the rendering itself (`part_rendering.py`), and not hooks, which are code.  Anybody may import this module.  Each option names the rule of the
+specification that it belongs to; the presets are values of it (`options.py`).
+
+The named render options: `default`, and `opencode-1.18`, which is that version's view byte for byte (spec §4.13).
+
+Where the two differ is exactly what is written here.  Anybody may import this module.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from eventlog.errors import NotFoundError
+from eventlog.validation import require
+from eventlog.values import Model
+
+__all__ = [
+    "ALL_CAPABILITIES",
+    "DEFAULT",
+    "OPENCODE_1_18",
+    "PRESETS",
+    "UNCONSTRAINED",
+    "Capability",
+    "Constraints",
+    "RenderOptions",
+    "preset",
+]
+
+Capability: TypeAlias = Literal["text", "image", "pdf", "audio", "video"]
+
+ALL_CAPABILITIES: tuple[Capability, ...] = ("text", "image", "pdf", "audio", "video")
+
+
+class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a provider refuses (spec §4.5).  The defaults refuse nothing."""
+
+    drop_empty: bool = False
+    """No empty text, and no message without content."""
+    alternate: bool = False
+    """Consecutive user messages become one."""
+    after_tool: str | None = None
+    """An assistant message with this text is put between a tool's result and a user message."""
+    call_id_pattern: Literal["any", "word", "alphanumeric"] = "any"
+    """Characters allowed in call ids: any, `A-Za-z0-9_-`, or `A-Za-z0-9`."""
+    call_id_length: int | None = None
+    """Exact length of call ids."""
+
+
+UNCONSTRAINED = Constraints()
+
+
+class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the view is rendered.  The defaults are the preset `default`."""
+
+    model: Model | None = None
+    """The model to be sent to.  Reasoning of another model is sent as text, without provider metadata; None: the same model."""
+    capabilities: tuple[Capability, ...] = ALL_CAPABILITIES
+    """What the model takes; a file that it does not take becomes an error text."""
+    strip_media: bool = False
+    """Images and PDFs become `[Attached mime: name]`, in a tool's result behind its output."""
+    tool_output_limit: int | None = None
+    """Longest tool output in characters; what is over is cut and said so."""
+    media_in_results: bool = True
+    """Images and PDFs stay in the tool result; else they follow it in a user message."""
+    constraints: Constraints = UNCONSTRAINED
+    reminder: bool = False
+    """User messages that arrived while a turn runs are wrapped as a system reminder (spec §4.6)."""
+    max_steps: str | None = None
+    """Text of a last assistant message that tells the model to stop (spec §4.7)."""
+    keep_empty_text: bool = False
+    """Empty assistant texts are sent, so that a message that broke off is there as an empty one."""
+    drop_failed: bool = False
+    """A failed assistant message is left out unless it was aborted; else only one with nothing to show is."""
+    reasoning_separator: str = "\n\n"
+    """Put between another model's reasoning and the text after it."""
+    show_all_compactions: bool = False
+    """Requested, failed and older compactions show their own messages (spec §4.1 hides them)."""
+    interrupted_output: bool = False
+    """An interrupted tool that had printed something shows that as its result, instead of the error."""
+    carry: bool = True
+    """What a compaction carries over is shown behind its summary (spec §5.4)."""
+    strip_attachments: bool = False
+    """With `strip_media`, all files of tool results are left out without a word."""
+
+
+DEFAULT = RenderOptions()
+
+OPENCODE_1_18 = RenderOptions(
+    media_in_results=False,
+    keep_empty_text=True,
+    drop_failed=True,
+    reasoning_separator="",
+    show_all_compactions=True,
+    interrupted_output=True,
+    strip_attachments=True,
+    carry=False,
+)
+
+PRESETS = {"default": DEFAULT, "opencode-1.18": OPENCODE_1_18}
+
+
+def preset(name: str) -> RenderOptions:
+    """The options of a preset; `NotFoundError` for another name."""
+    require(str, name, "a preset is named by a str")
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise NotFoundError("preset", name) from None

@@ -1,0 +1,230 @@
+"""One part of a conversation, as what it says in the view (spec §4.2-4.5).
+
+Not which messages are in the view (`selection.py`), nor what depends on neighbours: parts (`message_rendering.py`), messages (`assembly.py`); nor any
+provider's form (`formats/`).  Pure: the same part, options and bodies give the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from eventlog.values import INTERRUPTED, Attachment, Content, Json
+from projections.conversation.parts import (
+    CompactionPart,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from projections.view.constraints import constrained
+from projections.view.neutral import Call, File, NeutralPart, Reasoning, Result, Text
+from projections.view.options import UNCONSTRAINED, Capability, RenderOptions
+
+__all__ = [
+    "CLEARED",
+    "MEDIA_HEADING",
+    "NOTHING",
+    "QUESTION",
+    "REDACTED",
+    "SUBTASK",
+    "Foreign",
+    "Rendered",
+    "Resolver",
+    "is_media",
+    "rendered_part",
+    "text_of",
+    "user_part",
+]
+
+Resolver: TypeAlias = Callable[[Content], str]
+"""Gives the text of a content, loading its body."""
+
+CLEARED = "[Old tool result content cleared]"
+QUESTION = "What did we do so far?"
+SUBTASK = "The following tool was executed by the user"
+MEDIA_HEADING = "Attached media from tool result:"
+REDACTED = "[Redacted]"
+NOT_SENT = ("text/plain", "application/x-directory")
+"""Kinds of files that were turned into text before."""
+
+
+def text_of(pieces: list[Content], resolve: Resolver) -> str:
+    """The text of some pieces."""
+    if len(pieces) == 1:
+        return resolve(pieces[0])
+    return "".join(map(resolve, pieces))
+
+
+def is_media(mime: str) -> bool:
+    """Whether a file is one that providers take as such, and may refuse: an image or a PDF."""
+    return mime.startswith("image/") or mime == "application/pdf"
+
+
+class Rendered(NamedTuple):
+    """What one part says: in its message's own words, as the result that answers it, and as media that follow the results."""
+
+    said: tuple[NeutralPart, ...] = ()
+    results: tuple[Result, ...] = ()
+    media: tuple[Text | File, ...] = ()
+
+    @property
+    def shown(self) -> bool:
+        """Whether the part is in the view at all."""
+        return bool(self.said or self.results)
+
+
+NOTHING = Rendered()
+
+
+def rendered_part(
+    message: Message, part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
+) -> Rendered:
+    """What one part of a message says, judged alone; `shows_question`: its compaction part is to be seen."""
+    if part.removed:
+        return NOTHING
+    if message.user:
+        found = Rendered(user_part(part, options, resolve, shows_question=shows_question))
+    else:
+        found = _assistant_part(message, part, options, resolve)
+    if options.constraints == UNCONSTRAINED or found is NOTHING:
+        return found
+    said, results = (tuple(constrained(parts, options.constraints)) for parts in (found.said, found.results))
+    return Rendered(said, tuple(part for part in results if isinstance(part, Result)), found.media)
+
+
+# -- user --------------------------------------------------------------------------------------
+
+
+def user_part(
+    part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool
+) -> tuple[NeutralPart, ...]:
+    """What one part of a user's message says that was not removed, whatever a provider refuses."""
+    match part:
+        case TextPart(ignored=False):
+            text = REDACTED if part.redacted else text_of(part.pieces, resolve)
+            return (Text(text),) if text else ()
+        case FilePart() if part.file.mime not in NOT_SENT:
+            return (_file_part(part, options, resolve),)
+        case CompactionPart():
+            return (Text(QUESTION),) if shows_question else ()
+        case SubtaskPart():
+            return (Text(REDACTED if part.redacted else SUBTASK),)
+        case _:
+            return ()
+
+
+def _file_part(part: FilePart, options: RenderOptions, resolve: Resolver) -> Text | File:
+    if part.redacted:
+        return Text(REDACTED)
+    return _file(part.file.mime, part.file.url, part.file.filename, options, resolve)
+
+
+def _file(mime: str, url: Content, filename: str | None, options: RenderOptions, resolve: Resolver) -> Text | File:
+    if options.strip_media and is_media(mime):
+        return Text(f"[Attached {mime}: {filename or 'file'}]")
+    kind = _capability(mime)
+    address = resolve(url)
+    if kind == "image" and address.startswith("data:") and not address.partition(",")[2]:
+        return Text("ERROR: Image file is empty or corrupted. Please provide a valid image.")
+    if kind is not None and kind not in options.capabilities:
+        name = f'"{filename}"' if filename else kind
+        return Text(f"ERROR: Cannot read {name} (this model does not support {kind} input). Inform the user.")
+    return File(mime, address, filename)
+
+
+def _capability(mime: str) -> Capability | None:
+    if mime.startswith("image/"):
+        return "image"
+    if mime.startswith("audio/"):
+        return "audio"
+    if mime.startswith("video/"):
+        return "video"
+    return "pdf" if mime == "application/pdf" else None
+
+
+# -- assistant ---------------------------------------------------------------------------------
+
+
+class Foreign(Text, frozen=True, gc=False):
+    """Another model's reasoning, to be told as text; never in a view as such."""
+
+
+def _assistant_part(message: Message, part: Part, options: RenderOptions, resolve: Resolver) -> Rendered:
+    same = options.model is None or message.model is None or options.model == message.model
+    match part:
+        case TextPart():
+            text = REDACTED if part.redacted else text_of(part.pieces, resolve)
+            kept = text or options.keep_empty_text
+            return Rendered((Text(text, part.metadata if same else None),)) if kept else NOTHING
+        case ReasoningPart():
+            return _reason(part, options, resolve, same=same)
+        case ToolPart():
+            return _tool(part, options, resolve, same=same)
+        case FilePart() if part.file.mime not in NOT_SENT:
+            return Rendered((_file_part(part, options, resolve),))
+        case _:
+            return NOTHING
+
+
+def _reason(part: ReasoningPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> Rendered:
+    if part.redacted:
+        return Rendered((Text(REDACTED),))
+    text = text_of(part.pieces, resolve)
+    if not same:
+        return Rendered((Foreign(text),)) if text.strip() else NOTHING
+    if text or part.metadata is not None or options.keep_empty_text:
+        return Rendered((Reasoning(text, part.metadata),))
+    return NOTHING
+
+
+def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> Rendered:
+    input_text: Json = "{}" if part.redacted else (resolve(part.input) or "{}")
+    call = Call(part.call, part.tool, input_text, part.provider_executed, part.metadata if same else None)
+    output, error = _output(part, options, resolve)
+    files: list[File] = []
+    media: list[Text | File] = []
+    for found in _attached(part, options):
+        shown = _file(found.mime, found.url, found.filename, options, resolve)
+        if not options.media_in_results and not options.strip_media and is_media(found.mime):
+            media.append(shown)
+        elif isinstance(shown, File):
+            files.append(shown)
+        else:
+            output = f"{output}\n{shown.text}" if output else shown.text
+    result = Result(part.call, part.tool, output, error, tuple(files))
+    if part.provider_executed:
+        return Rendered((call, result), (), tuple(media))
+    return Rendered((call,), (result,), tuple(media))
+
+
+def _attached(part: ToolPart, options: RenderOptions) -> tuple[Attachment, ...]:
+    """The files of a tool's result that are sent with it, or named."""
+    if part.status != "completed" or part.pruned or part.redacted:
+        return ()
+    return () if options.strip_media and options.strip_attachments else part.attachments
+
+
+def _output(part: ToolPart, options: RenderOptions, resolve: Resolver) -> tuple[str, bool]:
+    """The text of a call's result, and whether it is an error."""
+    if part.redacted:
+        return REDACTED, part.status != "completed"
+    if part.status == "completed":
+        return (CLEARED if part.pruned else _capped(resolve(part.output or ""), options)), False
+    if part.status == "failed":
+        if part.pruned:
+            return CLEARED, True
+        if options.interrupted_output and part.interrupted and part.output is not None:
+            return _capped(resolve(part.output), options), False
+        return resolve(part.error or ""), True
+    return INTERRUPTED, True
+
+
+def _capped(text: str, options: RenderOptions) -> str:
+    limit = options.tool_output_limit
+    if limit is None or len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n[Tool output truncated: omitted {len(text) - limit} chars]"

@@ -1,0 +1,81 @@
+"""Which messages are in the view, and in which order (spec §4.1).
+
+Not their form (`part_rendering.py`) and not their parts.  Pure functions of a conversation's state.
+"""
+
+from __future__ import annotations
+
+from projections.conversation.carryover import Carried
+from projections.conversation.parts import CompactionPart, Message
+from projections.conversation.state import Conversation
+from projections.view.options import RenderOptions
+
+__all__ = ["carried_with", "compaction_of", "hidden", "ordered", "shows_question"]
+
+
+def compaction_of(state: Conversation, message: Message) -> str | None:
+    """The compaction (its part) whose marker or summary this message is, or None."""
+    if message.user:
+        for part in message.parts:
+            if isinstance(part, CompactionPart) and not part.removed:
+                return part.id
+        return None
+    if not message.summary:
+        return None
+    for compaction in state.compactions.values():
+        if message.id == compaction.summary or message.reply_to == compaction.message:
+            return compaction.part
+    return None
+
+
+def hidden(state: Conversation, message: Message, options: RenderOptions) -> bool:
+    """Whether a message that is not covered is left out of the view all the same."""
+    if message.removed or message.covered is not None or (message.delivery == "queue" and message.waiting):
+        return True
+    if not state.compactions:
+        return False
+    compaction = compaction_of(state, message)
+    if compaction is None:
+        return False
+    if options.show_all_compactions and state.compactions[compaction].status != "undone":
+        return False
+    if compaction == state.in_force:  # an earlier attempt's summary, broken off by a crash, says nothing
+        return not message.user and message.id != state.compactions[compaction].summary
+    return not message.user or all(isinstance(part, CompactionPart) or part.removed for part in message.parts)
+
+
+def shows_question(state: Conversation, message: Message, options: RenderOptions) -> bool:
+    """Whether the compaction part of a user message is to be seen."""
+    if not state.compactions:
+        return False
+    for part in message.parts:
+        if isinstance(part, CompactionPart):
+            if part.id == state.in_force:
+                return True
+            compaction = state.compactions.get(part.id)
+            return options.show_all_compactions and compaction is not None and compaction.status != "undone"
+    return False
+
+
+def carried_with(state: Conversation, message: Message) -> Carried | None:
+    """What is carried beside this message, if it is the summary in force."""
+    compaction = state.compactions.get(state.in_force) if message.summary and state.in_force is not None else None
+    return compaction.carried if compaction is not None and compaction.summary == message.id else None
+
+
+def ordered(state: Conversation, options: RenderOptions) -> list[Message]:
+    """The messages of the view in order: the marker and summary of the compaction in force, then the rest."""
+    shown = [message for message in state.messages.values() if not hidden(state, message, options)]
+    compaction = state.compactions.get(state.in_force) if state.in_force is not None else None
+    if compaction is None:
+        return shown
+    marker = state.messages.get(compaction.message)
+    summary = state.messages.get(compaction.summary or "")
+    if marker is None or summary is None:
+        return shown
+    if options.show_all_compactions:
+        first = [message for message in shown if marker.version <= message.place <= summary.version]
+    else:
+        first = [message for message in (marker, summary) if not message.removed]
+    leading = {message.id for message in first}
+    return first + [message for message in shown if message.id not in leading]

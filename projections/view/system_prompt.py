@@ -1,0 +1,58 @@
+"""The system prompt of a view: at most two segments, the first byte-stable so that providers can cache it (spec §4.8).
+
+Not who wrote it.  Pure.  Imported by `model_view.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from eventlog.values import Content
+from projections.conversation.state import Conversation
+from projections.view.part_rendering import Resolver
+
+__all__ = ["SystemHook", "SystemPrompt", "system_segments", "two_segments"]
+
+SystemHook: TypeAlias = Callable[[tuple[str, ...]], Sequence[str]]
+"""Is given the segments and returns others."""
+
+
+class SystemPrompt:
+    """The segments of a conversation that goes on: made again when what they are made of is another."""
+
+    __slots__ = ("_header", "_hook", "_own", "_resolve", "_rest", "_segments")
+
+    def __init__(self, resolve: Resolver, hook: SystemHook | None = None) -> None:
+        self._resolve = resolve
+        self._hook = hook
+        self._header: Content = ""
+        self._rest: Content = ""
+        self._own: Content | None = None
+        self._segments: tuple[str, ...] = ()
+
+    def of(self, state: Conversation) -> tuple[str, ...]:
+        """The segments, header first; empty ones are left out.
+
+        The rest is the caller's prompt and that of the newest message a user wrote, in this order.  What a hook returns is brought to
+        two segments again (`two_segments`).
+        """
+        message = state.newest_said()
+        own = None if message is None else message.system
+        if state.header is not self._header or state.rest is not self._rest or own is not self._own:
+            resolve = self._resolve
+            rest = "\n".join(text for text in (resolve(state.rest), resolve(own or "")) if text)
+            self._segments = tuple(text for text in (resolve(state.header), rest) if text)
+            self._header, self._rest, self._own = state.header, state.rest, own
+        return self._segments if self._hook is None else two_segments(self._hook(self._segments))
+
+
+def system_segments(state: Conversation, resolve: Resolver, hook: SystemHook | None = None) -> tuple[str, ...]:
+    """The segments now; see `SystemPrompt`."""
+    return SystemPrompt(resolve, hook).of(state)
+
+
+def two_segments(segments: Sequence[str]) -> tuple[str, ...]:
+    """The segments without empty ones; what follows the first becomes one."""
+    filled = tuple(text for text in segments if text)
+    return filled if len(filled) <= 2 else (filled[0], "\n".join(filled[1:]))

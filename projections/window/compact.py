@@ -1,0 +1,351 @@
+"""Carrying a compaction out: selected, started, summarised piece by piece, judged, and completed or failed (spec §5.4-5.6).
+
+Not the decision to compact (`next_step.py`), nor any of the pure pieces it is made of (`compaction/selection.py`, `compaction/request.py`, `compaction/guard.py`,
+`compaction/continuation.py`).  It appends through the session's ordinary commands only.  Used by the window (`window.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog.errors import (
+    EventlogError,
+    MessageTooLargeError,
+    RequestTooLargeError,
+    SummarizerError,
+    SummarizerRefusedError,
+    giving_way_to,
+)
+from eventlog.session.inputs import stored_kind
+from eventlog.values import MessageError, Model, PartKind, Text, Usage
+from projections.view.carryover_text import carried_text
+from projections.view.model_view import digest_of
+from projections.view.neutral import NeutralMessage
+from projections.view.neutral import Text as Said
+from projections.view.part_rendering import QUESTION
+from projections.window.compaction.continuation import continuation, overflow_replay
+from projections.window.compaction.guard import check_summary
+from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, SummaryRecord, without
+from projections.window.compaction.request import SummaryJob, SummaryRequest
+from projections.window.compaction.selection import Selection
+from projections.window.compaction.summarizer import Summarizer, ToolCalled, pieces
+from projections.window.compaction.template import TEMPLATE
+from projections.window.hooks import AutoContinue, Hooks
+from projections.window.loop_state import NOTHING
+
+if TYPE_CHECKING:
+    from eventlog.session.reply import Reply
+    from eventlog.session.session import Session
+    from projections.conversation.parts import Message
+    from projections.window.situation import Situation
+    from projections.window.steps import Compact
+
+__all__ = ["Compaction", "CompactionResult"]
+
+SMALLER = 3
+"""Times that a request which the provider calls too large is made again, each half as large."""
+LOOKS = 16
+"""Pieces of a summary between two looks for an interrupt."""
+
+
+class CompactionResult(msgspec.Struct, frozen=True):
+    """How a compaction ended.  `reason` is "" if it is in force now."""
+
+    part: str
+    reason: str = ""
+    summary: str | None = None
+    """The summary message."""
+    covered: int = 0
+    """Messages that it covers."""
+    requests: int = 0
+    """Requests it took to summarise them."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+    @property
+    def completed(self) -> bool:
+        """Whether it is in force."""
+        return not self.reason
+
+
+class Failed(Exception):  # noqa: N818  # control flow inside this module
+    """The summary came to nothing, for this reason."""
+
+
+class Compaction:
+    """One run."""
+
+    def __init__(
+        self,
+        session: Session,
+        situation: Situation,
+        version: int,
+        *,
+        count: Callable[[Sequence[NeutralMessage], Sequence[str]], int],
+        summarizer: Summarizer,
+        hooks: Hooks,
+        model: Model | None,
+    ) -> None:
+        """`situation` is that right after `version`; `count` counts requests for the summary's model, `model`."""
+        self._session = session
+        self._now = situation
+        self._state = situation.state
+        self._measure = situation.measure
+        self._version = version
+        self._count = count
+        self._summarizer = summarizer
+        self._hooks = hooks
+        self._model = model
+        self._requests = 0
+        self._asked = 0
+        """Version at which the compaction was asked for."""
+        self._before = 0
+        """Tokens of the next request before it."""
+
+    def run(self, step: Compact) -> CompactionResult:
+        """Carry out the compaction that `step` names; whatever comes to nothing is recorded as failed.
+
+        What the summariser raises is a failed compaction, and what interrupts the program (not an `Exception`) an aborted one,
+        raised again.  Errors of the store are raised as they are.
+        """
+        now, policy = self._now, self._now.policy.compaction
+        self._asked, self._before = self._state.messages[step.message].version, now.request()
+        selection = now.selection(step.message)
+        if selection is None:
+            self._session.fail_compaction(step.part, NOTHING)
+            return CompactionResult(step.part, NOTHING, tokens_before=self._before)
+        prompt = None if self._hooks.prompt is None else self._hooks.prompt(TEMPLATE)
+        context = () if self._hooks.context is None else tuple(self._hooks.context())
+        job = SummaryJob(
+            selection.head,
+            policy,
+            self._measure.text,
+            self._count,
+            kept=[self._state.messages[name] for name in selection.kept],
+            model=self._model,
+            options=now.options,
+            max_input=now.usable,
+            todos=self._state.todos,
+            context=context,
+            prompt=prompt,
+            transform=self._hooks.messages,
+        )
+        self._session.start_compaction(
+            step.part,
+            through=selection.through,
+            tail=selection.tail,
+            kept=selection.kept,
+            tokens_before=self._before,
+            model=self._model,
+            prompt_digest=_first_digest(job, selection.previous),
+        )
+        record = SummaryRecord(
+            SUMMARY_RENDERER,
+            options=now.options,
+            tool_output_limit=policy.tool_output_limit,
+            without=without(self._state, now.options, step.message, selection),
+            context=context,
+            prompt=prompt,
+        )
+        with self._session.assistant(
+            self._model, reply_to=step.message, agent="compaction", mode="compaction", summary=True
+        ) as reply:
+            try:
+                text = self._summarise(reply, job, selection.previous, record)
+                after = self._tokens_after(step, selection, text)
+                self._judge(text, after, own_prompt=prompt is not None)
+            except Failed as failed:
+                return self._fail(step, reply, str(failed), selection)
+            except BaseException as error:
+                with giving_way_to(error, "compaction"):
+                    reply.abort(MessageError("aborted"))
+                    self._session.fail_compaction(step.part, "aborted", summary=reply.id)
+                raise
+            reply.finish("stop")
+        bodies: dict[bytes, bytes] = {}
+        then = self._continuation(step, selection, bodies)
+        self._session.complete_compaction(step.part, reply.id, tokens_after=after, then=then, bodies=bodies)
+        return self._result(step, "", reply, selection, after)
+
+    # -- the summary ---------------------------------------------------------------------------
+
+    def _summarise(self, reply: Reply, job: SummaryJob, previous: str | None, record: SummaryRecord) -> str:
+        """The summary of the whole head, one request after the other; only the last one's text stays in the message."""
+        done, limit, smaller = 0, None, 0
+        while True:
+            try:
+                request = job.request(done, previous, max_input=limit)
+            except MessageTooLargeError as error:
+                raise Failed(_reason(error)) from error
+            try:
+                text, part = self._stream(reply, request, replace(record, after=done, upto=request.upto), job.patch)
+            except RequestTooLargeError as error:
+                if smaller == SMALLER:
+                    raise Failed(_reason(error)) from error
+                smaller += 1
+                limit = (limit or request.tokens) // 2
+                continue
+            except (SummarizerError, SummarizerRefusedError) as error:
+                raise Failed(_reason(error)) from error
+            except (Failed, EventlogError):  # the store's errors are not the summary's
+                raise
+            except Exception as error:
+                raise Failed(_reason(error)) from error
+            if request.last:
+                return text
+            if not text.strip():
+                raise Failed("empty")
+            done, previous, record = request.upto, text, replace(record, previous=part)
+            self._session.remove_part(part)
+
+    def _stream(
+        self, reply: Reply, request: SummaryRequest, record: SummaryRecord, patch: str | None
+    ) -> tuple[str, str]:
+        """Ask once, with the answer in a text part of its own; returns the text and the part."""
+        self._requests += 1
+        reply.step(
+            purpose="summary",
+            view_version=self._version,
+            view_digest=digest_of(request.conversation(), (request.system,), None, SUMMARY_FORM),
+            render=record.encode(),
+            counted=request.tokens,
+            patch=patch,
+        )
+        stream = reply.text()
+        found: list[str] = []
+        spent: list[Usage] = []
+        try:
+            with closing(pieces(self._summarizer, request)) as answer:
+                for number, piece in enumerate(answer):
+                    if isinstance(piece, str):
+                        stream.append(piece)
+                        found.append(piece)
+                    elif isinstance(piece, Usage):
+                        spent.append(piece)
+                    else:
+                        self._refuse_tool(piece)
+                    if number % LOOKS == 0:
+                        self._look_up()
+        except BaseException:
+            reply.end_step("error", usage=spent[-1] if spent else None)
+            raise
+        stream.end()
+        reply.end_step("stop", usage=spent[-1] if spent else None)
+        return "".join(found), stream.id
+
+    def _refuse_tool(self, called: ToolCalled) -> None:
+        raise Failed(check_summary("", self._now.policy.compaction, tool_called=called.tool) or "tool-called")
+
+    def _look_up(self) -> None:
+        """Stop if somebody asked for it since the compaction was; an older request was for what was going on then."""
+        if self._session.state().interrupt_pending(self._asked):
+            raise Failed("aborted")
+
+    def _judge(self, text: str, after: int, *, own_prompt: bool) -> None:
+        policy = self._now.policy.compaction
+        if own_prompt:
+            policy = msgspec.structs.replace(policy, require_sections=False)
+        usable = self._now.usable if self._now.policy.overflow.count_next != "never" else None
+        reason = check_summary(text, policy, view_tokens_after=after, usable=usable)
+        if reason is not None:
+            raise Failed(reason)
+
+    def _tokens_after(self, step: Compact, selection: Selection, text: str) -> int:
+        """Tokens of the request after it: what stays, the summary, and what is carried beside it."""
+        covered = {message.id for message in selection.head} | {selection.replay}
+        left = [
+            message
+            for message in self._state.messages.values()
+            if message.id not in covered and not (message.removed or message.waiting or message.id == step.message)
+        ]
+        left = [message for message in left if not self._is_older_pair(message)]
+        beside = carried_text(self._state.to_carry(), self._measure.text) if self._now.options.carry else ""
+        said = [NeutralMessage("user", (Said(QUESTION),)), NeutralMessage("assistant", (Said(text), Said(beside)))]
+        then = [
+            Said(self._measure.text(kind.text)) for kind in self._said_then(step, selection) if isinstance(kind, Text)
+        ]
+        if then:
+            said.append(NeutralMessage("user", tuple(then)))
+        return self._now.fixed() + self._measure.messages(left) + self._count(said, ())
+
+    def _said_then(self, step: Compact, selection: Selection) -> list[PartKind]:
+        """What is said after the summary, unless a hook or the policy keeps it back: the refused message again, or a word to go on."""
+        if selection.replay is not None:
+            return overflow_replay(self._state.messages[selection.replay], self._measure.text)
+        if not step.auto:
+            return []
+        return [Text(continuation(self._now.policy.preset, overflow=step.overflow), synthetic=True)]
+
+    def _is_older_pair(self, message: Message) -> bool:
+        return any(
+            message.id in {other.message, other.summary} or message.reply_to == other.message
+            for other in self._state.compactions.values()
+        )
+
+    # -- afterwards ----------------------------------------------------------------------------
+
+    def _continuation(self, step: Compact, selection: Selection, bodies: dict[bytes, bytes]) -> list[ev.Event]:
+        """The message that follows an automatic compaction, if one does."""
+        kinds = self._said_then(step, selection)
+        if selection.replay is not None:
+            again = self._state.messages[selection.replay]
+            return self._user(step.part, kinds, bodies, like=again, synthetic=again.synthetic)
+        if not kinds or not self._now.policy.compaction.auto_continue:
+            return []
+        like = self._state.messages[step.message]
+        hook = self._hooks.auto_continue
+        if hook is not None and not hook(AutoContinue(self._session.id, step.part, step.overflow, like.agent)):
+            return []
+        return self._user(step.part, kinds, bodies, like=like, synthetic=True)
+
+    def _user(
+        self,
+        cause: str,
+        kinds: Sequence[PartKind],
+        bodies: dict[bytes, bytes],
+        *,
+        like: Message,
+        synthetic: bool,
+    ) -> list[ev.Event]:
+        store = self._session.store
+        message = store.new_id("msg_")
+        added = ev.UserMessageAdded(
+            message,
+            like.agent,
+            like.model,
+            like.variant,
+            like.system,
+            like.tools,
+            like.format,
+            synthetic,
+            cause=cause,
+        )
+        parts = [ev.PartStarted(message, store.new_id("prt_"), stored_kind(kind, bodies)) for kind in kinds]
+        return [added, *parts]
+
+    def _fail(self, step: Compact, reply: Reply, reason: str, selection: Selection) -> CompactionResult:
+        reply.abort(MessageError("aborted" if reason == "aborted" else "summary", reason))
+        self._session.fail_compaction(step.part, reason, summary=reply.id)
+        return self._result(step, reason, reply, selection, 0)
+
+    def _result(self, step: Compact, reason: str, reply: Reply, selection: Selection, after: int) -> CompactionResult:
+        return CompactionResult(step.part, reason, reply.id, len(selection.head), self._requests, self._before, after)
+
+
+def _first_digest(job: SummaryJob, previous: str | None) -> bytes | None:
+    """Digest of the first request's prompts; None if there cannot be one, which the run then finds out."""
+    try:
+        return job.request(0, previous).digest
+    except EventlogError:
+        return None
+
+
+def _reason(error: Exception) -> str:
+    """What is recorded of an error: its kind, and its words where they are ours and so hold no content."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, EventlogError) else type(error).__name__

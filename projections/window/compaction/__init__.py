@@ -1,0 +1,1 @@
+"""The steps of a compaction: selection, request, summary, judgement, continuation."""

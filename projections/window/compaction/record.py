@@ -1,0 +1,115 @@
+"""What a step records of a request for a summary, and the request built again from it (spec §11, promise 10).
+
+Not the request itself (`request.py`).  Everything that shaped it is in the events before it, in this record, or in the compaction's own event;
+the words of the template belong to the renderer's name, `summary/1`, and change only with it.  Imported by `window/compact.py` and the audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from eventlog.errors import DamagedError
+from eventlog.events import CompactionStarted
+from projections.conversation.parts import Message
+from projections.conversation.state import Conversation
+from projections.view.neutral import NeutralMessage
+from projections.view.options import RenderOptions
+from projections.view.part_rendering import Resolver
+from projections.window.compaction.request import SummaryJob, SummaryRequest
+from projections.window.compaction.selection import Selection, previous_summary, summarisable
+from projections.window.hooks import apply_patch
+from projections.window.policy import CompactionPolicy
+
+__all__ = ["SUMMARY_FORM", "SUMMARY_RENDERER", "SummaryRecord", "request_again", "without"]
+
+SUMMARY_RENDERER = "summary/1"
+"""Name and version of the form of these requests, the template's words included."""
+SUMMARY_FORM = "neutral/1"
+"""What the digests of these requests name, however views are rendered by now."""
+
+
+class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `StepStarted.render` holds of a request for a summary."""
+
+    renderer: str
+    """`SUMMARY_RENDERER`, as it was then."""
+    options: RenderOptions = RenderOptions()
+    """Of the view; what a summary changes of them follows from the rest."""
+    tool_output_limit: int = CompactionPolicy().tool_output_limit
+    without: tuple[str, ...] = ()
+    """Messages of the covered range that are neither kept nor told: the one that will be said again."""
+    after: int = 0
+    """Units that earlier requests of the same compaction have summarised."""
+    upto: int = 0
+    previous: str | None = None
+    """The part with the summary of those; None: the summary in force."""
+    context: tuple[str, ...] = ()
+    """What a hook added to the prompt."""
+    prompt: str | None = None
+    """What a hook gave instead of it."""
+
+    def encode(self) -> str:
+        """The record as JSON."""
+        return msgspec.json.encode(self, order="deterministic").decode()
+
+
+def without(state: Conversation, options: RenderOptions, marker: str, selection: Selection) -> tuple[str, ...]:
+    """The messages that a selection covers without telling them."""
+    told = {message.id for message in selection.head} | {*selection.kept}
+    covered = _upto(state, options, marker, selection.through)
+    return tuple(message.id for message in covered if message.id not in told)
+
+
+def request_again(
+    state: Conversation,
+    started: CompactionStarted,
+    marker: str,
+    record: SummaryRecord,
+    resolve: Resolver,
+    *,
+    previous: str | None = None,
+    patch: str | None = None,
+) -> SummaryRequest:
+    """The request as it was sent; `state` is that right before the compaction started.
+
+    `previous` is the text of the record's part, if it names one.  `DamagedError` if they do not fit each other.
+    """
+    left_out = {*started.kept, *record.without}
+    if started.through is None:
+        raise DamagedError(f"compaction {started.part} does not say what it covers")
+    head = [found for found in _upto(state, record.options, marker, started.through) if found.id not in left_out]
+
+    def patched(rendered: list[NeutralMessage]) -> Sequence[NeutralMessage]:
+        return rendered if patch is None else apply_patch(rendered, (), patch)[0]
+
+    job = SummaryJob(
+        head,
+        CompactionPolicy(tool_output_limit=record.tool_output_limit),
+        resolve,
+        _uncounted,
+        kept=[state.messages[name] for name in started.kept if name in state.messages],
+        model=started.model,
+        options=record.options,
+        context=record.context,
+        prompt=record.prompt,
+        transform=patched,
+    )
+    if not 0 <= record.after <= record.upto <= len(job):
+        raise DamagedError(f"compaction {started.part} covers other messages than its request")
+    anchor = previous if record.previous is not None else previous_summary(state, resolve)
+    return job.request(record.after, anchor, upto=record.upto)
+
+
+def _upto(state: Conversation, options: RenderOptions, marker: str, through: str) -> list[Message]:
+    """What a compaction may cover, up to a message."""
+    shown = summarisable(state, options, marker)
+    place = next((index for index, message in enumerate(shown) if message.id == through), len(shown) - 1)
+    return shown[: place + 1]
+
+
+def _uncounted(messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
+    """How many units a request had is recorded, so nothing need be counted."""
+    del messages, system
+    return 0

@@ -1,0 +1,251 @@
+"""What a compaction covers and what it leaves: head, tail, and the messages kept between them (spec §5.4 "Selection").
+
+Not the request for a summary (`request.py`) and nothing that appends.  A pure function of the projected state, a policy and a
+measure; imported by the window.
+
+The newest turns stay as far as the budget goes; a turn that does not fit is split at a message boundary.  A call and its results lie
+in one stored message, whatever a provider's form makes of it, so they are never parted.  When a compaction is asked for though
+everything would fit, the tail gives way until there is something to summarise: first to the newest turn, then to the newest message;
+if even that leaves nothing, there is nothing to compact.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import msgspec
+
+from projections.conversation.parts import (
+    Compaction,
+    CompactionPart,
+    FilePart,
+    Message,
+    ReasoningPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from projections.conversation.state import Conversation
+from projections.view.options import DEFAULT, RenderOptions
+from projections.view.part_rendering import Resolver
+from projections.view.selection import compaction_of, ordered
+from projections.window.measure import Measure
+from projections.window.policy import CompactionPolicy
+
+__all__ = ["Selection", "previous_summary", "select_tail", "summarisable", "tail_budget"]
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What a compaction is to cover.  The covered range ends at `through`; the messages `kept` inside it are not covered."""
+
+    head: tuple[Message, ...]
+    """To be summarised, in the order of the view, without the summary in force and its question."""
+    through: str
+    """The last message of the covered range."""
+    tail: str | None
+    """The first message after it; None: there is no tail."""
+    kept: tuple[str, ...] = ()
+    """Messages inside the range that stay visible: the newest of the user's, and those with a call that is not answered."""
+    previous: str | None = None
+    """The summary in force, which is to be brought up to date."""
+    replay: str | None = None
+    """The user message to be added again after the summary, because its request was refused for its size."""
+
+
+def tail_budget(policy: CompactionPolicy, usable: int | None) -> int:
+    """Tokens that the tail may have; `usable` None: the window is unlimited or unknown."""
+    if policy.preserve_recent_tokens is not None:
+        return policy.preserve_recent_tokens
+    if usable is None:
+        return policy.preserve_max
+    return min(policy.preserve_max, max(policy.preserve_min, usable // 4))
+
+
+def select_tail(
+    state: Conversation,
+    policy: CompactionPolicy,
+    measure: Measure,
+    *,
+    usable: int | None,
+    marker: str | None = None,
+    options: RenderOptions = DEFAULT,
+    most: int | None = None,
+) -> Selection | None:
+    """What a compaction should cover now; None if there is nothing to compact.
+
+    `marker` is the message with the compaction's part, if it was requested: what came after it is left alone, and whether a
+    refused request was the cause is told by it.  `options` are those of the view.  `most` are the messages that a view may have at most: the tail is
+    held to half of them, so that there is room to go on.  An open message is never covered, nor what
+    follows it.
+    """
+    asked = next((found for found in state.compactions.values() if found.message == marker), None)
+    shown = summarisable(state, options, marker)
+    previous = previous_summary(state, measure.text)
+    if asked is not None and asked.overflow and policy.replay:
+        found = _refused(shown, policy, measure, usable)
+        if found is not None:
+            return msgspec.structs.replace(found, previous=previous)
+        newest, starts = None, [len(shown)]  # the one message there is was refused: nothing of it can stay
+    else:
+        newest = _newest_user(state) if policy.keep_newest_user else None
+        starts = _starts(shown, policy, measure, usable)
+    if most is not None:
+        starts = [max(start, len(shown) - max(most // 2, 1)) for start in starts]
+    for start in starts:
+        found = _selection(shown, min(start, _barrier(shown)), newest)
+        if found is not None:
+            return msgspec.structs.replace(found, previous=previous)
+    return None
+
+
+def _selection(shown: Sequence[Message], start: int, newest: str | None) -> Selection | None:
+    """The selection whose tail begins at `start`, if it leaves anything to summarise."""
+    kept = [message for message in shown[:start] if message.id == newest or _unanswered(message)]
+    names = {message.id for message in kept}
+    head = tuple(message for message in shown[:start] if message.id not in names)
+    if not any(map(_says_something, head)):
+        return None
+    tail = shown[start].id if start < len(shown) else None
+    return Selection(head, shown[start - 1].id, tail, tuple(message.id for message in kept))
+
+
+def _refused(
+    shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, usable: int | None
+) -> Selection | None:
+    """The selection after a refused request: its user message is covered, to be added again; None if it is all there is.
+
+    What its turn had done stays as far as the budget goes.  OpenCode covers all of it, unsummarised, and takes a tail from what
+    came before (`replay_keeps_steps`).
+    """
+    place = next((index for index in range(len(shown) - 1, -1, -1) if _begins_turn(shown[index], policy)), None)
+    if place is None:
+        return None
+    before = shown[:place]
+    if not policy.replay_keeps_steps:
+        if not any(_begins_turn(message, policy) for message in before):
+            return None
+        start = _starts(before, policy, measure, usable)[0]
+        tail = before[start].id if start < len(before) else None
+        through = before[start - 1].id if tail is not None else shown[-1].id
+        return Selection(tuple(before[:start]), through, tail, replay=shown[place].id)
+    start = _fitting(shown, place + 1, len(shown), tail_budget(policy, usable), measure)
+    found = _selection(shown, min(start, _barrier(shown)), None)
+    if found is None or not any(map(_says_something, (*before, *shown[place + 1 :]))):
+        return None
+    others = tuple(message for message in found.head if message.id != shown[place].id)
+    head = others if any(map(_says_something, others)) else found.head
+    return msgspec.structs.replace(found, head=head, replay=shown[place].id)
+
+
+# -- where the tail begins ---------------------------------------------------------------------
+
+
+def _starts(shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, usable: int | None) -> list[int]:
+    """Where the tail may begin, the best first: `len(shown)` is no tail."""
+    turns = [index for index, message in enumerate(shown) if _begins_turn(message, policy)]
+    if not policy.synthetic_turns and shown and (not turns or turns[0] != 0):
+        turns.insert(0, 0)  # what a compaction left of an earlier turn
+    limit = policy.tail_turns
+    recent = turns if limit is None else turns[-limit:] if limit > 0 else []
+    budget = tail_budget(policy, usable)
+    start, end = len(shown), len(shown)
+    for turn in reversed(recent):
+        size = measure.messages(shown[turn:end])
+        if size > budget:
+            split = _fitting(shown, turn + 1, end, budget, measure)
+            start = split if split < end else start
+            break
+        budget -= size
+        start = end = turn
+    if not policy.tail_when_all_fits:
+        return [start or len(shown)]
+    return [start, *(place for place in (*turns[-1:], len(shown) - 1) if place > start)]
+
+
+def _fitting(shown: Sequence[Message], first: int, end: int, budget: int, measure: Measure) -> int:
+    """The first message from which on all up to `end` fit the budget; `end` if not even the last does."""
+    if budget <= 0:
+        return end
+    return bisect_left(range(first, end), True, key=lambda place: measure.messages(shown[place:end]) <= budget) + first
+
+
+def _barrier(shown: Sequence[Message]) -> int:
+    """The first message that is open: it is not covered, nor is what follows it."""
+    return next(
+        (index for index, message in enumerate(shown) if not message.user and message.finished is None), len(shown)
+    )
+
+
+# -- messages ----------------------------------------------------------------------------------
+
+
+def summarisable(state: Conversation, options: RenderOptions, marker: str | None) -> list[Message]:
+    """The messages of the view before the marker, in order, without those of completed compactions: what may be covered."""
+    asked = state.messages.get(marker or "")
+    return [
+        message
+        for message in ordered(state, options)
+        if not _stands_for_summary(state, message)
+        and message is not asked
+        and (asked is None or message.place < asked.place)
+    ]
+
+
+def _stands_for_summary(state: Conversation, message: Message) -> bool:
+    """Whether this is the question or the summary of a completed compaction."""
+    found: Compaction | None = state.compactions.get(compaction_of(state, message) or "")
+    if found is None or found.status != "completed" or message.id not in {found.message, found.summary}:
+        return False
+    return found.part == state.in_force or not message.user or not _says_something(message)
+
+
+def previous_summary(state: Conversation, resolve: Resolver) -> str | None:
+    """The text of the summary in force."""
+    compaction = state.compactions.get(state.in_force or "")
+    message = state.messages.get(compaction.summary or "") if compaction is not None else None
+    if message is None:
+        return None
+    texts = (
+        "".join(map(resolve, part.pieces))
+        for part in message.parts
+        if isinstance(part, TextPart) and not (part.removed or part.redacted or part.ignored)
+    )
+    return "\n\n".join(text.strip() for text in texts if text.strip()) or None
+
+
+def _newest_user(state: Conversation) -> str | None:
+    """The newest message that the user wrote and that the model may see."""
+    return next(
+        (
+            message.id
+            for message in sorted(state.messages.values(), key=lambda message: message.place, reverse=True)
+            if message.user
+            and not (message.synthetic or message.removed or message.waiting or message.covered is not None)
+            and not _asks_to_compact(message)
+        ),
+        None,
+    )
+
+
+def _begins_turn(message: Message, policy: CompactionPolicy) -> bool:
+    return message.user and (policy.synthetic_turns or not message.synthetic) and not _asks_to_compact(message)
+
+
+def _asks_to_compact(message: Message) -> bool:
+    return any(isinstance(part, CompactionPart) and not part.removed for part in message.parts)
+
+
+def _unanswered(message: Message) -> bool:
+    """Whether a call of this message has no result yet, as an import may have left it."""
+    return any(
+        isinstance(part, ToolPart) and not part.removed and part.status in {"pending", "running"}
+        for part in message.parts
+    )
+
+
+def _says_something(message: Message) -> bool:
+    return any(
+        isinstance(part, (TextPart, ReasoningPart, ToolPart, FilePart, SubtaskPart)) and not part.removed
+        for part in message.parts
+    )

@@ -1,0 +1,191 @@
+"""Whoever writes summaries: any callable, sync or async, whole or piece by piece (spec §5.4 "Summariser").
+
+Not one of them (`digest.py`, `http_summarizer.py`), and not what becomes of their pieces.  `pieces` drives any of them from ordinary code,
+`apieces` from a coroutine.  Imported by the window and by summarisers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+)
+from contextlib import aclosing
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from eventlog.errors import CallError, SummarizerRefusedError
+from eventlog.values import Usage
+from projections.window.compaction.request import SummaryRequest
+
+__all__ = ["LONGEST_SUMMARY", "MOST_PIECES", "Piece", "Summarizer", "Summary", "ToolCalled", "apieces", "pieces"]
+
+T = TypeVar("T")
+
+LONGEST_SUMMARY = 2_000_000
+"""Characters of a summary at most: several times what any model writes in one answer."""
+MOST_PIECES = 1_000_000
+"""Pieces of a summary at most, empty ones counted."""
+
+
+class ToolCalled(msgspec.Struct, frozen=True):
+    """The summariser called a tool though none was offered: its summary has failed."""
+
+    tool: str = ""
+
+
+Piece: TypeAlias = str | Usage | ToolCalled
+"""A piece of the summary's text, what it cost, or a tool call that should not have been."""
+
+Summary: TypeAlias = Iterable[Piece] | AsyncIterable[Piece] | Awaitable[Iterable[Piece] | AsyncIterable[Piece]]
+"""What a summariser may answer; a `str` is the whole text (and an iterable of pieces, too)."""
+
+Summarizer: TypeAlias = Callable[[SummaryRequest], Summary]
+
+
+def pieces(summarizer: Summarizer, request: SummaryRequest) -> Generator[Piece]:
+    """What the summariser answers, as it comes.  Empty pieces are left out; what it raises is raised here.
+
+    `SummarizerRefusedError` for an answer that is over `LONGEST_SUMMARY` or `MOST_PIECES`, and may have no end.
+    An async summariser runs on an event loop of its own in a thread of its own, so this works wherever it is called from, a running
+    loop included (which then waits).  Closing the iterator early closes the summariser's, so a request on its way is given up.
+    """
+    answer = summarizer(request)
+    if isinstance(answer, (AsyncIterable, Awaitable)):
+        yield from _driven(answer)
+    else:
+        yield from _plain(answer)
+
+
+async def apieces(summarizer: Summarizer, request: SummaryRequest) -> AsyncGenerator[Piece]:
+    """The same in a coroutine.  A sync summariser runs in a worker thread, one piece at a time."""
+    if _is_async(summarizer):
+        answer: Any = summarizer(request)
+    else:
+        answer = await asyncio.to_thread(summarizer, request)
+    async with aclosing(_awaited(answer)) as found:
+        async for piece in found:
+            yield piece
+
+
+def _is_async(summarizer: Summarizer) -> bool:
+    call: object = summarizer if inspect.isroutine(summarizer) else type(summarizer).__call__
+    return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
+
+
+def _plain(answer: Iterable[Piece]) -> Generator[Piece]:
+    if isinstance(answer, str):
+        answer = (answer,)
+    room = _Room()
+    try:
+        for piece in answer:
+            yield from room.taken(piece)
+    finally:
+        close = getattr(answer, "close", None)
+        if close is not None:
+            close()
+
+
+async def _awaited(answer: Summary) -> AsyncGenerator[Piece]:
+    """Any answer as an async iterator; a sync iterator is stepped in a worker thread."""
+    if isinstance(answer, Awaitable):
+        answer = cast("Summary", await answer)
+    if isinstance(answer, AsyncIterable):
+        stream, room = answer, _Room()
+        try:
+            async for piece in stream:
+                for found in room.taken(piece):
+                    yield found
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+        return
+    steps = _plain(cast("Iterable[Piece]", answer))
+
+    def step() -> Piece | None:
+        return next(steps, None)
+
+    try:
+        while True:
+            taken: Piece | None = await asyncio.to_thread(step)
+            if taken is None:
+                break
+            yield taken
+    finally:
+        await asyncio.to_thread(steps.close)
+
+
+def _driven(answer: Summary) -> Iterator[Piece]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="summarizer", daemon=True)
+    thread.start()
+    steps = _awaited(answer)
+    taking: list[asyncio.Task[Any]] = []
+
+    def run(work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    try:
+        while (piece := run(_step(steps, taking))) is not None:
+            yield piece
+    finally:
+        try:
+            run(_shut(steps, taking))
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+
+async def _step(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -> Piece | None:
+    task = asyncio.current_task()
+    assert task is not None
+    taking[:] = [task]
+    return await anext(steps, None)
+
+
+async def _shut(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -> None:
+    """Give up the step that is being taken (the caller was interrupted), close the answer, end what it left running."""
+    await _cancelled(task for task in taking if not task.done())
+    await steps.aclose()
+    await _cancelled(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    given_up = [*tasks]
+    for task in given_up:
+        task.cancel()
+    await asyncio.gather(*given_up, return_exceptions=True)
+
+
+class _Room:
+    """What a summary may still have."""
+
+    def __init__(self) -> None:
+        self._pieces = MOST_PIECES
+        self._characters = LONGEST_SUMMARY
+
+    def taken(self, piece: object) -> Iterator[Piece]:
+        """The piece, unless it is an empty text; `CallError` if it is none, `SummarizerRefusedError` if there is no room for it."""
+        if not isinstance(piece, (str, Usage, ToolCalled)):
+            raise CallError(f"a summariser gave a {type(piece).__name__}; expected text, Usage or ToolCalled")
+        self._pieces -= 1
+        self._characters -= len(piece) if isinstance(piece, str) else 0
+        if self._pieces < 0 or self._characters < 0:
+            raise SummarizerRefusedError(
+                f"the summary has more than {LONGEST_SUMMARY} characters, or {MOST_PIECES} pieces: it may have no end"
+            )
+        if piece != "":
+            yield piece

@@ -1,0 +1,121 @@
+"""Filling a reply from a provider's stream: OpenAI Chat Completions chunks, as the `openai` package or any HTTP client gives them.
+
+Not a client, and not the importer of recorded streams (`eventlog/importers`).  For programs that run a loop; the reply is the one that
+`ContextWindow.begin` opened.  Other providers' streams can be filled by hand: `Reply` has all it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from eventlog.importers.openai.chat_sse import chat_usage
+
+if TYPE_CHECKING:
+    from eventlog.session.reply import Reply
+    from eventlog.session.text_stream import Stream
+    from eventlog.session.tool_call import Call
+    from eventlog.values import Usage
+
+__all__ = ["Filling", "fill"]
+
+ABORTED = "aborted"
+LOOKS = 16
+"""Chunks between two looks for an interrupt."""
+
+_REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": "content-filter"}
+
+
+def fill(reply: Reply, chunks: Iterable[Any]) -> str:
+    """Stream an answer into the reply and end its step; returns the finish reason.
+
+    Text, reasoning and the arguments of calls are accepted as they come.  Without a call that waits for its result the reply is finished too;
+    with one it stays open for `RunTools`.  What the stream raises is raised here, with the reply as far as it came.  An interrupt
+    ends the stream early, and the reply is aborted as far as it came; the reason is then "aborted".
+    """
+    filling = Filling(reply)
+    for number, chunk in enumerate(chunks, 1):
+        filling.take(filling.plain(chunk))
+        if number % LOOKS == 0 and reply.interrupt_requested:
+            close = getattr(chunks, "close", None)
+            if close is not None:
+                close()
+            reply.abort()
+            return ABORTED
+    return filling.end()
+
+
+class Filling:
+    """A reply that is being filled, chunk by chunk."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+        self._text: Stream | None = None
+        self._reasoning: Stream | None = None
+        self._calls: dict[int, Call] = {}
+        self._reason = "unknown"
+        self._usage: Usage | None = None
+
+    def plain(self, chunk: Any) -> Mapping[str, Any]:
+        """A chunk as a mapping: as it came, or as the `openai` package's object dumps it."""
+        return cast("Mapping[str, Any]", chunk if isinstance(chunk, Mapping) else chunk.model_dump())
+
+    def waits(self, chunk: Mapping[str, Any]) -> bool:
+        """Whether taking in this chunk may wait for the disk: where reasoning ends."""
+        return self._reasoning is not None and any(map(_says, _choices(chunk)))
+
+    def take(self, chunk: Mapping[str, Any]) -> None:
+        """Take in one chunk; what it says that is not known here is left alone."""
+        usage = chunk.get("usage")
+        if usage:
+            self._usage = chat_usage(usage)
+        for choice in _choices(chunk)[:1]:
+            delta: dict[str, Any] = choice.get("delta") or {}
+            thought = delta.get("reasoning_content") or delta.get("reasoning")
+            if isinstance(thought, str) and thought:
+                self._reasoning = self._reasoning or self._reply.reasoning()
+                self._reasoning.append(thought)
+            said = delta.get("content")
+            if isinstance(said, str) and said:
+                self._end_reasoning()
+                self._text = self._text or self._reply.text()
+                self._text.append(said)
+            for number, call in enumerate(delta.get("tool_calls") or []):
+                self._call(call, number)
+            reason = choice.get("finish_reason")
+            if reason:
+                self._reason = _REASONS.get(str(reason), str(reason))
+
+    def _end_reasoning(self) -> None:
+        if self._reasoning is not None:
+            self._reasoning.end()
+            self._reasoning = None
+
+    def _call(self, delta: dict[str, Any], number: int) -> None:
+        given = delta.get("index")
+        index = given if isinstance(given, int) else number
+        function: dict[str, Any] = delta.get("function") or {}
+        call = self._calls.get(index)
+        if call is None:
+            name = function.get("name") or "unknown"
+            call = self._calls[index] = self._reply.tool(name, call_id=delta.get("id") or f"call_{index}")
+        call.input(function.get("arguments") or "")
+
+    def end(self) -> str:
+        """The stream is over."""
+        self._end_reasoning()
+        if self._text is not None:
+            self._text.end()
+        self._reply.end_step(self._reason, usage=self._usage)
+        if not self._calls:
+            self._reply.finish(self._reason)
+        return self._reason
+
+
+def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", chunk.get("choices") or [])
+
+
+def _says(choice: dict[str, Any]) -> bool:
+    delta: dict[str, Any] = choice.get("delta") or {}
+    return bool(delta.get("content"))

@@ -1,0 +1,300 @@
+"""What a loop must know beside the conversation: what the last steps used, how compactions went, and who asked for a stop.
+
+Not the conversation itself (`projections/conversation/state.py`) and no decision (`next_step.py`).  A projection of its own, small whatever the
+length of the history.  Usage lasts through a rollback, but what a step that was rolled back used says nothing of the window, so only
+steps of the effective history are looked at.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.codec.batch import Batch
+from eventlog.codec.deltas import DeltaRun
+from eventlog.values import MessageError, Subtask, Tool
+from projections.replay.canonical import pack, unpack
+from projections.replay.loop import replay
+from projections.replay.projection import Source, one_by_one
+from projections.tokens.calibration import Calibration
+from projections.window.limits import step_total
+
+__all__ = [
+    "NOTHING",
+    "TASK",
+    "UNCOUNTED",
+    "Agenda",
+    "AgendaProjection",
+    "Answer",
+    "Change",
+    "Mark",
+    "Used",
+    "newest_change",
+]
+
+TASK = "task"
+"""Name of the tool that stands for a subtask in the conversation."""
+
+TRAIL = 32
+"""Newest marks, and changes, that are kept."""
+OPEN = 8
+"""Newest assistant messages whose usage may still come."""
+NOTHING = "nothing to compact"
+"""How a compaction ends that found nothing to summarise: asking again cannot help."""
+UNCOUNTED = ("interrupted", "aborted", "undone", "rolled back")
+"""How a compaction may end that says nothing about whether compacting helps."""
+
+
+class Used(msgspec.Struct, array_like=True, frozen=True):
+    """What the latest finished step used."""
+
+    version: int
+    message: str
+    tokens: int
+
+
+class Mark(msgspec.Struct, array_like=True, frozen=True):
+    """One thing that happened to the window: a step with its tokens (0: nobody reported them), or a compaction and how it ended."""
+
+    kind: Literal["step", "completed", "failed"]
+    version: int
+    tokens: int = 0
+    auto: bool = False
+    reason: str = ""
+
+
+class Change(msgspec.Struct, array_like=True, frozen=True):
+    """A prune or a compaction that can be undone: the tool parts that were cleared, or the compaction's part."""
+
+    kind: Literal["prune", "compaction"]
+    version: int
+    parts: tuple[str, ...]
+
+
+class Open(msgspec.Struct, array_like=True):
+    """An assistant message whose usage may still come."""
+
+    message: str
+    summary: bool
+    model: str = ""
+    counted: int | None = None
+
+
+class Answer(msgspec.Struct, array_like=True):
+    """The newest assistant message that is no summary, known also when a compaction covers it."""
+
+    message: str
+    place: int
+    reply_to: str | None = None
+    calls: bool = False
+    """Whether it called a tool that the program runs."""
+    reason: str | None = None
+    error: MessageError | None = None
+
+
+class Agenda(msgspec.Struct, array_like=True):
+    """The state."""
+
+    used: Used | None = None
+    """The latest finished step since the compaction in force, if there was one."""
+    trail: list[Mark] = msgspec.field(default_factory=list[Mark])
+    opens: list[Open] = msgspec.field(default_factory=list[Open])
+    requested: dict[str, bool] = msgspec.field(default_factory=dict[str, bool])
+    """Compactions that have not ended, and whether they are automatic."""
+    changes: list[Change] = msgspec.field(default_factory=list[Change])
+    """The newest prunes and compactions in force, oldest first."""
+    interrupted: int = 0
+    """Version of the newest interrupt request."""
+    calibration: Calibration = Calibration()
+    answer: Answer | None = None
+    steps: int = 0
+    """Model calls since a user last said something, also those that a compaction covers."""
+    tasks_of: str = ""
+    """The newest message with a subtask."""
+    tasks_done: int = 0
+    """Subtasks carried out since."""
+    tasks_open: list[str] = msgspec.field(default_factory=list[str])
+    """Parts of `task` calls without a result."""
+
+    def fruitless(self, usable: int | None) -> int:
+        """Automatic compactions in a row that failed, or after which the next step was over the limit again."""
+        count = 0
+        for mark in reversed(self.trail):
+            if mark.kind == "step":
+                if usable is None or mark.tokens < usable:
+                    break
+            elif mark.kind == "completed" and not mark.auto:
+                break
+            elif mark.auto:
+                count += 1
+        return count
+
+    def latest_failure(self) -> str:
+        """Why the latest compaction that failed did."""
+        return next((mark.reason for mark in reversed(self.trail) if mark.kind == "failed"), "")
+
+    def mark(self, mark: Mark) -> None:
+        """Something happened."""
+        self.trail.append(mark)
+        del self.trail[:-TRAIL]
+
+    def restored(self, parts: set[str]) -> None:
+        """These results are back."""
+        left: list[Change] = []
+        for change in self.changes:
+            if change.kind == "prune":
+                kept = tuple(part for part in change.parts if part not in parts)
+                if not kept:
+                    continue
+                change = Change("prune", change.version, kept)  # noqa: PLW2901  # the same prune, less what is back
+            left.append(change)
+        self.changes = left
+
+    def carried_out(self, part: str, count: int = 1) -> None:
+        """A call has its result; `count` says whether it counts as carried out."""
+        if part in self.tasks_open:
+            self.tasks_open.remove(part)
+            self.tasks_done += count
+
+    def find(self, message: str | None) -> Open | None:
+        """The assistant message, if its usage may still come."""
+        return next((found for found in reversed(self.opens) if found.message == message), None)
+
+
+class AgendaProjection:
+    """The fold.  One that keeps other than the usual number of `changes` is for a replay without checkpoints."""
+
+    name = "agenda"
+    version = 2
+
+    def __init__(self, changes: int = TRAIL) -> None:
+        """`changes`: the newest so many are kept."""
+        self._most = changes
+
+    def initial(self) -> Agenda:
+        """Nothing has happened."""
+        return Agenda()
+
+    def apply(self, state: Agenda, event: ev.Event, version: int, time: int) -> Agenda:
+        """Take in an event; those that say nothing of the window change nothing."""
+        del time
+        match event:
+            case ev.UserMessageAdded(synthetic=False, cause=None, delivery="steer"):
+                state.steps = 0
+            case ev.MessagePromoted():
+                state.steps = 0
+                if event.message == state.tasks_of:
+                    state.tasks_done = 0
+            case ev.AssistantMessageStarted():
+                state.opens.append(Open(event.message, event.summary, "" if event.model is None else event.model.name))
+                del state.opens[:-OPEN]
+                if not event.summary:
+                    state.answer = Answer(event.message, version, event.reply_to)
+            case ev.MessageFinished():
+                answer = state.answer
+                if answer is not None and answer.message == event.message:
+                    answer.reason, answer.error = event.reason, event.error
+            case ev.MessageRemoved():
+                if state.answer is not None and state.answer.message == event.message:
+                    state.answer = None
+            case ev.PartStarted(kind=Subtask()):
+                if event.message != state.tasks_of:
+                    state.tasks_of, state.tasks_done = event.message, 0
+            case ev.PartStarted(kind=Tool() as tool):
+                self._called(state, event.message, event.part, tool)
+            case ev.ToolCompleted():
+                state.carried_out(event.part)
+            case ev.ToolFailed():
+                state.carried_out(event.part, 0 if event.interrupted else 1)
+            case ev.StepStarted():
+                state.steps += event.purpose == "turn"
+                found = state.find(event.message)
+                if found is not None and event.counted is not None:
+                    found.counted = event.counted
+            case ev.StepFinished():
+                found = state.find(event.message)
+                if found is not None and not found.summary:
+                    state.mark(Mark("step", version))
+            case ev.UsageRecorded(failed=False, purpose="turn"):
+                self._used(state, event, version)
+            case ev.CompactionRequested():
+                state.requested[event.part] = event.auto
+            case ev.CompactionCompleted():
+                auto = state.requested.pop(event.part, False)
+                state.used = None
+                state.mark(Mark("completed", version, auto=auto))
+                self._change(state, Change("compaction", version, (event.part,)))
+            case ev.CompactionFailed():
+                auto = state.requested.get(event.part, False)
+                if event.reason not in UNCOUNTED:
+                    state.requested.pop(event.part, None)
+                    state.mark(Mark("failed", version, auto=auto, reason=event.reason))
+            case ev.CompactionUndone():
+                state.used = None
+                state.changes = [change for change in state.changes if change.parts != (event.part,)]
+            case ev.Pruned():
+                self._change(state, Change("prune", version, event.parts))
+            case ev.Restored():
+                state.restored(set(event.parts))
+            case ev.InterruptRequested():
+                state.interrupted = version
+            case ev.RolledBack():
+                state.interrupted = 0  # whoever goes back wants to go on from there
+            case _:
+                pass
+        return state
+
+    def _change(self, state: Agenda, change: Change) -> None:
+        state.changes.append(change)
+        del state.changes[: -self._most]
+
+    def _called(self, state: Agenda, message: str, part: str, tool: Tool) -> None:
+        answer = state.answer
+        if answer is not None and answer.message == message and not tool.provider_executed:
+            answer.calls = True
+        if tool.tool == TASK:
+            state.tasks_open.append(part)
+            del state.tasks_open[:-OPEN]
+
+    def _used(self, state: Agenda, event: ev.UsageRecorded, version: int) -> None:
+        found = state.find(event.message)
+        if found is None or found.summary or event.message is None:
+            return
+        tokens = event.usage.tokens
+        total = step_total(tokens)
+        state.used = Used(version, event.message, total)
+        if state.trail and state.trail[-1].kind == "step" and not state.trail[-1].tokens:
+            state.trail.pop()
+        state.mark(Mark("step", version, total))
+        if found.counted is not None:
+            model = event.model.name if event.model is not None else found.model
+            reported = tokens.input + tokens.cache_read + tokens.cache_write
+            state.calibration = state.calibration.observe(model, found.counted, reported)
+            found.counted = None
+
+    def apply_run(self, state: Agenda, run: DeltaRun, version: int, time: int) -> Agenda:
+        """Deltas say nothing of the window."""
+        del run, version, time
+        return state
+
+    def apply_batch(self, state: Agenda, batch: Batch, version: int) -> tuple[Agenda, int]:
+        """Take in all events of an append, or those before a rollback."""
+        return one_by_one(self, state, batch, version)
+
+    def encode(self, state: Agenda) -> bytes:
+        """The state's canonical bytes."""
+        return pack(state)
+
+    def decode(self, data: bytes) -> Agenda:
+        """The state again."""
+        return unpack(data, Agenda)
+
+
+def newest_change(source: Source, agenda: Agenda) -> Change | None:
+    """The newest prune or compaction in force, also one that is older than those that the agenda keeps (the history is then read)."""
+    if not agenda.changes:
+        agenda, _ = replay(AgendaProjection(sys.maxsize), source)
+    return agenda.changes[-1] if agenda.changes else None

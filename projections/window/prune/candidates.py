@@ -1,0 +1,72 @@
+"""The results of a view that may be pruned, oldest first, with running sums of tokens.
+
+Kept from one step of the loop to the next like the outline that they are taken from: only results of messages that changed are looked
+at again.  A result that is no larger than the marker that would stand in its place is no candidate: clearing it frees nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from projections.conversation.parts import ToolPart
+from projections.window.measure import Measure
+from projections.window.outline import Outline, Result
+
+__all__ = ["CLEARED_TOKENS", "Candidates", "is_candidate"]
+
+CLEARED_TOKENS = 8
+"""About what the marker in place of a pruned result costs, in any counter."""
+
+
+class Candidates:
+    """The candidates of one outline, protected turns and steps included.
+
+    Tokens are as counted, before calibration.
+    """
+
+    def __init__(self, outline: Outline, protected_tools: Iterable[str], measure: Measure) -> None:
+        self.outline = outline
+        self._protected = frozenset(protected_tools)
+        self._measure = measure
+        self._found: list[Result] = []
+        self._sums = [0]
+        """Tokens of as many of the oldest candidates as the place in the list says."""
+        outline.stable = 0
+
+    def look(self) -> None:
+        """Take in what changed in the outline."""
+        outline = self.outline
+        stable, outline.stable = outline.stable, len(outline.messages)
+        kept = bisect_left(self._found, stable, key=_message)
+        del self._found[kept:], self._sums[kept + 1 :]
+        for index in range(bisect_left(outline.results, stable, key=_message), len(outline.results)):
+            found = outline.results[index]
+            if found.part.tool not in self._protected and is_candidate(found.part, self._measure):
+                self._found.append(found)
+                self._sums.append(self._sums[-1] + self._measure.counted(found.part))
+
+    def before(self, message: int) -> int:
+        """How many candidates lie in the first `message` messages of the view."""
+        return bisect_left(self._found, message, key=_message)
+
+    def beyond(self, count: int, room: float) -> int:
+        """How many of the `count` oldest are beyond the newest of them that fit into `room`."""
+        return bisect_left(self._sums, self._sums[count] - room, 0, count)
+
+    def oldest(self, count: int) -> list[Result]:
+        """The `count` oldest."""
+        return self._found[:count]
+
+    def freed(self, count: int) -> int:
+        """Tokens that clearing the `count` oldest frees."""
+        return self._sums[count] - CLEARED_TOKENS * count
+
+
+def is_candidate(part: ToolPart, measure: Measure) -> bool:
+    """Whether clearing a result frees anything: not pruned yet, and larger than the marker."""
+    return not part.pruned and measure.counted(part) > CLEARED_TOKENS
+
+
+def _message(result: Result) -> int:
+    return result.message

@@ -1,0 +1,150 @@
+"""What a prune planner is given: the view, the policy, the sizes; and the walk over what may be pruned (spec §5.2).
+
+Not a planner (`recency.py` and those beside it).  Imported by the planners.  The walk goes from the newest part to the oldest and leaves
+out what no planner may touch: protected turns or steps, protected tools, results that are no results or are not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import msgspec
+
+from projections.conversation.parts import Message
+from projections.conversation.state import Conversation
+from projections.view.options import RenderOptions
+from projections.window.measure import Measure
+from projections.window.outline import Outline, Result, is_result
+from projections.window.policy import PrunePolicy
+from projections.window.prune.candidates import CLEARED_TOKENS, Candidates, is_candidate
+
+__all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan", "Result", "is_result"]
+
+
+class PrunePlan(msgspec.Struct, frozen=True):
+    """The parts to prune, oldest first; calibrated tokens that this frees; the planner."""
+
+    parts: tuple[str, ...]
+    freed: int
+    policy: str
+
+
+class PruneCase:
+    """One question to a planner.  Everything in it is only to be read."""
+
+    def __init__(
+        self,
+        state: Conversation,
+        policy: PrunePolicy,
+        measure: Measure,
+        options: RenderOptions,
+        usable: int | None,
+        *,
+        inside: bool,
+        candidates: Candidates | None = None,
+    ) -> None:
+        """Ask about this state; `candidates` are those of its view, if they are kept."""
+        self.state = state
+        self.policy = policy
+        self.measure = measure
+        self.options = options
+        self.usable = usable
+        self.inside = inside
+        if candidates is None:
+            candidates = Candidates(Outline(state, options), policy.protected_tools, measure)
+        candidates.look()
+        self.candidates = candidates
+        """What may be pruned in the whole view, protected turns and steps included."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages of the view, in its order."""
+        return self.candidates.outline.messages
+
+    @property
+    def protect(self) -> int:
+        """Tokens of the newest results that stay: as the policy says, at most a quarter of usable."""
+        return self._scaled(self.policy.protect, 4)
+
+    @property
+    def minimum(self) -> int:
+        """Tokens that must be freed at least, and one more: as the policy says, at most an eighth of usable."""
+        return self._scaled(self.policy.minimum, 8)
+
+    def results(self) -> Iterator[Result]:
+        """Every result of the view that is complete and shown, newest first, with no regard to protection."""
+        return reversed(self.candidates.outline.results)
+
+    def prunable(self) -> Iterator[Result]:
+        """The results that may be pruned, newest first."""
+        if self.policy.stop_at_pruned:
+            yield from self._until_pruned()
+            return
+        for found in self.results():
+            if self.is_prunable(found):
+                yield found
+
+    def is_prunable(self, found: Result) -> bool:
+        """Whether a result may be pruned at all: outside what is protected, not pruned yet, and larger than the marker."""
+        return (
+            found.message < self.unprotected
+            and found.part.tool not in self.policy.protected_tools
+            and is_candidate(found.part, self.measure)
+        )
+
+    @cached_property
+    def unprotected(self) -> int:
+        """How many messages at the beginning of the view are outside the protected turns, or steps inside a loop."""
+        outline = self.candidates.outline
+        begins, count = (outline.steps, self.policy.steps) if self.inside else (outline.turns, self.policy.turns)
+        if count is None or count <= 0:
+            return len(self.messages)
+        return begins[-count] if len(begins) >= count else 0
+
+    @property
+    def room(self) -> float:
+        """`protect` in tokens as they are counted, before calibration."""
+        return self.protect / self.measure.ratio
+
+    def size(self, found: Result) -> int:
+        """Tokens of a result as counted."""
+        return self.measure.counted(found.part)
+
+    def beyond(self, results: Iterable[Result]) -> Iterator[Result]:
+        """Those of the results, newest first, with which more than `protect` tokens are reached, and all after them."""
+        total = 0
+        for found in results:
+            total += self.size(found)
+            if total > self.room:
+                yield found
+
+    def calibrated(self, counted: int) -> int:
+        """Tokens that the provider will report for so many as counted."""
+        return round(self.measure.ratio * counted)
+
+    def plan(
+        self, chosen: Iterable[Result], name: str, *, least: int | None = None, marker: int = CLEARED_TOKENS
+    ) -> PrunePlan | None:
+        """The plan that prunes these; None unless they free more than `least` tokens (the policy's minimum if not given).
+
+        `marker` are the tokens that come in place of each.
+        """
+        found = sorted(chosen, key=lambda result: (result.message, result.place))
+        freed = self.calibrated(sum(self.size(result) - marker for result in found))
+        if not found or freed <= (self.minimum if least is None else least):
+            return None
+        return PrunePlan(tuple(result.part.id for result in found), freed, name)
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _scaled(self, number: int, share: int) -> int:
+        return number if self.usable is None or not self.policy.scale else min(number, self.usable // share)
+
+    def _until_pruned(self) -> Iterator[Result]:
+        for found in self.results():
+            if found.message >= self.unprotected or found.part.tool in self.policy.protected_tools:
+                continue
+            if found.part.pruned:
+                return
+            yield found

@@ -1,0 +1,40 @@
+"""Pruning as OpenCode 1.18 does it, weaknesses included; for its preset only (`parity/FACTS.md`, "prune").
+
+A planner for `planner.py`.  It differs from `recency` in what it walks: all messages in the order of their beginning, so that the tail of a
+compaction, which began before the summary, is out of reach; every user message begins a turn, also the marker of a compaction and what
+the program wrote; a summary ends the walk, also a failed one; and the first result that is already pruned ends it too.  Results that are no
+larger than the marker in their place are cleared too, and the marker does not lessen what counts as freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from projections.conversation.parts import ToolPart
+from projections.window.prune.case import PruneCase, PrunePlan, Result, is_result
+
+__all__ = ["opencode"]
+
+
+def opencode(case: PruneCase) -> PrunePlan | None:
+    """Every result beyond the newest `protect` tokens before the newest `turns` turns, if they have more than `minimum`."""
+    return case.plan(case.beyond(_walk(case)), "opencode", marker=0)
+
+
+def _walk(case: PruneCase) -> Iterator[Result]:
+    turns = 0
+    for older, message in enumerate(reversed(case.state.messages.values())):
+        if message.removed:
+            continue
+        turns += message.user
+        if turns < case.policy.turns:
+            continue
+        if message.summary:
+            return
+        for place in range(len(message.parts) - 1, -1, -1):
+            part = message.parts[place]
+            if not isinstance(part, ToolPart) or not is_result(part) or part.tool in case.policy.protected_tools:
+                continue
+            if part.pruned:
+                return
+            yield Result(-older, place, part)

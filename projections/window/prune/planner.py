@@ -1,0 +1,64 @@
+"""Which old tool results are to be cleared now: the planners by name, and the question put to one of them (spec §5.2).
+
+Not the walk that all of them take (`case.py`), and not the clearing, which is an event.  Imported by the window, and by whoever
+registers a planner of its own.  A planner is a pure function of a case: the view, the policy and the sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from eventlog.errors import AlreadyExistsError, NotFoundError
+from projections.conversation.state import Conversation
+from projections.view.options import RenderOptions
+from projections.window.measure import Measure
+from projections.window.policy import PrunePolicy
+from projections.window.prune.candidates import Candidates
+from projections.window.prune.case import PruneCase, PrunePlan
+from projections.window.prune.cost_aware import cost_aware
+from projections.window.prune.opencode import opencode
+from projections.window.prune.recency import recency
+from projections.window.prune.superseded import superseded
+
+__all__ = ["PLANNERS", "Planner", "PruneCase", "PrunePlan", "plan_prune", "register_planner"]
+
+Planner: TypeAlias = Callable[[PruneCase], PrunePlan | None]
+
+PLANNERS: dict[str, Planner] = {
+    "cost-aware": cost_aware,
+    "opencode": opencode,
+    "recency": recency,
+    "superseded": superseded,
+}
+"""The planners by the name that `PrunePolicy.policy` gives."""
+
+
+def register_planner(name: str, planner: Planner) -> None:
+    """Make a planner known; `AlreadyExistsError` for a name that is taken."""
+    if name in PLANNERS:
+        raise AlreadyExistsError("planner", name)
+    PLANNERS[name] = planner
+
+
+def plan_prune(
+    state: Conversation,
+    policy: PrunePolicy,
+    measure: Measure,
+    *,
+    options: RenderOptions,
+    usable: int | None,
+    inside: bool,
+    candidates: Candidates | None = None,
+) -> PrunePlan | None:
+    """The results to clear now, or None if there is nothing to do; the state is that of the model view.
+
+    `options` are the view's; `usable` is None for an unlimited window; `inside` says that a loop goes on, so that steps are protected
+    instead of turns; `candidates` are those of the view, if they are kept.  `NotFoundError` for a policy that names no planner.
+    """
+    planner = PLANNERS.get(policy.policy)
+    if planner is None:
+        raise NotFoundError("planner", policy.policy)
+    if not policy.enabled or (inside and policy.steps is None):
+        return None
+    return planner(PruneCase(state, policy, measure, options, usable, inside=inside, candidates=candidates))

@@ -1,0 +1,21 @@
+"""Pruning by age: the oldest results go, the newest `protect` tokens of them stay (spec §5.2).
+
+A planner for `planner.py`.  Planning right after a plan was carried out gives nothing: what is left is within `protect`.
+"""
+
+from __future__ import annotations
+
+from projections.window.prune.case import PruneCase, PrunePlan
+
+__all__ = ["recency"]
+
+
+def recency(case: PruneCase) -> PrunePlan | None:
+    """Every result beyond the newest `protect` tokens, if together they have more than `minimum`."""
+    if case.policy.stop_at_pruned:
+        return case.plan(case.beyond(case.prunable()), "recency")
+    candidates = case.candidates
+    count = candidates.beyond(candidates.before(case.unprotected), case.room)
+    if case.calibrated(candidates.freed(count)) <= case.minimum:
+        return None  # found without a look at each of them
+    return case.plan(candidates.oldest(count), "recency")

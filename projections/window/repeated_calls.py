@@ -1,0 +1,66 @@
+"""Whether a model goes round in circles: the same call several times in a row (spec §8).
+
+Not what is done about it (`next_step.py`), which imports this.  Pure.
+
+When two tool calls are the same: the same tool, and inputs that are equal as JSON.
+
+Pure.  Imported by the planners beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from eventlog.values import Content
+from projections.conversation.parts import Message, ToolPart
+from projections.window.measure import Measure
+
+__all__ = ["RepeatedCall", "call_key", "repeated_call"]
+
+
+def call_key(part: ToolPart, text: Callable[[Content], str]) -> tuple[str, str]:
+    """The tool and its canonical input; equal for calls that are the same.  `text` gives the text behind a content."""
+    given = text(part.input) if part.input else "".join(map(text, part.pieces))
+    try:
+        found = msgspec.json.encode(msgspec.json.decode(given), order="deterministic").decode()
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        found = given
+    return part.tool, found
+
+
+class RepeatedCall(NamedTuple):
+    """The newest calls, which are all the same: the tool, how many there are in a row, and their parts, oldest first."""
+
+    tool: str
+    times: int
+    parts: tuple[str, ...]
+
+
+def repeated_call(messages: Iterable[Message], limit: int, measure: Measure) -> RepeatedCall | None:
+    """The newest calls of these messages, newest first, if at least `limit` of them in a row are the same tool with inputs equal as JSON; never with a limit of 0.
+
+    Results make no difference, nor does what is said between the calls; a message of the user's does.
+    """
+    if limit <= 0:
+        return None
+    row: list[ToolPart] = []
+    for part in _newest_first(messages):
+        if row and (part.tool != row[0].tool or call_key(part, measure.text) != call_key(row[0], measure.text)):
+            break
+        row.append(part)
+    if len(row) < limit:
+        return None
+    return RepeatedCall(row[0].tool, len(row), tuple(part.id for part in reversed(row)))
+
+
+def _newest_first(messages: Iterable[Message]) -> Iterator[ToolPart]:
+    """The calls since the last message of the user's own."""
+    for message in messages:
+        if message.user and not message.synthetic and not message.removed:
+            return
+        for part in reversed(message.parts):
+            if isinstance(part, ToolPart) and not (part.removed or message.removed):
+                yield part

@@ -1,0 +1,1 @@
+"""Reading again what the view no longer shows."""

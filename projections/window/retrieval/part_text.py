@@ -1,0 +1,103 @@
+"""What a part or a message said, read from the log by its id: its own events and no others (spec §5.1, §5.4).
+
+Not which piece of it is wanted (`recall.py`), which imports this.  Whatever hides a part from the view, a prune, a truncation or a
+compaction, hides nothing here; what was rolled back or removed is gone, and what was redacted shows as redacted.  The session's facts
+tell at which versions a part began, changed and was edited, so the cost does not grow with the history before or after it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from eventlog.codec.decoded import Span
+from eventlog.codec.deltas import DeltaRun
+from eventlog.errors import NotFoundError
+from eventlog.events import LASTING
+from eventlog.session.session import Session
+from eventlog.state.facts import CODE_BITS, MessageFacts, PartFacts
+from eventlog.state.state import State
+from projections.conversation import apply
+from projections.conversation.parts import Message
+from projections.conversation.state import Conversation
+from projections.transcript.transcript import Said, TranscriptPart, said
+
+__all__ = ["message_said", "part_said"]
+
+
+def part_said(session: Session, part: str) -> TranscriptPart:
+    """A part as it was said, whole; `NotFoundError` if the session has none of this id that counts now."""
+    with session.deciding() as state:
+        facts = state.part(part)
+        message = facts.message
+        owner = state.message(message)
+        ranges = _ranges(facts, state)
+    found = _read(session, message, owner, ranges)
+    for told in found.parts:
+        if told.id == part:
+            return told
+    raise NotFoundError("part", part, session=session.id)
+
+
+def message_said(session: Session, message: str) -> Said:
+    """A message with all its parts as they were said; `NotFoundError` if the session has none of this id that counts now."""
+    with session.deciding() as state:
+        owner = state.message(message)
+        counted = [
+            facts
+            for facts in owner.parts.values()
+            if state.history.holds(facts.added) and state.now(facts.changes) != "removed"
+        ]
+        ranges = [found for facts in counted for found in _ranges(facts, state)]
+    return _read(session, message, owner, ranges)
+
+
+def _ranges(facts: PartFacts, state: State) -> list[tuple[int, int]]:
+    """The versions at which a part was made what it is: what it was born with, what came in between if that still counts, its end."""
+    singly = [facts.added, *(change >> CODE_BITS for change in (*facts.changes, *facts.prunes, *facts.edits))]
+    ranges = [(version, version) for version in singly]
+    grows = facts.kind in {"text", "reasoning"} and facts.first == "open"
+    if grows or (facts.kind == "tool" and state.status(facts) != "completed"):
+        is_open = state.status(facts) in {"open", "pending", "running"}
+        ranges.append((facts.added, state.version if is_open else facts.changes[-1] >> CODE_BITS))
+    return ranges
+
+
+def _read(session: Session, message: str, owner: MessageFacts, ranges: Iterable[tuple[int, int]]) -> Said:
+    """The message, with what its parts became at these versions."""
+    state = Conversation(whole=True)
+    state.add_message(Message(message, owner.user, owner.added, 0))
+    for span in _effective(session, _merged(ranges)):
+        if isinstance(span.item, DeltaRun):
+            state.apply_run(span.item)
+        else:
+            apply.apply(state, span.item, span.first, span.time)
+    return said(state.messages[message], session.text)
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same versions as ranges in order that do not overlap."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return found
+
+
+def _effective(session: Session, wanted: list[tuple[int, int]]) -> Iterator[Span]:
+    """The events of these versions, without what rollbacks hid."""
+    effective = session.effective_ranges()
+    starts = [first for first, _ in effective]
+    for first, last in wanted:
+        for span in session.spans(first - 1, last):
+            if isinstance(span.item, LASTING):
+                yield span
+                continue
+            place = max(bisect_right(starts, span.first) - 1, 0)
+            while place < len(effective) and effective[place][0] <= span.last:
+                part = span.cut(effective[place][0] - 1, effective[place][1])
+                if part is not None:
+                    yield part
+                place += 1

@@ -1,0 +1,127 @@
+"""Reading again what the view no longer shows: the whole of a truncated, pruned or covered output, by reference (spec §5.1, §5.4).
+
+Not the view and not its marker (`window/truncation.py`); nothing is appended.  Imported by the window and by whoever offers recall to a model or a person.
+What is read is the part or message alone, at the versions that made it (`part_text.py`), whatever the length of the history.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from eventlog.errors import CallError, NotFoundError
+from eventlog.session.session import Session
+from projections.tokens.streaming import utf8_length
+from projections.transcript.transcript import Said, TranscriptPart
+from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
+from projections.window.retrieval.part_text import message_said, part_said
+from projections.window.truncation import count_lines
+
+__all__ = ["Recalled", "recall"]
+
+_SILENT = {"step-start", "step-finish", "snapshot", "compaction"}
+"""Kinds of parts that say nothing."""
+
+
+class Recalled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was asked for, and of how much.  Ranges are those that `text` really is; None where no such range was asked for."""
+
+    id: str
+    kind: str
+    """"message", or the kind of the part: "text", "tool", "file" …"""
+    lines: int
+    """Lines of the whole."""
+    size: int
+    """Bytes of the whole (UTF-8)."""
+    text: str = ""
+    """The whole, or the range; empty for a search."""
+    line_range: tuple[int, int] | None = None
+    """First and last line, counted from 1."""
+    byte_range: tuple[int, int] | None = None
+    """First byte, counted from 0, and the one behind the last."""
+    matches: tuple[Match, ...] = ()
+    more: bool = False
+    """Whether more lines match than were asked for."""
+    parts: tuple[str, ...] = ()
+    """The parts of a message, each to be recalled by itself."""
+    open: bool = False
+    """Whether it has not ended, so that more may come."""
+
+
+def recall(
+    session: Session,
+    name: str,
+    *,
+    lines: tuple[int, int] | None = None,
+    bytes: tuple[int, int] | None = None,
+    search: str | None = None,
+    regex: bool = False,
+    ignore_case: bool = False,
+    context: int = 0,
+    most: int = 50,
+    field: Literal["output", "input"] = "output",
+) -> Recalled:
+    """The full text of a part or message of this id, a range of its lines or bytes, or the lines in which something stands.
+
+    Of a tool part it is the whole output, or the error of one that failed; with `field` "input" its arguments as JSON.
+    `search` looks for a plain text, or with `regex` for a regular expression, which is trusted not to run for ever; it gives at most `most`
+    lines with `context` lines around each.  Raises `NotFoundError` for an id that names no part or message that counts
+    now, and `CallError` for more than one kind of excerpt, or one that cannot be had.
+    """
+    if sum(wanted is not None for wanted in (lines, bytes, search)) > 1:
+        raise CallError("recall gives lines, or bytes, or the matches of a search; ask for one of them")
+    found = _whole(session, name, field)
+    if lines is not None:
+        excerpt = lines_of(found.text, *lines)
+        return msgspec.structs.replace(found, text=excerpt.text, line_range=(excerpt.first, excerpt.last))
+    if bytes is not None:
+        excerpt = bytes_of(found.text, *bytes)
+        return msgspec.structs.replace(found, text=excerpt.text, byte_range=(excerpt.first, excerpt.last))
+    if search is not None:
+        matches = matches_in(found.text, search, regex=regex, ignore_case=ignore_case, context=context, most=most)
+        return msgspec.structs.replace(found, text="", matches=matches.found, more=matches.more)
+    return found
+
+
+def _whole(session: Session, name: str, field: Literal["output", "input"]) -> Recalled:
+    """All of a part or message; a message's parts one after another, each under a line with its kind and id."""
+    try:
+        part = part_said(session, name)
+    except NotFoundError:
+        message = _message(session, name)
+    else:
+        if field == "input" and part.kind != "tool":
+            raise CallError(f"a {part.kind} part has no input")
+        return _recalled(name, part.kind, _input(part) if field == "input" else _output(part), is_open=part.open)
+    if field == "input":
+        raise CallError("a message has no input; recall the call")
+    told = [part for part in message.parts if part.kind not in _SILENT and not part.removed]
+    found = _recalled(name, "message", "\n".join(map(_told, told)), is_open=any(part.open for part in told))
+    return msgspec.structs.replace(found, parts=tuple(part.id for part in told))
+
+
+def _message(session: Session, name: str) -> Said:
+    try:
+        return message_said(session, name)
+    except NotFoundError:
+        raise NotFoundError("message or part", name, session=session.id) from None
+
+
+def _recalled(name: str, kind: str, text: str, *, is_open: bool) -> Recalled:
+    return Recalled(name, kind, count_lines(text), utf8_length(text), text, open=is_open)
+
+
+def _output(part: TranscriptPart) -> str:
+    return part.text or part.error
+
+
+def _input(part: TranscriptPart) -> str:
+    return part.text if part.redacted else part.input
+
+
+def _told(part: TranscriptPart) -> str:
+    """A part of a message: a line that names it, and what it says."""
+    named = f"{part.kind} {part.tool}" if part.tool else f"{part.kind} {part.mime}" if part.mime else part.kind
+    given = f"{part.input}\n" if part.kind == "tool" and part.input else ""
+    return f"[{named} {part.id}]\n{given}{_output(part)}"

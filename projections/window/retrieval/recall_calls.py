@@ -1,0 +1,164 @@
+"""The tool `recall` as a window offers it to a model: its schema, and answers to calls.
+
+Reading itself is `recall.py`.  An answer is held to the bounds of truncation, so it is never truncated again; what did not fit is named by
+the range to go on with.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from eventlog.errors import CallError
+from eventlog.session.session import Session
+from eventlog.values import Json
+from projections.tokens.streaming import utf8_length
+from projections.window.retrieval.excerpts import Match, bytes_of, lines_of
+from projections.window.retrieval.recall import recall
+from projections.window.truncation import Bounds, beginning
+
+__all__ = ["RECALL", "answer_recall", "offers_recall", "recall_tool", "with_recall"]
+
+RECALL = "recall"
+"""Name of the tool."""
+DESCRIPTION = (
+    "Read again what was left out of a long tool result. Give the part that the result names, and one of: lines, bytes, search."
+    " Without any of them it is read from its beginning."
+)
+PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "part": {"type": "string", "description": "The part, as the shortened result names it."},
+        "lines": {"type": "string", "description": "A range of lines, such as 201-400; the first is 1."},
+        "bytes": {
+            "type": "string",
+            "description": "A range of bytes, such as 0-5000; the first is 0, the last is left out.",
+        },
+        "search": {"type": "string", "description": "A text; the lines that have it are shown with their numbers."},
+    },
+    "required": ["part"],
+}
+RANGE = re.compile(r"\s*(\d{1,18})\s*(?:-\s*(\d{1,18})\s*)?")
+LINE = "\n"
+NOTES = 300
+"""Bytes of a bound that are kept for what is said around the text."""
+
+
+def recall_tool(form: Literal["chat", "responses", "anthropic"] = "chat") -> dict[str, Any]:
+    """The schema for OpenAI Chat Completions, OpenAI Responses or Anthropic Messages."""
+    if form == "anthropic":
+        return {"name": RECALL, "description": DESCRIPTION, "input_schema": PARAMETERS}
+    function = {"name": RECALL, "description": DESCRIPTION, "parameters": PARAMETERS}
+    if form == "chat":
+        return {"type": "function", "function": function}
+    if form == "responses":
+        return {"type": "function", **function}
+    raise CallError(f"there is no form {form!r} of tool schemas; there are chat, responses and anthropic")
+
+
+def offers_recall(tools: Json | None) -> bool:
+    """Whether `recall` is among these schemas (a JSON array); not another tool of that name."""
+    return any(map(_is_ours, _schemas(tools)))
+
+
+def with_recall(tools: Json | None) -> Json:
+    """The schemas with `recall` behind the others, in the form of these.
+
+    The form of Chat Completions if there are none.  `CallError` if another tool has its name.
+    """
+    form: Literal["chat", "responses", "anthropic"] = "chat"
+    for tool in _schemas(tools):
+        if _function(tool).get("name") == RECALL:
+            raise CallError(
+                f"the session's tools have another tool named {RECALL!r}; give it another name, or do without recall"
+            )
+        if "input_schema" in tool:
+            form = "anthropic"
+        elif tool.get("type") == "function" and "function" not in tool:
+            form = "responses"
+    return json.dumps([*json.loads(tools or "[]"), recall_tool(form)], ensure_ascii=False)
+
+
+def answer_recall(session: Session, given: Mapping[str, Any], bounds: Bounds) -> str:
+    """Answer a call with these arguments, within the bounds.
+
+    `CallError` or `NotFoundError` says what is wrong with them.
+    """
+    part = given.get("part")
+    if not isinstance(part, str) or not part:
+        raise CallError(f"part is a {type(part).__name__}; give the part that the shortened result names, as a text")
+    asked = {name: given[name] for name in ("lines", "bytes", "search") if given.get(name) not in (None, "")}
+    if len(asked) > 1:
+        raise CallError("give one of lines, bytes and search")
+    if "search" in asked:
+        return _matches(session, part, str(asked["search"]), bounds)
+    whole = recall(session, part)
+    if "bytes" in asked:
+        excerpt = bytes_of(whole.text, *_range("bytes", asked["bytes"]))
+        start, last_line = excerpt.first, None
+    else:
+        excerpt = lines_of(whole.text, *(_range("lines", asked["lines"]) if asked else (1, max(whole.lines, 1))))
+        start = utf8_length(lines_of(whole.text, 1, excerpt.first - 1).text) if excerpt.first > 1 else 0
+        last_line = excerpt.last
+    text = beginning(excerpt.text, max(bounds.lines - 2, 1), max(bounds.size - NOTES, 1))
+    end = start + utf8_length(text)
+    read = f"[bytes {start}-{end} of {whole.size}, {whole.lines} lines in all]\n{text}"
+    if last_line is not None and text:
+        last = excerpt.first + text.count("\n") - text.endswith("\n")
+        read = f"[lines {excerpt.first}-{last} of {whole.lines}, bytes {start}-{end} of {whole.size}]\n{text}"
+    if len(text) == len(excerpt.text):
+        return read
+    if last_line is not None and text.endswith("\n"):
+        return f"{read}[go on with lines {excerpt.first + text.count(LINE)}-{last_line}]"
+    return f"{read}\n[go on with bytes {end}-{start + utf8_length(excerpt.text)}]"
+
+
+# -- helpers -----------------------------------------------------------------------------------
+
+
+def _schemas(tools: Json | None) -> list[dict[str, Any]]:
+    found: Any = json.loads(tools or "[]")
+    return [cast("dict[str, Any]", tool) for tool in found if isinstance(tool, dict)]
+
+
+def _function(tool: dict[str, Any]) -> dict[str, Any]:
+    """What says the name and the parameters of a tool, in any form."""
+    found: Any = tool.get("function", tool)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _is_ours(tool: dict[str, Any]) -> bool:
+    function = _function(tool)
+    takes: Any = function.get("parameters", function.get("input_schema"))
+    return (
+        function.get("name") == RECALL and isinstance(takes, dict) and "part" in str(cast("Any", takes).get("required"))
+    )
+
+
+def _range(name: str, given: object) -> tuple[int, int]:
+    found = RANGE.fullmatch(str(given)[:80])
+    if found is None:
+        raise CallError(f"{name} is a range such as 10-20")
+    first = int(found[1])
+    return first, int(found[2]) if found[2] else first + (name == "bytes")
+
+
+def _matches(session: Session, part: str, wanted: str, bounds: Bounds) -> str:
+    """The lines that have a text, as many as fit."""
+    found = recall(session, part, search=wanted)
+    lines: list[str] = []
+    room = bounds.size - NOTES
+    for match in found.matches[: max(bounds.lines - 2, 1)]:
+        line = _shown(match)
+        room -= utf8_length(line) + 1
+        if lines and room < 0:
+            break
+        lines.append(line)
+    more = ", and more" if found.more or len(lines) < len(found.matches) else ""
+    return "\n".join([f"[{len(lines)} matching lines of {found.lines}{more}]", *lines])
+
+
+def _shown(match: Match) -> str:
+    return f"{match.line}: {match.text}"

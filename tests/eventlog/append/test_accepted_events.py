@@ -1,0 +1,311 @@
+"""What is accepted and not yet written: it goes in whole, under its own lease, and the right caller hears of its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.aio import AsyncSession
+from eventlog.codec.decoded import Recorded
+from eventlog.errors import (
+    AlreadyExistsError,
+    CallError,
+    EventlogError,
+    FencedError,
+    ForkedProcessError,
+    RefusedError,
+    StopError,
+)
+from eventlog.history import checkpoint_store
+from eventlog.log.contract import LeaseState
+from eventlog.session.session import Session
+from eventlog.session.text_stream import LONG_DELTA
+from eventlog.state.loader import STATE
+from eventlog.store import Store
+from eventlog.values import Patch, Text, Tokens, Usage
+from tests.support.engines import Engine
+
+SLOW = 3600.0
+"""A flush interval no test waits for: what is accepted stays accepted until a test says otherwise."""
+
+
+def events(session: Session) -> list[ev.Event]:
+    """Return all events of a session."""
+    return [recorded.event for recorded in session.events()]
+
+
+def texts(found: list[Recorded]) -> list[str]:
+    """Return the streamed texts among some events."""
+    return [recorded.event.text for recorded in found if isinstance(recorded.event, ev.PartDelta)]
+
+
+@pytest.fixture
+def first(engine: Engine) -> Store:
+    """Give a store that flushes only when told to."""
+    return engine.open(flush_interval=SLOW)
+
+
+@pytest.fixture
+def second(engine: Engine) -> Store:
+    """Give another store on the same log, as another program would have it."""
+    return engine.open(flush_interval=SLOW)
+
+
+def test_what_was_accepted_under_a_lease_is_not_written_without_it(first: Store, second: Store) -> None:
+    """Promise 4: deltas and events that a lost lease covered never get in behind the settling of the next owner."""
+    session = first.create_session()
+    session.acquire()
+    reply = session.assistant()
+    reply.begin()
+    text = reply.text()
+    text.append("kept")
+    session.flush()
+    text.append("late")
+    session.abandon()
+    other = second.session(session.id)
+    with other.lease():
+        settled = other.version
+    with pytest.raises(EventlogError):
+        session.rename("heard of it")
+    session.rename("title")
+    session.flush()
+    late = [event for event in events(other)[settled:] if not isinstance(event, ev.SessionRenamed)]
+    assert late == []
+    assert texts(list(other.events())) == ["kept"]
+
+
+def test_a_command_goes_in_whole_or_not_at_all(first: Store, second: Store) -> None:
+    """Promise 3: a command whose message id another program took leaves no part of itself in that program's message."""
+    session = first.create_session()
+    other = second.session(session.id)
+
+    def collide() -> None:
+        with session.pipeline():
+            session.user("mine", id="m1")
+            other.user("theirs", id="m1")
+
+    with pytest.raises(AlreadyExistsError):
+        collide()
+    session.user("next")
+    parts = [event.kind for event in events(session) if isinstance(event, ev.PartStarted) and event.message == "m1"]
+    assert parts == [Text("theirs")]
+
+
+def test_only_the_caller_whose_command_failed_hears_of_it(first: Store, second: Store) -> None:
+    """Promise 4: of three tasks that append at once the one with a taken id fails, and the others' messages are there once."""
+    session = first.create_session()
+    chat = AsyncSession(session)
+
+    async def say(text: str, name: str) -> str:
+        return await chat.do(session.user, text, id=name)
+
+    async def three() -> list[Any]:
+        with session.lease():
+            second.session(session.id).user("theirs", id="m2")
+            return await asyncio.gather(*(say("mine", f"m{number}") for number in (1, 2, 3)), return_exceptions=True)
+
+    outcomes = asyncio.run(three())
+    assert outcomes[0] == "m1"
+    assert isinstance(outcomes[1], AlreadyExistsError)
+    assert outcomes[2] == "m3"
+    added = [event.message for event in events(session) if isinstance(event, ev.UserMessageAdded)]
+    assert sorted(added) == ["m1", "m2", "m3"]
+
+
+def test_a_value_of_another_type_takes_nothing_with_it(first: Store) -> None:
+    """Promise 1: a refused command loses no accepted delta, and the message can be finished as if it had not been."""
+    session = first.create_session()
+    with session.assistant() as reply:
+        text = reply.text()
+        text.append("kept")
+        with pytest.raises(CallError):
+            session.record_usage(Usage(Tokens(1, 1), 0.01))  # type: ignore[arg-type]  # what is tested
+        with pytest.raises(CallError):
+            session.record_usage(Usage(Tokens(1, 1), Decimal("NaN")))
+        reply.finish()
+    assert texts(list(session.events())) == ["kept"]
+    assert [type(event).__name__ for event in events(session)].count("PartEnded") == 1
+
+
+@pytest.mark.parametrize("time", [1.5, True, 2**70, "1"])
+def test_times_are_whole_milliseconds(first: Store, time: Any) -> None:
+    """Promise 12: a time that could not be read back is refused before it is written."""
+    session = first.create_session()
+    with pytest.raises(CallError):
+        session.append([(time, ev.SessionRenamed("t"))])
+    with pytest.raises(CallError):
+        session.append([(1, ["tc", "nosuch", "out"])])  # type: ignore[list-item]  # what is tested
+    session.append([(1, ev.SessionRenamed("t"))])
+    assert session.info.title == "t"
+
+
+def test_a_fenced_stream_says_so(first: Store, second: Store) -> None:
+    """Promise 4: once another owner has taken over, the next deltas raise instead of vanishing."""
+    session = first.create_session()
+    session.acquire()
+    reply = session.assistant()
+    reply.begin()
+    text = reply.text()
+    text.append("a")
+    session.flush()
+    held = second.log.head(session.id)
+    assert held is not None
+    stolen = LeaseState(held.lease.epoch + 1, b"thief", held.lease.until)
+    assert second.log.set_lease(session.id, stolen, replaces=held.lease)
+    text.append("b")
+    first.tick()
+
+    def go_on() -> None:
+        for _ in range(3):
+            text.append("c")
+            first.tick()
+
+    with pytest.raises(FencedError):
+        go_on()
+    with pytest.raises(StopError):
+        text.append("d")
+
+
+def test_a_retry_is_answered_whoever_runs_the_session(first: Store, second: Store) -> None:
+    """Promise 5: a request id is looked up before the lease, so a repeated append gets its first result."""
+    session = first.create_session()
+    done = session.append([(5, ev.SessionRenamed("t"))], request_id="r")
+    with second.session(session.id).lease():
+        again = session.append([(5, ev.SessionRenamed("t"))], request_id="r")
+    assert (again.first, again.last) == (done.first, done.last)
+    assert again.repeated
+
+
+def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
+    """Promise 1: long deltas are committed when they are many characters, long before they are many."""
+    session = first.create_session()
+    with session.assistant() as reply:
+        text = reply.text()
+        piece = "x" * (2 << 20)
+        assert len(piece) > LONG_DELTA
+        most = 0
+        for _ in range(20):
+            text.append(piece)
+            most = max(most, len(session.appender.buffer) // 3)
+        assert most * len(piece) <= 20 << 20
+        reply.finish()
+
+
+def test_a_forgotten_store_leaves_its_lease(engine: Engine) -> None:
+    """Spec §8: a lease of this process whose store is gone is a dead owner's, and is taken over at once."""
+    gone = engine.open(flush_interval=SLOW)
+    session = gone.create_session(id="s")
+    session.acquire()
+    held = gone.log.head("s")
+    assert held is not None
+    gone.close()
+    fresh = engine.open(flush_interval=SLOW)
+    state = fresh.log.head("s")
+    assert state is not None
+    until = fresh.clock() + 30_000
+    assert fresh.log.set_lease("s", LeaseState(state.lease.epoch, held.lease.owner, until), replaces=state.lease)
+    with fresh.session("s").lease() as epoch:
+        assert epoch > held.lease.epoch
+
+
+def test_a_rollback_names_all_file_states_it_hides(first: Store) -> None:
+    """Spec §7: what a rollback to a hidden version takes away is named, wherever it stood."""
+    session = first.create_session()
+    session.user("one")
+    start = session.version
+    with session.assistant() as reply:
+        reply.part(Patch("p1", ("a.txt",)))
+        reply.finish()
+    rolled = session.rollback(start)
+    assert rolled.patches == (Patch("p1", ("a.txt",)),)
+    assert session.redo().patches == ()
+    assert session.rollback(rolled.version).patches == (Patch("p1", ("a.txt",)),)
+    with pytest.raises(CallError):
+        session.rollback(1.5)  # type: ignore[arg-type]  # what is tested
+
+
+def test_many_programs_rename_at_once(engine: Engine) -> None:
+    """Spec §2.4: commands that need no lease come through whatever the others do."""
+    stores = [engine.open(flush_interval=SLOW) for _ in range(6)]
+    name = stores[0].create_session().id
+
+    async def everyone() -> None:
+        async def rename(store: Store) -> None:
+            for number in range(5):
+                await asyncio.to_thread(store.session(name).rename, f"{number}")
+
+        await asyncio.gather(*map(rename, stores))
+
+    asyncio.run(everyone())
+    renamed = [event for event in events(stores[0].session(name)) if isinstance(event, ev.SessionRenamed)]
+    assert len(renamed) == 30
+
+
+@pytest.mark.parametrize("option", ["flush_interval", "lease_ttl", "checkpoint_events"])
+def test_options_are_looked_at_when_a_store_is_opened(engine: Engine, option: str) -> None:
+    """Spec §16: an interval that cannot be is refused, not found out by a thread that dies."""
+    with pytest.raises(CallError):
+        engine.open(**{option: -1})
+
+
+def test_a_child_process_may_not_use_the_store(first: Store) -> None:
+    """Spec §16: after a fork every handle of the parent's refuses in the child, without waiting for a lock."""
+    session = first.create_session()
+    session.acquire()
+    reply = session.assistant()
+    reply.begin()
+    text = reply.text()
+    text.append("a")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said: list[str] = []
+        for command in (lambda: text.append("b"), lambda: session.rename("c"), lambda: list(first.sessions())):
+            try:
+                command()
+                said.append("allowed")
+            except ForkedProcessError:
+                said.append("refused")
+            except BaseException as error:  # noqa: BLE001 - told to the parent
+                said.append(repr(error))
+        os.write(writing, ",".join(said).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        assert told.read() == "refused,refused,refused"
+    os.waitpid(child, 0)
+    text.append("d")
+    reply.finish()
+    assert texts(list(session.events())) == ["a", "d"]
+
+
+def test_a_refused_finish_can_be_repeated(first: Store) -> None:
+    """A finish that was refused closes the step the next time too."""
+    session = first.create_session()
+    with session.assistant() as reply:
+        reply.step()
+        call = reply.tool("bash", call_id="c", input="{}")
+        with pytest.raises(RefusedError):
+            reply.finish()
+        call.succeed("out")
+        reply.finish(usage=Usage(Tokens(1, 1)))
+    assert [type(event) for event in events(session)][-3:] == [ev.StepFinished, ev.UsageRecorded, ev.MessageFinished]
+
+
+def test_a_long_run_keeps_checkpoints_of_its_state(engine: Engine) -> None:
+    """Promise 8: a session that is run for long and then killed is opened from a checkpoint, not from its first event."""
+    store = engine.open(flush_interval=SLOW, checkpoint_events=50)
+    session = store.create_session()
+    with session.lease():
+        for number in range(200):
+            session.user(f"{number}")
+        kept = checkpoint_store.versions(store.log, STATE, session.id)
+        assert kept
+        assert session.version - kept[-1] <= max(50, kept[-1] // 4) + 2
+    opened = engine.open(flush_interval=SLOW).session(session.id)
+    assert opened.state().messages.keys() == session.state().messages.keys()

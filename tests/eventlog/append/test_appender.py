@@ -1,0 +1,329 @@
+"""The appender under faults: what happens when an append fails, is refused, or finds that another writer came between."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.append import outcomes
+from eventlog.append.pending import Flight
+from eventlog.codec.bodies import INLINE
+from eventlog.errors import AlreadyExistsError, BusyError, ClosedError, ConflictError, LimitError
+from eventlog.session.session import Session
+from eventlog.state.decide import decide
+from eventlog.store import Store
+from eventlog.values import File
+from tests.support.faulty_log import FaultyLog
+from tests.support.sample_sessions import said
+
+
+def other(log: FaultyLog) -> Session:
+    """The same session, of another program."""
+    return Store(log, flush_interval=1000.0).session("s")
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_an_interrupt_leaves_no_handle_behind_its_own_appends(session: Session, place: str) -> None:
+    """Ctrl-C while an outcome is taken in: the next look at the session sees what was committed."""
+
+    class Interrupted(deque[Flight]):
+        def popleft(self) -> Flight:
+            appender._flights = deque(self)
+            if place == "after":
+                appender._flights.popleft()
+            raise KeyboardInterrupt
+
+    appender = session.appender
+    session.user("one")
+    appender._flights = Interrupted(appender._flights)
+    with pytest.raises(KeyboardInterrupt):
+        assert session.version
+    head = session.store.log.head("s")
+    assert head is not None
+    assert session.version == head.version == appender.newest()
+    assert len(list(session.events())) == head.version
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_an_interrupt_loses_and_doubles_nothing(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Promise 1: Ctrl-C while what was accepted is decided anew takes nothing of it away."""
+    calls = 0
+
+    def interrupted(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number + 1:
+            raise KeyboardInterrupt
+        return decide(*given)
+
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        session.flush()
+        for piece in "abc":
+            text.append(piece)
+            reply.part(File("text/plain", piece))
+        log.fail = 1
+        with monkeypatch.context() as patch:
+            patch.setattr(outcomes, "decide", interrupted)
+            with pytest.raises(KeyboardInterrupt if number < 3 else BusyError):
+                session.flush()
+        reply.finish()
+    assert said(session) == {"p": "abc"}
+    assert said(other(log)) == {"p": "abc"}
+    kinds = [event.kind for recorded in session.events() if isinstance(event := recorded.event, ev.PartStarted)]
+    assert [kind.url for kind in kinds if isinstance(kind, File)] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("way", ["refuse", "fail"])
+def test_a_failed_flush_keeps_what_was_accepted(log: FaultyLog, session: Session, way: str) -> None:
+    """Promise 1: deltas and events whose flush failed are not lost: they go in, in order, with the next that works."""
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        text.append("a")
+        reply.part(File("text/plain", "x" * 2 * INLINE))
+        text.append("b")
+        setattr(log, way, 1)
+        with pytest.raises(BusyError):
+            session.flush()
+        text.append("c")
+        setattr(log, way, 1)
+        with pytest.raises(BusyError):
+            session.rename("lost")
+        session.rename("kept")
+        text.append("d")
+        reply.finish()
+    assert said(session) == {"p": "abcd"}
+    assert said(other(log)) == {"p": "abcd"}
+    kinds = [type(recorded.event).__name__ for recorded in session.events(2)]
+    assert kinds[:6] == ["PartStarted", "PartDelta", "PartStarted", "PartDelta", "PartDelta", "SessionRenamed"]
+    assert [recorded.event.title for recorded in session.events() if isinstance(recorded.event, ev.SessionRenamed)] == [
+        "kept"
+    ]
+    file = next(
+        r.event.kind for r in session.events() if isinstance(r.event, ev.PartStarted) and isinstance(r.event.kind, File)
+    )
+    assert session.store.text(file.url) == "x" * 2 * INLINE
+
+
+def test_the_background_flush_tries_again(log: FaultyLog) -> None:
+    """Promise 1: when a disk has room again, what was accepted is committed by itself, and nobody is told of it."""
+    store = Store(log, flush_interval=0.005)
+    session = store.create_session(id="s")
+    watcher = other(log)
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        session.flush()
+        log.fail = 3
+        text.append("kept")
+        for _ in range(6000):
+            if said(watcher):
+                break
+            log.wait_beyond(log.last_position(), 0.01)
+        assert said(watcher) == {"p": "kept"}
+        reply.finish()
+    assert log.fail == 0
+    store.close()
+
+
+def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog, session: Session) -> None:
+    """Promise 1: a buffer that cannot be emptied refuses more deltas, and drops none that it has."""
+    session.appender.buffer.capacity = session.appender.buffer.limit = 3 * 4
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        session.flush()
+        log.refuse = 8
+        accepted: list[str] = []
+        for number in range(20):
+            try:
+                text.append(str(number))
+            except BusyError:
+                continue
+            accepted.append(str(number))
+        assert log.refuse == 0
+        reply.finish()
+    assert accepted == ["0", "1", "2", "3", *(str(number) for number in range(12, 20))]
+    assert said(session) == {"p": "".join(accepted)}
+
+
+def test_a_failed_command_did_not_happen(log: FaultyLog, session: Session) -> None:
+    """Promise 4: a command whose append failed leaves no trace in the state: its ids are free again."""
+    log.fail = 1
+    with pytest.raises(BusyError):
+        session.user("hi", id="m")
+    log.refuse = 1
+    with pytest.raises(BusyError):
+        session.user("hi", id="m")
+    assert session.version == 1
+    session.user("hi", id="m")
+    assert session.version == 3
+
+
+def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, session: Session) -> None:
+    """Promise 2: what was decided behind an append that failed never goes in before it."""
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        text.append("a")
+        log.fail = 1
+        session.appender.flush()
+        text.append("b")
+        session.rename("t2")
+        reply.finish()
+    assert said(other(log)) == {"p": "ab"}
+    assert [commit.count for commit in log.read("s")][:2] == [1, 5]
+
+
+def test_a_user_message_between_decision_and_commit_is_taken_in(log: FaultyLog, session: Session) -> None:
+    """Promise 4: what needs no lease never disturbs the one who streams, and both go in."""
+    stranger = other(log)
+    with session.assistant(id="a") as reply:
+        text = reply.text(id="p")
+        for number in range(4):
+            text.append(str(number))
+            log.meanwhile.append(lambda number=number: stranger.user("hi", id=f"m{number}"))  # type: ignore[misc]  # bound now
+            session.flush()
+        log.meanwhile.append(lambda: stranger.rename("theirs"))
+        reply.finish()
+    assert said(session) == {"p": "0123"}
+    assert [recorded.event for recorded in session.events()] == [recorded.event for recorded in stranger.events()]
+    assert session.find("m3") < session.version
+
+
+def test_an_id_taken_between_decision_and_commit_is_refused(log: FaultyLog, session: Session) -> None:
+    """Spec §3: an id that another program used a moment ago is refused inside the commit; nothing is written."""
+    stranger = other(log)
+    log.meanwhile.append(lambda: stranger.user("theirs", id="m"))
+    with pytest.raises(AlreadyExistsError):
+        session.user("ours", id="m")
+    assert session.version == 3
+    session.user("ours", id="n")
+    assert session.version == 5
+
+
+def test_two_programs_change_the_card_at_once(log: FaultyLog, session: Session) -> None:
+    """Spec §15: the list shows what the events say, also when a title and an archiving cross."""
+    stranger = other(log)
+    log.meanwhile.append(lambda: stranger.rename("theirs"))
+    session.archive()
+    info = session.store.info("s")
+    assert (info.title, info.archived) == ("theirs", True)
+    stranger.rename("again")
+    session.unarchive()
+    info = session.store.info("s")
+    assert (info.title, info.archived) == ("again", False)
+
+
+def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, session: Session) -> None:
+    """Promise 4: a version that was right at the decision and is not at the commit is a conflict; nothing is written."""
+    stranger = other(log)
+    log.meanwhile.append(lambda: stranger.rename("theirs"))
+    with pytest.raises(ConflictError) as caught:
+        session.append([(1, ev.Custom("n", "{}"))], expected_version=1)
+    assert (caught.value.expected, caught.value.actual) == (1, 2)
+    log.meanwhile.append(lambda: stranger.rename("theirs again"))
+    with pytest.raises(ConflictError):
+        session.append([(1, ev.TodosSet(()))])
+    assert [type(recorded.event) for recorded in session.events()] == [
+        ev.SessionStarted,
+        ev.SessionRenamed,
+        ev.SessionRenamed,
+    ]
+
+
+def test_a_request_in_flight_is_not_made_twice(log: FaultyLog, session: Session) -> None:
+    """Promise 5: a request repeated before its outcome is known is the same append."""
+    log.held = []
+    first = session.appender.commit([(1, ev.SessionRenamed("a"))], request="r")
+    second = session.appender.commit([(2, ev.SessionRenamed("a"))], request="r")
+    assert first is second
+    log.let_go()
+    assert second.wait().first == 2
+    assert session.version == 2
+
+
+def test_a_request_that_another_program_made_meanwhile_is_its_result(log: FaultyLog, session: Session) -> None:
+    """Promise 5: the same request by two programs at once is one append, with one result for both."""
+    stranger = other(log)
+    log.meanwhile.append(lambda: stranger.user("hi", request_id="r"))
+    message = session.user("hi", request_id="r")
+    assert session.find(message) == 2
+    assert session.version == 3
+
+
+def test_reading_shows_what_was_handed_over(session: Session) -> None:
+    """Promise 2: a handle sees everything it accepted, also what is on its way to the disk; the version never runs ahead."""
+    with session.assistant() as reply:
+        reply.text(id="p").append("x")
+        flights = session.appender.flush()
+        assert flights
+        assert len(list(session.events())) == session.version == 4
+        reply.abort()
+
+
+def test_too_much_for_one_append_is_refused_and_nothing_hangs(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spec §16: an append over the limit is refused, and what was accepted before it is not taken along."""
+    monkeypatch.setattr("eventlog.append.appender.MAX_APPEND_BYTES", 3000)
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        text.append("a")
+        with pytest.raises(LimitError):
+            session.append([(1, ev.Custom("n", "x" * 4000))])
+        text.append("b")
+        reply.finish()
+    assert said(session) == {"p": "ab"}
+
+
+def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
+    """Spec §16: a closed store takes nothing more: no delta is accepted that nobody would commit."""
+    store = Store(log, flush_interval=1000.0)
+    session = store.create_session()
+    session.acquire()
+    reply = session.assistant()
+    reply.begin()
+    text = reply.text(id="p")
+    text.append("kept")
+    store.close()
+    for _ in range(3):
+        with pytest.raises(ClosedError):
+            text.append("more")
+    assert said(Store(log).session(session.id)) == {"p": "kept"}
+
+
+def test_pieces_that_could_not_be_handed_over_are_not_lost(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 1: deltas of a run that goes in several appends all come, in order, when one of these was refused first."""
+    monkeypatch.setattr("eventlog.append.appender.MAX_RUN", 10)
+    session.user("go")
+    with session.assistant(model="m") as reply:
+        text = reply.text()
+        session.flush()
+        for piece in ("one two ", "three ", "four five ", "six"):
+            text.append(piece)
+        log.refuse = 1
+        with pytest.raises(BusyError):
+            session.flush()
+        text.append(" seven")
+        session.flush()
+        reply.finish("stop")
+    assert list(said(session).values()) == ["one two three four five six seven"]
+
+
+def test_a_command_that_was_refused_by_a_full_queue_is_not_committed_later(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: an event nobody waits for, which did not fit any more and was refused, does not come to be after all."""
+    session.user("go")
+    before = session.version
+    monkeypatch.setattr("eventlog.append.appender.MAX_ACCEPTED", 1)
+    log.refuse = 1
+    with session.pipeline(), pytest.raises(BusyError):
+        session.user("twice")
+    session.flush()
+    assert session.version == before

@@ -1,0 +1,122 @@
+"""The thread that flushes outlives whatever it meets: what is accepted is committed within the interval, or somebody is told."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import NoReturn
+
+import pytest
+
+from eventlog.session.text_stream import Stream
+from eventlog.store import Store
+from tests.support.faulty_log import FaultyLog
+from tests.support.sample_sessions import said
+
+PATIENCE = 30.0
+
+
+def opened(store: Store, name: str) -> Stream:
+    """An open text of a new session; its beginning is committed."""
+    session = store.create_session(id=name)
+    session.acquire()
+    reply = session.assistant()
+    reply.begin()
+    text = reply.text(id=f"{name} text")
+    session.flush()
+    return text
+
+
+def stored(log: FaultyLog, name: str) -> dict[str, str]:
+    """What another program sees of a session."""
+    return said(Store(log, flush_interval=1000.0).session(name))
+
+
+def unforeseen(*_: object) -> NoReturn:
+    """Fail as nobody thought of."""
+    raise ZeroDivisionError
+
+
+def test_a_session_that_fails_in_an_unforeseen_way_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Promise 1: the deltas of other sessions are committed all the same, and its own once that is over."""
+    log = FaultyLog()
+    store = Store(log, flush_interval=0.005)
+    broken, sound = opened(store, "broken"), opened(store, "sound")
+    position = log.last_position()
+    with monkeypatch.context() as patch:
+        patch.setattr(broken._appender, "flush", unforeseen)
+        broken.append("a")
+        sound.append("b")
+        assert log.wait_beyond(position, PATIENCE)
+        sound.append("c")
+        assert log.wait_beyond(position + 1, PATIENCE)
+        assert stored(log, "broken") == {}
+    assert log.wait_beyond(position + 2, PATIENCE)
+    assert stored(log, "broken") == {"broken text": "a"}
+    store.close()
+
+
+def test_a_clock_that_fails_does_not_end_the_thread() -> None:
+    """Spec §16: a clock is the embedder's, and may raise: deltas that come later are committed as ever."""
+    log = FaultyLog()
+    ticking = [True]
+
+    def clock() -> int:
+        if not ticking[0]:
+            raise ZeroDivisionError
+        return 1_000
+
+    store = Store(log, flush_interval=0.005, clock=clock)
+    text = opened(store, "s")
+    position = log.last_position()
+    text.append("a")
+    ticking[0] = False
+    assert log.wait_beyond(position, PATIENCE)
+    thread = store._flusher._thread
+    assert thread is not None
+    thread.join(0.1)
+    assert thread.is_alive()
+    ticking[0] = True
+    text.append("b")
+    assert log.wait_beyond(position + 1, PATIENCE)
+    store.close()
+
+
+def test_a_tick_that_broke_off_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 1: what a tick had taken up when it met something unforeseen is taken up by the next."""
+    log = FaultyLog()
+    store = Store(log, flush_interval=1000.0)
+    text = opened(store, "s")
+    text.append("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(text._appender), "is_ahead", property(unforeseen))
+        with pytest.raises(ZeroDivisionError):
+            store.tick()
+    store.tick()
+    assert stored(log, "s") == {"s text": "a"}
+    store.close()
+
+
+def test_a_thread_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 1: where no thread is to be had a delta is accepted all the same, and the next one tries again."""
+    log = FaultyLog()
+    store = Store(log, flush_interval=0.005)
+    start = Thread.start
+
+    def none_left(thread: Thread) -> None:
+        if thread.name == "eventlog-flush":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", none_left)
+        text = opened(store, "s")
+        position = log.last_position()
+        text.append("a")
+        text.append("b")
+    assert stored(log, "s") == {}
+    text.append("c")
+    assert log.wait_beyond(position, PATIENCE)
+    assert stored(log, "s") == {"s text": "abc"}
+    store.close()

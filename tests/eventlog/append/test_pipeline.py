@@ -1,0 +1,81 @@
+"""Commands that are waited for together: accepted one by one, durable at the end of the outermost pipeline."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.errors import NotFoundError
+from eventlog.session.session import Session
+from tests.support.engines import Engine
+
+SLOW = 3600.0
+"""A flush interval no test waits for."""
+
+
+def committed(session: Session) -> int:
+    """Return the version that others see, without the accepted events."""
+    head = session.store.log.head(session.id)
+    assert head is not None
+    return head.version
+
+
+def test_a_pipeline_inside_another_is_the_other(engine: Engine) -> None:
+    """What the inner one has accepted goes in with the outer's, in one append, when that ends."""
+    store = engine.open(flush_interval=SLOW)
+    session = store.create_session()
+    appends = store.metrics().appends
+    with session.pipeline():
+        session.user("one")
+        with session.pipeline():
+            session.user("two")
+        assert committed(session) == 1
+    assert committed(session) == session.version == 5
+    assert store.metrics().appends == appends + 1
+
+
+def test_a_pipeline_left_by_an_error_waits_for_nothing(engine: Engine) -> None:
+    """The error is the caller's at once; what was accepted before it is kept, and committed with what comes next."""
+    store = engine.open(flush_interval=SLOW)
+    session = store.create_session()
+
+    def two_commands() -> None:
+        with session.pipeline():
+            session.user("kept")
+            session.unpin("no pin")
+
+    with pytest.raises(NotFoundError):
+        two_commands()
+    assert committed(session) == 1
+    session.rename("later")
+    kinds = [type(recorded.event) for recorded in session.events()]
+    assert kinds == [ev.SessionStarted, ev.UserMessageAdded, ev.PartStarted, ev.SessionRenamed]
+
+
+def test_what_nobody_waited_for_is_flushed(engine: Engine) -> None:
+    """Promise 1: a command that is collected, and then left by an error, is committed within the flush interval."""
+    store, other = engine.open(flush_interval=0.01), engine.open(flush_interval=SLOW)
+    session = store.create_session()
+    position = other.log.last_position()
+
+    def interrupted() -> None:
+        with session.collecting():
+            session.user("not awaited")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert other.log.wait_beyond(position, 60.0)
+    assert committed(session) == 3
+
+
+def test_a_collecting_caller_is_in_no_other_pipeline(engine: Engine) -> None:
+    """For asyncio: what is collected is its caller's to await, and the pipeline around it goes on."""
+    session = engine.open(flush_interval=SLOW).create_session()
+    with session.pipeline():
+        with session.collecting() as collected:
+            session.user("mine")
+        session.user("the pipeline's")
+        assert committed(session) == 1
+        collected.wait()
+    assert committed(session) == 5

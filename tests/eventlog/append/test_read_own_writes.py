@@ -1,0 +1,192 @@
+"""What a handle committed itself is taken in by its followers without being read back, and is what would have been read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import Session
+from eventlog.append.outcomes import KEPT
+from eventlog.codec.decoded import Stretch
+from eventlog.errors import BusyError
+from eventlog.history.streams import stretches
+from eventlog.store import Store
+from projections.view.model_view import LiveView, ModelView
+from tests.support.faulty_log import FaultyLog
+
+
+def as_read(session: Session, after: int) -> list[Stretch]:
+    """The appends beyond a version, read from the log."""
+    return list(stretches(session.store.log, session.ancestry(), after, session.version))
+
+
+def said(session: Session, text: str) -> None:
+    """A turn with every kind of append: waited for, accepted, streamed, several in one."""
+    session.user(text)
+    with session.pipeline(), session.assistant(model="p/one") as reply:
+        stream = reply.text()
+        for piece in text:
+            stream.append(piece)
+        stream.end()
+        reply.tool("bash", call_id="c1", input={"command": text}).succeed(text)
+        reply.finish("stop")
+
+
+def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
+    """Promise 7: the appends that followers are given are those of the log: events, versions, times, positions, epochs."""
+    session = store.create_session()
+    told = 0
+    for text in ("plain", "x\ud83dy 😀", "more"):
+        before = session.version
+        said(session, text)
+        session.flush()
+        for after in {before, *(stretch.last for stretch in as_read(session, before))}:
+            recent = session.appender.recent(after)
+            if recent is not None:
+                assert recent == as_read(session, after)
+                told += len(recent)
+    assert told > 3
+
+
+def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> None:
+    """A session that nobody follows keeps no append decoded; the first look reads, and the next ones need not."""
+    session = store.create_session()
+    told: list[list[Stretch] | None] = []
+    for number in range(3):
+        before = session.appender.certain
+        session.user(f"question {number}")
+        session.flush()
+        told.append(session.appender.recent(before))
+    assert told == [None, as_read(session, 1)[1:2], as_read(session, 1)[2:]]
+
+
+def test_own_appends_are_not_read_back(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spec §4.10: the next view after an event of this handle asks the log for no event."""
+    session, elsewhere = store.create_session(), store.create_session()
+    live = LiveView(session)
+    said(session, "one")
+    live.advance()
+
+    def read(*_: Any, **__: Any) -> Iterator[Any]:
+        raise AssertionError("the log was read")
+
+    monkeypatch.setattr(store.log, "read", read)
+    for number in range(3 * KEPT):
+        elsewhere.user("in another session")
+        session.user(f"question {number}")
+        if number % 2:
+            elsewhere.user("in another session, after it")
+        assert live.advance().messages[-1].source == live.advance().messages[-1].source
+        session.pin(f"fact {number}")
+        live.advance()
+    monkeypatch.undo()
+    assert list(live.advance().messages) == list(ModelView.of(session).messages)
+
+
+def test_what_others_append_is_seen(tmp_path: Path) -> None:
+    """Spec §2.2: a follower misses nothing that another handle of the session appends, before, between and after its own."""
+    with eventlog.open(tmp_path / "s") as one, eventlog.open(tmp_path / "s") as two:
+        session = one.create_session(id="a")
+        other = two.session("a")
+        unrelated = two.create_session(id="b")
+        live, seen = LiveView(session), LiveView(other)
+        for number in range(4 * KEPT):
+            if number % 3 == 0:
+                other.user(f"theirs {number}")
+            if number % 5 == 0:
+                unrelated.user("elsewhere")
+            session.user(f"ours {number}")
+            if number % 4 == 0:
+                other.user(f"theirs, after {number}")
+            if number % 2:
+                expected = list(ModelView.of(session).messages)
+                assert list(live.advance().messages) == expected
+                assert list(seen.advance().messages) == expected
+                assert live.version == seen.version == session.version
+
+
+def test_a_follower_far_behind_reads(store: eventlog.Store) -> None:
+    """Only the newest appends are kept; whoever is behind them, and what is large, is read from the log."""
+    session = store.create_session()
+    live = LiveView(session)
+    for number in range(2 * KEPT):
+        session.user(f"question {number}")
+    assert session.appender.recent(live.version) is None
+    assert list(live.advance().messages) == list(ModelView.of(session).messages)
+    for number in range(200):
+        session.set_metadata(str(number), '"x"')
+    with session.pipeline():
+        for number in range(300):
+            session.user(f"one of many {number} " + "x" * 100)
+    assert session.appender.recent(live.version) is None
+    assert list(live.advance().messages) == list(ModelView.of(session).messages)
+
+
+def test_rollbacks_and_undos_of_ones_own_count(store: eventlog.Store) -> None:
+    """Promise 9: a rollback that this handle made reaches its followers, who cannot un-apply, as a fresh view shows it."""
+    session = store.create_session()
+    live = LiveView(session)
+    for number in range(3):
+        said(session, f"turn {number}")
+        version = session.version
+        live.advance()
+        said(session, "mistake")
+        live.advance()
+        session.rollback(version)
+        assert list(live.advance().messages) == list(ModelView.of(session).messages)
+        session.redo()
+        assert list(live.advance().messages) == list(ModelView.of(session).messages)
+        session.rollback(version)
+
+
+def test_what_failed_or_came_later_is_not_shown() -> None:
+    """An append of this handle that failed, or that another one came before, is shown as the log has it, or not at all."""
+    log = FaultyLog()
+    session = Store(log, flush_interval=1000.0).create_session(id="s")
+    other = Store(log).session("s")
+    live = LiveView(session)
+    for number in range(24):
+        if number % 3 == 0:
+            log.meanwhile.append(partial(other.user, f"theirs {number}"))
+        if number % 4 == 1:
+            log.fail = 1
+        with suppress(BusyError):
+            session.user(f"ours {number}")
+        if number % 5:
+            assert list(live.advance().messages) == list(ModelView.of(session).messages)
+            assert live.version == session.version
+    assert len(live.advance()) > 20
+
+
+def test_a_look_that_broke_off_doubles_nothing(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 7: a live view whose reading failed half way through shows afterwards what a replay shows."""
+    session = store.create_session()
+    live = LiveView(session)
+    session.user("go")
+    with session.assistant(model="p/one") as reply:
+        stream = reply.text()
+        session.flush()
+        live.advance()
+        for piece in ("one ", "two ", "three "):
+            stream.append(piece)
+            session.flush()
+        whole = Session.stretches
+
+        def broken(of: Session, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+            yield next(iter(whole(of, after, upto)))
+            raise BusyError("the disk was asked to wait")
+
+        monkeypatch.setattr(Session, "stretches", broken)
+        with pytest.raises(BusyError):
+            live.advance()
+        live.save()
+        monkeypatch.undo()
+        assert list(live.advance().messages) == list(ModelView.of(session).messages)
+        reply.finish("stop")
+    assert list(live.advance().messages) == list(ModelView.of(session).messages)

@@ -1,0 +1,299 @@
+"""Who is told that a command was refused can trust that it is not in the log, and never will be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.aio import AsyncSession
+from eventlog.errors import BusyError, ConflictError, PartlyCommittedError, UnknownOutcomeError
+from eventlog.log.contract import Append, Committed, LeaseState, Ticket
+from eventlog.log.ticket import QueuedTicket
+from eventlog.session.session import Session
+from eventlog.store import Store
+from tests.support.faulty_log import FaultyLog, together
+from tests.support.sample_sessions import said
+
+
+def users(log: FaultyLog) -> list[str]:
+    """The user messages that are committed."""
+    stored = Store(log, flush_interval=1000.0).session("s")
+    return [r.event.message for r in stored.events() if isinstance(r.event, ev.UserMessageAdded)]
+
+
+@pytest.mark.parametrize("way", ["refuse", "fail"])
+def test_a_refused_pipeline_is_not_committed_later(log: FaultyLog, session: Session, way: str) -> None:
+    """Promise 4: when a pipeline is told "no room", none of its commands is in the log, nor comes there with what is written next."""
+    setattr(log, way, 1)
+    with pytest.raises(BusyError):
+        together(session, lambda: session.user("a", id="a"), lambda: session.user("b", id="b"))
+    session.rename("later")
+    session.store.flush()
+    assert users(log) == []
+    with session.pipeline():
+        session.user("a", id="a")
+    assert users(log) == ["a"]
+
+
+@pytest.mark.parametrize("way", ["refuse", "fail"])
+def test_a_refused_command_of_asyncio_is_not_committed_later(log: FaultyLog, session: Session, way: str) -> None:
+    """Promise 4: the same of an awaited command; repeated, it is there once."""
+    chat = AsyncSession(session)
+
+    async def say() -> None:
+        setattr(log, way, 1)
+        with pytest.raises(BusyError):
+            await chat.user("a")
+        await chat.flush()
+        assert users(log) == []
+        await chat.user("a")
+
+    asyncio.run(say())
+    assert len(users(log)) == 1
+
+
+def test_a_cancelled_await_is_not_forgotten(log: FaultyLog) -> None:
+    """Spec §16: what nobody awaits any more is tried again in the background when it failed, and not left lying."""
+    session = Store(log, flush_interval=0.005).create_session(id="s")
+    chat = AsyncSession(session)
+
+    async def give_up() -> None:
+        log.held = []
+        task = asyncio.create_task(chat.user("a"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        ticket = log.held.pop()
+        log.held = None
+        ticket.fail(BusyError("full"))
+
+    asyncio.run(give_up())
+    assert log.wait_beyond(1, 20.0)
+    assert len(users(log)) == 1
+
+
+@pytest.mark.parametrize("way", ["refuse", "fail"])
+def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLog, session: Session, way: str) -> None:
+    """Promise 1: only the caller's own commands are taken back; deltas and events that nobody waits for go in with what comes next."""
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        text.append("a")
+        setattr(log, way, 1)
+        with pytest.raises(BusyError):
+            together(session, lambda: session.user("refused"), lambda: text.append("b"))
+        text.append("c")
+        reply.finish()
+    assert said(session) == {"p": "abc"}
+    assert users(log) == []
+
+
+def test_a_pipeline_that_went_in_partly_says_how_far(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: commands that were handed over before there was no room are in the log, and the error says how many they are."""
+    monkeypatch.setattr("eventlog.append.appender.MAX_ACCEPTED", 2)
+    commands = [lambda number=number: session.user("u", id=f"{number}") for number in range(3)]
+    with pytest.raises(PartlyCommittedError) as caught:
+        together(session, *commands, lambda: setattr(log, "fail", 1))
+    assert (caught.value.session, caught.value.committed, caught.value.commands) == ("s", 2, 3)
+    assert isinstance(caught.value.__cause__, BusyError)
+    session.store.flush()
+    assert users(log) == ["0", "1"]
+
+
+def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Session) -> None:
+    """Promise 4: what did not fit is somebody else's; the pipeline's own commands were handed over before, and went in."""
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        with session.pipeline():
+            session.user("mine", id="m")
+            session.appender.flush()
+            text.append("a")
+            log.refuse = 1
+        assert users(log) == ["m"]
+        reply.finish()
+    assert said(session) == {"p": "a"}
+
+
+class Meanwhile(QueuedTicket[Append, Committed]):
+    """An outcome that others act on before its waiter does."""
+
+    def __init__(self, append: Append, act: Callable[[], object]) -> None:
+        super().__init__(append)
+        self.act = act
+
+    def wait(self, timeout: float | None = None) -> Committed:
+        """Let the others act, once."""
+        act, self.act = self.act, lambda: None
+        act()
+        return super().wait(timeout)
+
+
+def scripted(
+    log: FaultyLog, monkeypatch: pytest.MonkeyPatch, outcomes: list[tuple[BaseException | None, Callable[[], object]]]
+) -> None:
+    """Let the next appends end so: with an error, or committed, each after somebody else has acted."""
+    submit = log.submit
+
+    def next_one(append: Append) -> Ticket:
+        if not outcomes:
+            return submit(append)
+        error, act = outcomes.pop(0)
+        ticket = Meanwhile(append, act)
+        if error is None:
+            ticket.succeed(submit(append).wait())
+        else:
+            ticket.fail(error)
+        return ticket
+
+    monkeypatch.setattr(log, "submit", next_one)
+
+
+def test_who_waits_for_all_waits_for_what_others_handed_over_again(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 1: `flush` does not return while what it waited for is on its way once more, because that failed and somebody tried again."""
+    with session.assistant() as reply:
+        reply.text(id="p").append("a")
+        held: list[Append] = []
+        submit = log.submit
+
+        def commits_when_waited_for(append: Append) -> Ticket:
+            held.append(append)
+            ticket: Meanwhile
+
+            def commit() -> None:
+                ticket.succeed(submit(held.pop()).wait())
+
+            ticket = Meanwhile(append, commit)
+            return ticket
+
+        def somebody_else() -> None:
+            monkeypatch.setattr(log, "submit", commits_when_waited_for)
+            session.appender.flush()
+            monkeypatch.setattr(log, "submit", submit)
+
+        scripted(log, monkeypatch, [(BusyError("full"), somebody_else)])
+        session.flush()
+        assert held == []
+        assert said(Store(log).session("s")) == {"p": "a"}
+        reply.finish()
+
+
+def test_a_refused_command_that_others_handed_over_again_is_waited_for(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: when a failed append went in after all, with what another thread flushed, its caller is told that it did."""
+    with session.pipeline():
+        session.user("a", id="a")
+        scripted(log, monkeypatch, [(BusyError("full"), session.appender.flush)])
+    assert users(log) == ["a"]
+
+
+def test_an_unknown_outcome_is_told_as_such(log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 4: who cannot be told whether it went in is told that, and it is not tried again behind his back."""
+    scripted(log, monkeypatch, [(UnknownOutcomeError("gone"), lambda: None)])
+    with pytest.raises(UnknownOutcomeError):
+        together(session, lambda: session.user("a", id="a"))
+    session.store.flush()
+    assert users(log) == []
+
+
+def test_what_was_accepted_outlives_a_look_that_failed(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 12: an append failed, and then the log could not be read: what was accepted is still there for the next try."""
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        text.append("a")
+        session.appender.flush()
+        text.append("b")
+        log.fail = 1
+        session.appender.flush()
+        text.append("c")
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "head", _busy)
+            with pytest.raises(BusyError):
+                session.flush()
+            with pytest.raises(BusyError):
+                session.flush()
+            assert session.appender.is_ahead
+        reply.finish()
+    assert said(session) == {"p": "abc"}
+
+
+def _busy(_: object) -> None:
+    raise BusyError("too many readers at once")
+
+
+def test_a_long_delta_that_was_refused_is_not_committed_later(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 1: a delta over what the buffer may hold is refused before it is taken, not after."""
+    monkeypatch.setattr("eventlog.append.appender.MAX_RUN", 9_000)
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        session.flush()
+        text.append("a" * 5_000)
+        log.refuse = 1
+        with pytest.raises(BusyError):
+            text.append("b" * 5_000)
+        text.append("c" * 5_000)
+        reply.finish()
+    assert said(session) == {"p": "a" * 5_000 + "c" * 5_000}
+
+
+def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: a command that is committed says so, whatever becomes of the lease that it took for itself."""
+    give_back = log.set_lease
+
+    def busy_at_the_end(session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
+        if not state.until:
+            raise BusyError("locked")
+        return give_back(session, state, replaces=replaces)
+
+    monkeypatch.setattr(log, "set_lease", busy_at_the_end)
+    session.set_todos([])
+    assert isinstance(list(session.events())[-1].event, ev.TodosSet)
+    assert not session.holds_lease
+    session.set_todos([])
+    with session.pipeline():
+        session.set_todos([])
+    assert session.version == 4
+
+
+def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: the same when what others accepted meanwhile could not be flushed with the end of the lease."""
+    monkeypatch.setattr(session, "flush", lambda: _busy(None))
+    session.set_todos([])
+    assert not session.holds_lease
+    assert session.appender.newest() == 2
+
+
+def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log: FaultyLog, session: Session) -> None:
+    """Promise 4: the same of a command that waits where its lease ends, which is before its pipeline does."""
+    log.fail = 1
+    with pytest.raises(BusyError):
+        together(session, lambda: session.set_todos([]))
+    session.store.flush()
+    assert session.version == 1
+
+
+def test_a_conflict_that_never_ends_is_no_commit(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: who gives up because others were always faster is told of a conflict, and nothing of his is written."""
+    monkeypatch.setattr("eventlog.append.outcomes.ATTEMPTS", 3)
+    scripted(log, monkeypatch, [(ConflictError("s", 1, 2), lambda: None)] * 3)
+    with pytest.raises(ConflictError):
+        together(session, lambda: session.user("a", id="a"))
+    session.store.flush()
+    assert users(log) == []

@@ -1,0 +1,55 @@
+"""Large texts by content: small ones are handed over plain, and every packed form unpacks to the same text."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.codec.bodies import INLINE, SMALL, to_content, unpack
+from eventlog.compression import loosened, tightened
+from eventlog.values import Body
+
+
+def long_enough(piece: str, characters: int) -> str:
+    """Return a text of so many characters, a piece again and again."""
+    return (piece * (characters // len(piece) + 1))[:characters]
+
+
+TEXTS = st.builds(
+    long_enough,
+    st.text(st.characters(exclude_categories=()), min_size=1, max_size=40),
+    st.integers(INLINE + 1, 3 * SMALL),
+)
+
+
+def packed_of(text: str) -> tuple[Body, bytes]:
+    """Return a text's body, and its packed bytes as a command hands them over."""
+    bodies: dict[bytes, bytes] = {}
+    body = to_content(text, bodies)
+    assert isinstance(body, Body)
+    return body, bodies[body.digest]
+
+
+@settings(max_examples=50, deadline=None)
+@given(TEXTS)
+def test_every_packed_form_is_the_same_text(text: str) -> None:
+    """Promise 12: however a body is packed, it comes back exactly, lone surrogates included, under the same hash."""
+    body, packed = packed_of(text)
+    data = text.encode("utf-8", "surrogatepass")
+    assert (body.digest, body.size, body.characters) == (sha256(data).digest(), len(data), len(text))
+    tight = tightened(packed)
+    for form in (packed, tight, tightened(tight), loosened(body.digest, tight, 1 << 20)):
+        assert unpack(body, form) == text
+    assert len(tight) <= len(packed)
+
+
+def test_small_bodies_are_compressed_by_nobody_who_waits() -> None:
+    """A body of up to `SMALL` bytes goes to the log plain, because that compresses it with others; a larger one does not."""
+    _, small = packed_of("a" * SMALL)
+    assert len(small) == SMALL + 1
+    assert len(tightened(small)) < SMALL // 8
+    _, large = packed_of("a" * (SMALL + 1))
+    assert len(large) < SMALL // 8
+    assert tightened(large) == large

@@ -1,0 +1,105 @@
+"""Format 1 of what is encrypted: golden ciphertext that every later program opens, with keys derived as they ever were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog.codec.batch import unpack
+from eventlog.codec.bodies import unpack as body_text
+from eventlog.codec.decoded import spans_of
+from eventlog.codec.payload import is_foreign, is_sealed, sealed_payload, sealed_value
+from eventlog.encryption.envelope import opened_commit, opened_head
+from eventlog.encryption.family import Family
+from eventlog.encryption.key_ring import Ring
+from eventlog.errors import DamagedError, KeyMissingError, TooNewError
+from eventlog.history.catalog import Card, card_of
+from eventlog.log.contract import Commit, Head
+from eventlog.values import Body
+
+GOLDEN: dict[str, Any] = {
+    name: bytes.fromhex(value) if isinstance(value, str) and len(value) > 1 else value
+    for name, value in json.loads(
+        (Path(__file__).resolve().parents[2] / "golden" / "encryption-1.json").read_text()
+    ).items()
+}
+
+
+class One:
+    """A provider of the one key."""
+
+    def find(self, name: str) -> bytes | None:
+        """The golden key."""
+        return GOLDEN["key"] if name == GOLDEN["id"].hex() else None
+
+    def make(self, name: str) -> bytes:
+        """None is made here."""
+        raise AssertionError(name)
+
+    def destroy(self, name: str) -> None:
+        """None is destroyed here."""
+        raise AssertionError(name)
+
+
+def stored() -> Commit:
+    """The golden append as an engine has it."""
+    return Commit("s", 5, GOLDEN["count"], 1, 0, GOLDEN["time"], GOLDEN["payload"], "r")
+
+
+def test_golden_ciphertext_is_opened() -> None:
+    """Payload, card, body and derived value of format 1 are what was sealed then."""
+    ring, family = Ring(One()), Family(GOLDEN["id"], GOLDEN["key"])
+    opened = opened_commit(stored(), ring)
+    assert (opened.payload, opened.stored) == (GOLDEN["plain"], GOLDEN["payload"])
+    head = opened_head(Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"]), ring)
+    assert head.card == GOLDEN["plain_card"]
+    assert card_of(head).title == "a title"
+    packed = family.open_body(GOLDEN["body_name"], sealed_value(GOLDEN["body"]).data)
+    assert body_text(Body(GOLDEN["body_digest"], 1800, 1800), packed) == "large " * 300
+    assert family.open_derived(GOLDEN["derived_key"], sealed_value(GOLDEN["derived"]).data) == GOLDEN["plain_derived"]
+    assert family.open("s", sealed_value(GOLDEN["foreign"]).data, b"card\0") == b"\xc1\xc1foreign"
+
+
+def test_keyed_names_are_as_they_ever_were() -> None:
+    """The name of a body, the digest of a request and what a key is known again by follow from the key as in format 1."""
+    family = Family(GOLDEN["id"], GOLDEN["key"])
+    assert family.name(GOLDEN["body_digest"]) == GOLDEN["body_name"]
+    assert family.request("s", GOLDEN["request_digest"]) == GOLDEN["request_name"]
+    assert bytes.fromhex(family.check()) == GOLDEN["check"]
+    assert family.request("s", b"") == b""
+
+
+def test_what_is_in_clear_is_read_without_a_key() -> None:
+    """Base, messages, names of bodies and the card of a sealed append, and whose fork a session is, need no key."""
+    sealed = sealed_payload(GOLDEN["payload"])
+    assert (sealed.base, sealed.messages, sealed.card) == (GOLDEN["base"], GOLDEN["messages"], GOLDEN["card"])
+    assert sealed.names == (GOLDEN["body_name"],)
+    head = Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"])
+    assert card_of(head) == Card(parent="above", fork_of="parent", forked_at=4)
+    assert unpack(GOLDEN["plain_card"], Card).parent == "above"
+    assert opened_head(head, Ring(None)) == head
+    assert opened_commit(stored(), Ring(None)) == stored()
+    with pytest.raises(KeyMissingError, match="session s, version 5"):
+        spans_of(stored())
+    assert is_sealed(GOLDEN["foreign"])
+    assert is_foreign(Head("x", 1, 1, 0, 1, 1, 0, GOLDEN["foreign"]))
+    assert not is_foreign(head)
+
+
+def test_a_newer_format_is_said() -> None:
+    """What a later program sealed is `TooNewError`; what nobody did is `DamagedError`; neither is taken for something else."""
+    with pytest.raises(TooNewError, match="format 2"):
+        sealed_value(b"\xc1\xc2" + b"\x92\x02\xc0")
+    for data in (
+        b"",
+        b"\xc1\xc2",
+        b"\xc1\xc2" + b"\x90",
+        b"\xc1\xc2" + b"\x93\x01\xc4\x01x\xc0",
+        b"\x90",
+        GOLDEN["card"][:-1],
+    ):
+        with pytest.raises(DamagedError):
+            sealed_value(data)

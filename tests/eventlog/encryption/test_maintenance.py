@@ -1,0 +1,465 @@
+"""What is done to a store's files, done to an encrypted one: backup, restore, repair, redaction and scrub, vacuum, crashes."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from eventsourcing.persistence import PersistenceError, StoredEvent
+
+import eventlog
+from eventlog import open_log
+from eventlog.codec.payload import FOREIGN, sealed_value
+from eventlog.encryption.log import EncryptedLog
+from eventlog.errors import ErasedError, KeyMissingError, KeysError, KeysUnreachableError, StorageError
+from eventlog.importers import import_file
+from eventlog.log.contract import Append, Ticket
+from eventlog.log.embedded import directory
+from eventlog.log.embedded.directory import encryption_of
+from eventlog.recorder import LogFactory
+from eventlog.store import Store
+from projections.exports.jsonl import jsonl_lines
+from projections.reports.audit import audit
+from projections.verify.verify import verify
+from projections.view.model_view import ModelView
+from tests.eventlog.maintenance.test_repair import change
+from tests.projections.reports.test_audit import work
+from tests.support.encrypted_store import SECRET, Service, confess, leaks, rendered, texts
+from tests.support.sample_sessions import exchange, started
+
+
+class Named:
+    """Ids that are the same in every run."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+
+    def __call__(self, prefix: str) -> str:
+        """The next one."""
+        return f"{prefix}{next(self._numbers)}"
+
+
+def infos(store: Store) -> list[Any]:
+    """What a list of sessions shows."""
+    return list(store.sessions())
+
+
+def test_a_backup_goes_on_without_keys(tmp_path: Path) -> None:
+    """It is written and continued by somebody who has no key, and opens with the keys of the store."""
+    path, to = tmp_path / "s", tmp_path / "b"
+    with eventlog.open(path, keys=True) as store:
+        confess(store)
+    with eventlog.open(path, read_only=True) as store:
+        assert store.backup(to).whole
+    with eventlog.open(path, keys=True) as store:
+        store.session("p").fork(id="f").user("more")
+        store.create_session(id="q")
+        store.erase("q", reason="why")
+        shown, said, head = infos(store), rendered(store.session("f")), store.head()
+    with eventlog.open(path, read_only=True) as store:
+        assert not store.backup(to).whole
+    assert leaks(tmp_path) == []
+    with pytest.raises(KeysError):
+        eventlog.open(to, read_only=True, keys=tmp_path / "b.keys")
+    with eventlog.open(to, read_only=True, keys=tmp_path / "s.keys") as store:
+        assert (infos(store), rendered(store.session("f")), store.head()) == (shown, said, head)
+        assert verify(store, deep=True, against=head).sound
+
+
+def test_a_restore_to_any_position_lists_what_was_then(tmp_path: Path) -> None:
+    """Without any key the restored store has the titles, totals and texts that the store had at that position."""
+    path = tmp_path / "s"
+    seen: dict[int, tuple[list[Any], list[str]]] = {}
+    service = Service()
+    with eventlog.open(path, keys=service) as store:
+        session = store.create_session(id="p", title="first")
+        for number in range(4):
+            exchange(session, f"{SECRET} {number}")
+            session.rename(f"title {number}")
+            session.record_usage(eventlog.Usage(eventlog.Tokens(number, 1)), model="acme/one")
+            seen[store.log.last_position()] = infos(store), [rendered(session)]
+    for number, (position, expected) in enumerate(seen.items()):
+        into = tmp_path / f"r{number}"
+        eventlog.restore(path, into, position=position)
+        with eventlog.open(into, read_only=True) as store:
+            assert [(info.locked, info.title) for info in infos(store)] == [(True, "")]
+        with eventlog.open(into, read_only=True, keys=service) as store:
+            assert (infos(store), [rendered(store.session("p"))]) == expected
+            assert verify(store).sound
+
+
+def test_a_restore_before_an_erasure_has_nothing_without_the_key(tmp_path: Path) -> None:
+    """What was erased with its key is not had back by going back in time; with the key it would be."""
+    service = Service()
+    path = tmp_path / "s"
+    with eventlog.open(path, keys=service) as store:
+        session = confess(store)
+        position, shown, said = store.log.last_position(), infos(store), rendered(session)
+        kept = dict(service.keys)
+        store.erase("p")
+    eventlog.restore(path, tmp_path / "r", position=position)
+    with eventlog.open(tmp_path / "r", read_only=True, keys=service) as store:
+        with pytest.raises(KeyMissingError):
+            rendered(store.session("p"))
+        assert [info.locked for info in store.sessions()] == [True]
+    service.keys = kept
+    with eventlog.open(tmp_path / "r", read_only=True, keys=service) as store:
+        assert (infos(store), rendered(store.session("p"))) == (shown, said)
+
+
+@pytest.mark.parametrize("folded", [True, False])
+def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
+    """A sound store is saved whole, from LMDB or from the journal alone, also when its format file is lost."""
+    path, crashed = tmp_path / "s", tmp_path / "crashed"
+    with eventlog.open(path, keys=True) as store:
+        session = confess(store)
+        session.fork(id="f").user("more")
+        exchange(store.create_session(id="q"))
+        store.erase("q", reason="why")
+        shown, said, head = infos(store), rendered(store.session("f")), store.head()
+        if not folded:
+            shutil.copytree(path, crashed)
+    if folded:
+        shutil.copytree(path, crashed)
+    (crashed / "format").unlink()
+    done = eventlog.repair(crashed, tmp_path / "new")
+    assert [loss.problem for loss in done.losses if "format" not in loss.problem] == []
+    assert encryption_of(tmp_path / "new") == open_log.LOST_NOTE
+    assert leaks(tmp_path) == []
+    with eventlog.open(tmp_path / "new", keys=tmp_path / "s.keys") as store:
+        assert (infos(store), rendered(store.session("f")), store.head()) == (shown, said, head)
+        assert verify(store, deep=True, against=head).sound
+        store.session("f").user("and on")
+        assert infos(store)[0].title == shown[0].title
+
+
+def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path: Path) -> None:
+    """The stream of another library whose head is lost has the card that was sealed with its first append."""
+    service = Service()
+    log = open_log.open_log(tmp_path / "s", keys=service)
+    payloads = [FOREIGN + SECRET.encode(), FOREIGN + b"two"]
+    card = FOREIGN + b"card"
+    log.submit(Append(session="x", payload=payloads[0], count=1, time=1, creates_at=0, card=card)).wait()
+    log.submit(Append(session="x", payload=payloads[1], count=1, time=1)).wait()
+    shutil.copytree(tmp_path / "s", tmp_path / "crashed")
+    log.close()
+    shutil.rmtree(tmp_path / "crashed" / "lmdb")
+    eventlog.repair(tmp_path / "crashed", tmp_path / "new")
+    with eventlog.open(tmp_path / "new", keys=service) as store:
+        head = store.log.head("x")
+        assert head is not None
+        assert head.card == card
+        assert [commit.payload for commit in store.log.read("x")] == payloads
+        assert verify(store).sound
+
+
+def test_a_large_text_that_is_lost_is_named_without_its_key(tmp_path: Path) -> None:
+    """Repair lists the append that refers to a body which is not there, and no other."""
+    path = tmp_path / "s"
+    with eventlog.open(path, keys=True) as store:
+        session = store.create_session(id="p")
+        session.user("small")
+        session.user("large " * 1000)
+        version = session.version
+        store.vacuum()  # the journal has nothing of it any more
+
+    def drop(txn: Any, trees: dict[str, Any]) -> None:
+        with txn.cursor(trees["bodies"]) as cursor:
+            assert cursor.first()
+            cursor.delete()
+
+    change(path, drop)
+    done = eventlog.repair(path, tmp_path / "new")
+    (loss,) = done.losses
+    assert (loss.session, loss.last) == ("p", version)
+    assert loss.first is not None
+    assert loss.first > 2
+    assert "large text" in loss.problem
+
+
+def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -> None:
+    """Who has the key and the files finds nothing of it any more; the rest is as it was, and verify passes against the old head."""
+    path = tmp_path / "s"
+    with eventlog.open(path, keys=True) as store:
+        session = store.create_session(id="p")
+        session.user("before")
+        session.user(SECRET, id="m")
+        session.user(f"{SECRET} " * 200, id="large")
+        exchange(session)
+        fork = session.fork(id="f")
+        fork.user("in the fork")
+        head = store.head()
+        before, after = ModelView.of(session).messages[0], ModelView.of(session).messages[3:]
+        for part in started(session, {"m", "large"}):
+            session.redact(part, search=False)
+        names = set(store.log.bodies())
+        assert store.scrub().emptied == 2
+        assert names - set(store.log.bodies()), "the large text is gone"
+        assert verify(store, against=head, deep=True).sound
+        for one in store.session("p"), store.session("f"):
+            assert SECRET not in rendered(one)
+            assert ModelView.of(one).messages[0] == before
+        assert ModelView.of(session).messages[3:] == after
+        log = store.log
+        assert isinstance(log, EncryptedLog)
+        assert SECRET.encode() not in b"".join(commit.payload for commit in log.follow(0))
+        store.backup(tmp_path / "b")
+        session.user("and on")
+    with eventlog.open(tmp_path / "b", read_only=True, keys=tmp_path / "s.keys") as store:
+        assert verify(store, against=head).sound
+        assert SECRET not in rendered(store.session("p"))
+
+
+def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
+    """What was blanked before is not sealed anew: no byte of it changes, and nothing is recorded again."""
+    with eventlog.open(tmp_path / "s", keys=True) as store:
+        session = store.create_session(id="p")
+        session.user(SECRET, id="m")
+        session.redact(started(session, {"m"})[0], search=False)
+        assert store.scrub().emptied == 1
+        head, stored = store.head(), [commit.payload for commit in store.log.engine.follow(0)]
+        assert store.scrub().emptied == 0
+        assert (store.head(), [commit.payload for commit in store.log.engine.follow(0)]) == (head, stored)
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_store_whose_format_cannot_be_read_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, encrypted: bool
+) -> None:
+    """Where the note of encryption cannot be read for now that is a typed error, no store is left open, and no key is destroyed."""
+    service = Service()
+    keys = service if encrypted else None
+    tries: list[Path] = []
+
+    def refuse(path: Path) -> str:
+        tries.append(path)
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(directory, "encryption_of", refuse)
+        for _ in range(2):  # while it is made, and when it is there
+            with pytest.raises(StorageError, match="too many open files"):
+                eventlog.open(tmp_path / "s", keys=keys)
+    assert len(tries) == 2
+    assert service.asked == ["make"] * encrypted
+    with eventlog.open(tmp_path / "s", keys=keys) as store:
+        assert store.vacuum().erased == 0  # which nobody else has open
+
+
+def test_a_family_that_died_while_nobody_looked_loses_its_key(tmp_path: Path) -> None:
+    """A program that died between the erasure and the end of the key is made good by the next vacuum."""
+    service, dying = Service(), True
+
+    def keys(verb: str, name: str) -> bytes | None:
+        if verb == "destroy" and dying:
+            raise KeyboardInterrupt
+        return service(verb, name)
+
+    with eventlog.open(tmp_path / "s", keys=keys) as store:
+        exchange(store.create_session(id="p"))
+        exchange(store.create_session(id="q"))
+        with pytest.raises(KeyboardInterrupt):
+            store.erase("p")
+        assert len(service.keys) == 3
+        dying = False
+        store.vacuum()
+        assert len(service.keys) == 2
+        assert rendered(store.session("q"))
+
+
+def test_a_key_file_that_came_back_loses_its_dead_keys_again(tmp_path: Path) -> None:
+    """An older copy of a key file put in its place has keys of erased sessions: the next vacuum destroys them."""
+    file = tmp_path / "keys"
+    with eventlog.open(tmp_path / "s", keys=file) as store:
+        exchange(store.create_session(id="p"))
+        older = file.read_bytes()
+        store.erase("p")
+        assert len(file.read_bytes()) < len(older)
+        file.write_bytes(older)
+        store.vacuum()
+        assert len(file.read_bytes()) < len(older)
+
+
+@pytest.mark.parametrize("place", ["memory:", "directory"])
+def test_a_key_is_destroyed_until_that_is_confirmed_and_then_no_more(place: str, tmp_path: Path) -> None:
+    """A provider is asked once for each family that died, however often the store is vacuumed; again only where it did not confirm."""
+    service = Service()
+    refused: set[str] = set()
+    destroyed: list[str] = []
+
+    def keys(verb: str, name: str) -> bytes | None:
+        if verb == "destroy":
+            destroyed.append(name)
+            if name in refused:
+                raise TimeoutError
+        return service(verb, name)
+
+    path = place if place == "memory:" else tmp_path / "s"
+    with eventlog.open(path, keys=keys) as store:
+        own = set(service.keys)
+        for name in "abc":
+            exchange(store.create_session(id=name))
+        (refusing,) = set(service.keys) - own - {sealed_value(_stored_card(store, name)).key.hex() for name in "bc"}
+        refused.add(refusing)
+        with pytest.raises(KeysUnreachableError):
+            store.erase("a")
+        with pytest.raises(KeysUnreachableError):
+            store.erase("b")
+        assert destroyed.count(refusing) == 2
+        assert len(destroyed) == 3, "that of b once, that of a again"
+        refused.clear()
+        store.erase("c")
+        assert len(destroyed) == 5
+        assert set(service.keys) == own
+        if place == "memory:":
+            return
+    for _ in range(2):
+        with eventlog.open(path, keys=keys) as store:
+            store.vacuum()
+            exchange(store.create_session())
+            store.vacuum()
+    assert len(destroyed) == 5
+    with eventlog.open(path) as store:  # without keys nothing can be destroyed, and nothing is taken for it
+        store.vacuum()
+    with eventlog.open(path, keys=keys) as store, pytest.MonkeyPatch.context() as dying:
+        exchange(store.create_session(id="d"))
+
+        def die(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        dying.setattr(type(store.log.engine), "put_derived", die)
+        with pytest.raises(KeyboardInterrupt):
+            store.erase("d")
+    with eventlog.open(path, keys=keys) as store:
+        assert len(destroyed) == 6
+        store.vacuum()
+        assert len(destroyed) == 7, "nobody knows whether it was confirmed"
+        assert destroyed[5] == destroyed[6]
+
+
+def _stored_card(store: Store, session: str) -> bytes:
+    head = store.log.engine.head(session)
+    assert head is not None
+    return head.card
+
+
+def test_a_store_killed_at_any_moment_opens_with_its_keys(tmp_path: Path) -> None:
+    """A copy of the files of a store in use is a crashed one: what was durable is there, and goes on under the same key."""
+    service = Service()
+    with eventlog.open(tmp_path / "s", keys=service) as store:
+        session = store.create_session(id="p")
+        for number in range(6):
+            session.user(f"{SECRET} {number}")
+            shutil.copytree(tmp_path / "s", tmp_path / str(number))
+    for number in range(6):
+        with eventlog.open(tmp_path / str(number), keys=service) as store:
+            session = store.session("p")
+            assert texts(session) == [f"{SECRET} {earlier}" for earlier in range(number + 1)]
+            session.user("and on")
+            assert len(service.keys) == 2
+
+
+def test_audit_and_export_are_those_of_a_plain_store(tmp_path: Path) -> None:
+    """The same conversation gives the same audit and the same exported lines, encrypted or not."""
+    found: list[Any] = []
+    for keys in None, True:
+        with eventlog.open(tmp_path / str(keys), keys=keys, clock=partial(int, 1000), new_id=Named()) as store:
+            session = store.create_session(id="p", title=SECRET)
+            session.user("large " * 400)
+            work(session, 3)
+            told = list(audit(session))
+            assert {step.verdict for step in told} == {"match"}
+            found.append((told, list(jsonl_lines(session)), ModelView.of(session).digest))
+    assert found[0] == found[1]
+
+
+def test_an_import_gives_each_family_its_own_texts(tmp_path: Path) -> None:
+    """What a tree of sessions shares is under the key of each family after an import, so that erasing one costs no other."""
+    large = "shared " * 1000
+    with eventlog.open(tmp_path / "plain") as store:
+        session = store.create_session(id="p")
+        session.user(large)
+        session.fork(id="f").user(large)
+        session.subsession(id="s").user(large)
+        lines = b"".join(jsonl_lines(session, tree=True))
+    (tmp_path / "tree.jsonl").write_bytes(lines)
+    with eventlog.open(tmp_path / "s", keys=True) as store:
+        import_file(store, tmp_path / "tree.jsonl")
+        log = store.log
+        assert isinstance(log, EncryptedLog)
+        for name in "p", "f", "s":
+            family = log.family(name)
+            assert family is not None
+            assert log.body_of(family, sha256(large.encode()).digest()) is not None
+        store.erase("p", forks="cascade", subsessions="keep")
+        store.vacuum()
+        assert texts(store.session("s")) == [large]
+
+
+def test_the_streams_of_a_recorder_are_encrypted_too(tmp_path: Path) -> None:
+    """Events of another library in an encrypted store come back, by the same variable as the command line, and lie in no file."""
+    variables = {"EVENTLOG_PATH": str(tmp_path / "s"), "EVENTLOG_KEY_FILE": str(tmp_path / "keys")}
+    name = uuid4()
+    events = [StoredEvent(name, version, SECRET, f"{SECRET} {version}".encode()) for version in range(3)]
+    factory = LogFactory(variables)
+    factory.application_recorder().insert_events(events)
+    factory.close()
+    assert leaks(tmp_path) == []
+    factory = LogFactory(variables)
+    assert list(factory.application_recorder().select_events(name)) == events
+    assert [found.state for found in factory.application_recorder().select_notifications(1, 9)] == [
+        event.state for event in events
+    ]
+    factory.close()
+    factory = LogFactory({"EVENTLOG_PATH": str(tmp_path / "s"), "EVENTLOG_READ_ONLY": "y"})
+    with pytest.raises(PersistenceError, match="key is not there"):
+        factory.application_recorder().select_events(name)
+    factory.close()
+    with eventlog.open(tmp_path / "s", keys=tmp_path / "keys") as store:
+        assert verify(store).sound
+        assert list(store.sessions()) == []
+        store.vacuum()
+    factory = LogFactory(variables)
+    assert list(factory.application_recorder().select_events(name)) == events
+    factory.close()
+
+
+def test_a_scrub_without_keys_is_refused(tmp_path: Path) -> None:
+    """Spec §14: without the keys nobody can find what was redacted, so a scrub says so and does not seem done."""
+    path = tmp_path / "s"
+    with eventlog.open(path, keys=True) as store:
+        session = store.create_session(id="p")
+        session.user(SECRET, id="m")
+        for part in started(session, {"m"}):
+            session.redact(part, search=False)
+    with eventlog.open(path) as store, pytest.raises(KeyMissingError):
+        store.scrub()
+    with eventlog.open(path, keys=True) as store:
+        assert store.scrub().emptied == 1
+
+
+def test_a_fork_whose_parent_is_erased_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spec §14: a fork that the eraser of its parent did not see, and whose key it destroys, is never acknowledged."""
+    path, keys = tmp_path / "s", tmp_path / "keys"
+    with eventlog.open(path, keys=keys) as store, eventlog.open(path, keys=keys) as other:
+        parent = store.create_session(id="p")
+        exchange(parent)
+        inner = EncryptedLog.submit
+
+        def submit(log: EncryptedLog, append: Append) -> Ticket:
+            if append.session == "f" and append.creates_at is not None:
+                monkeypatch.undo()
+                other.erase("p")
+            return inner(log, append)
+
+        monkeypatch.setattr(EncryptedLog, "submit", submit)
+        with pytest.raises(ErasedError):
+            parent.fork(id="f")
+        assert [info.id for info in store.sessions()] == []

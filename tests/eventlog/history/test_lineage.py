@@ -1,0 +1,181 @@
+"""Effective history: rollbacks and forks against a model that keeps every history as a plain list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from time import process_time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.history.lineage import END, History, Stream, hidden, lineage_of
+from eventlog.values import Lineage
+
+STEPS = st.lists(st.none() | st.integers(0, 1 << 30), max_size=60)
+"""What the next version is: an event (None), or a rollback to one of the versions before it."""
+
+
+def grow(steps: list[int | None]) -> tuple[History, list[list[int]]]:
+    """A history, and by version the list of versions that were effective right after it."""
+    history = History()
+    lists: list[list[int]] = [[]]
+    for pick in [None, *steps]:
+        version = len(lists)
+        if pick is None:
+            lists.append([*lists[-1], version])
+        else:
+            to = pick % (version - 1) + 1
+            history.roll_back(version, to)
+            lists.append([*lists[to], version])
+    return history, lists
+
+
+def spelled(ranges: list[tuple[int, int]]) -> list[int]:
+    """The versions of ranges, one by one."""
+    return [version for first, last in ranges for version in range(first, last + 1)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_effective_history_is_the_list_it_went_back_to(steps: list[int | None]) -> None:
+    """Spec §7: a rollback to v makes the history what it was right after v, whatever v was; also at every past version."""
+    history, lists = grow(steps)
+    now = len(lists) - 1
+    for version in range(1, now + 1):
+        ranges = history.at(version)
+        assert spelled(ranges) == lists[version]
+        assert all(after[0] > before[1] + 1 for before, after in pairwise(ranges))
+    assert {version for version in range(-1, now + 1) if history.holds(version)} == set(lists[now])
+    assert history.holds(now + 1)
+    assert history.holds(END)
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS, st.integers(0, 60))
+def test_taking_rollbacks_back_is_as_if_they_never_were(steps: list[int | None], count: int) -> None:
+    """A handle that decided ahead of a failed append has exactly the history it had before."""
+    kept = steps[: len(steps) - count]
+    history, _ = grow(steps)
+    for pick in steps[len(kept) :]:
+        if pick is not None:
+            history.undo_last()
+    assert history == grow(kept)[0]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(["event", "back", "hidden", "redo"]), max_size=40), st.data())
+def test_redo_answers_the_newest_rollback(commands: list[str], data: st.DataObject) -> None:
+    """A return to right before the newest rollback that was not redone is a redo, and any other rollback waits for one."""
+    history, lists = grow([])
+    waiting: list[int] = []
+    for command in commands:
+        version = len(lists)
+        hidden_ones = sorted(set(range(1, version)) - set(lists[-1]))
+        if command == "event":
+            lists.append([*lists[-1], version])
+            continue
+        if command == "redo" and waiting:
+            assert history.to_redo() == waiting[-1]
+            target = waiting[-1] - 1
+        elif command == "hidden" and hidden_ones:
+            target = data.draw(st.sampled_from(hidden_ones))
+        else:
+            target = data.draw(st.integers(1, version - 1))
+        if waiting and target == waiting[-1] - 1:
+            waiting.pop()
+        else:
+            waiting.append(version)
+        history.roll_back(version, target)
+        lists.append([*lists[target], version])
+        assert spelled(history.at(version)) == lists[version]
+    assert history.to_redo() == (waiting[-1] if waiting else None)
+
+
+@given(STEPS, st.lists(st.integers(1, 12), min_size=1, max_size=4))
+def test_ranges_are_cut_at_the_borders_of_streams(steps: list[int | None], lengths: list[int]) -> None:
+    """Spec §1: lineage lists each effective version once, in the stream it lies in."""
+    history, lists = grow(steps)
+    streams: list[Stream] = []
+    first = 1
+    for number, length in enumerate(lengths):
+        streams.append(Stream(f"s{number}", first, first + length - 1))
+        first += length
+    streams.append(Stream("own", first, END))
+    found = lineage_of(streams, history.at(len(lists) - 1))
+    assert [version for piece in found for version in range(piece.first, piece.last + 1)] == lists[-1]
+    borders = {stream.session: stream for stream in streams}
+    assert all(
+        borders[piece.stream].first <= piece.first <= piece.last <= borders[piece.stream].last for piece in found
+    )
+    assert all(isinstance(piece, Lineage) for piece in found)
+
+
+@given(STEPS)
+def test_hidden_is_what_is_not_effective(steps: list[int | None]) -> None:
+    """What a rollback hid and what it left add up to everything."""
+    history, lists = grow(steps)
+    now = len(lists) - 1
+    assert spelled(list(hidden(history.at(now), now))) == sorted(set(range(1, now + 1)) - set(lists[now]))
+
+
+def undo_and_return(history: History, version: int) -> int:
+    """Undo far back, return to a version that this hid, and redo one of the two."""
+    history.roll_back(version + 1, 5)
+    history.roll_back(version + 2, version - 1)
+    history.roll_back(version + 3, version + 1)
+    return version + 4
+
+
+def undo_and_redo(history: History, version: int) -> int:
+    """Undo far back, and redo it."""
+    history.roll_back(version + 1, 5)
+    history.roll_back(version + 2, version)
+    return version + 2
+
+
+def undo_and_go_on(history: History, version: int) -> int:
+    """Undo one step, and say something else."""
+    history.roll_back(version + 1, version - 1)
+    return version + 3
+
+
+def redo_after_more(history: History, version: int) -> int:
+    """Undo, redo, and say something, so that the history is made of more and more pieces."""
+    history.roll_back(version + 1, 5)
+    history.roll_back(version + 2, version)
+    return version + 3
+
+
+def cost_of(rollbacks: int, again: Callable[[History, int], int]) -> float:
+    """Processor seconds for a number of rollbacks, each followed by looking at old and new versions."""
+    best = 1e9
+    for _ in range(3):
+        history, version = History(), 10
+        begin = process_time()
+        while len(history.starts) <= rollbacks:
+            version = again(history, version)
+            for look in (1, 7, version // 2, version - 1, version):
+                history.holds(look)
+            history.to_redo()
+        best = min(best, process_time() - begin)
+    return best
+
+
+def test_ten_thousand_rollbacks_stay_fast() -> None:
+    """Spec §7: 10,000 rollbacks stay fast: ten times as many cost about ten times as much, not a hundred."""
+    for pattern in (undo_and_return, undo_and_redo, undo_and_go_on, redo_after_more):
+        assert any(cost_of(10_000, pattern) < 30 * cost_of(1_000, pattern) for _ in range(3)), pattern.__name__
+
+
+def test_ten_thousand_rollbacks_take_few_steps() -> None:
+    """Spec §7: after 10,000 nested rollbacks a version is looked up over a few jump pointers, not along all of them."""
+    history, version = History(), 10
+    while len(history.starts) <= 10_000:
+        version = redo_after_more(history, version)
+    for look in range(1, version, 97):
+        node, steps = len(history.starts) - 1, 0
+        while history.starts[history.parents[node]] > look:
+            node = history.jumps[node] if history.starts[history.jumps[node]] > look else history.parents[node]
+            steps += 1
+        assert steps <= 60

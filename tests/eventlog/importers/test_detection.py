@@ -1,0 +1,133 @@
+"""What a file is: told for certain or refused by name, over all recorded data; nothing imports to an empty session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from eventlog import Store
+from eventlog.errors import ImportFormatError
+from eventlog.importers import FORMATS, import_file
+from tests.support.cli_runner import program
+from tests.support.shared import shared_path
+
+CASSETTE = "looks like a recorded HTTP cassette (YAML); not a format that can be imported"
+HTTP = "looks like recorded HTTP traffic (JSON); not a format that can be imported"
+TAKEN = {
+    "agent_sessions_fixtures": {"codex": 9},
+    "agentsview_fixtures": {"codex": 6, "openai_messages": 4},
+    "anthropic_sdk": {"anthropic_sse": 5},
+    "claude_code_log": {"claude_code": 4},
+    "claude_code_transcripts": {"claude_code": 3},
+    "claude_code_viewer": {"claude_code": 4},
+    "entireio_claude_code": {"claude_code": 13},
+    "entireio_codex": {"codex": 9},
+    "entireio_growth_series": {"claude_code": 5},
+    "mini_swe_agent": {"openai_messages": 2},
+    "prism_sse": {"anthropic_sse": 7, "openai_chat_sse": 10},
+    "sse_extracted": {"anthropic_sse": 12, "openai_chat_sse": 86, "openai_responses_sse": 20},
+    "swe_agent": {"openai_messages": 5},
+    "tau_bench": {"openai_messages": 9},
+    "vercel_ai": {"anthropic_sse": 8, "openai_chat_sse": 3, "openai_responses_sse": 11},
+}
+"""The formats by folder, with the number of files; every other file is refused."""
+REFUSED = {
+    "cline": HTTP,
+    "ellmer_cassettes": CASSETTE,
+    "entireio_gemini": "looks like a session of Gemini CLI; not a format that can be imported",
+    "fantasy_cassettes": CASSETTE,
+    "medicalgpt_zh": "looks like a data set of conversations (ShareGPT); not a format that can be imported",
+    "opencode_recordings": HTTP,
+    "openllmetry_cassettes": CASSETTE,
+    "otel_contrib_cassettes": CASSETTE,
+    "pi_mono": "looks like a session of pi; not a format that can be imported",
+    "pydantic_ai_cassettes": CASSETTE,
+    "simonw_llm_anthropic_cassettes": CASSETTE,
+    "simonw_llm_cassettes": CASSETTE,
+}
+"""What is said of every file of a folder."""
+
+
+def test_every_recorded_file_is_told_or_refused() -> None:
+    """Each folder's files are of the formats in the table, and every other file is refused with what it is; none is empty."""
+    data = shared_path("data")
+    found: dict[str, dict[str, int]] = {}
+    for path in sorted(path for path in data.rglob("*") if path.is_file()):
+        folder = path.relative_to(data).parts[0]
+        with eventlog.open("memory:") as store:
+            try:
+                report = import_file(store, path)
+            except ImportFormatError as error:
+                said = str(error).removeprefix(f"{path}: ")
+                assert said == REFUSED.get(folder, said)
+                assert len(list(store.sessions())) == 0
+                continue
+            assert folder not in REFUSED, path
+            assert all(store.info(name).events > 1 or store.info(name).fork_of for name in report.sessions), path
+            assert report.sessions, path
+        counts = found.setdefault(folder, {})
+        counts[report.format] = counts.get(report.format, 0) + 1
+    assert found == TAKEN
+
+
+QWEN: list[object] = [
+    {"uuid": "1", "parentUuid": None, "sessionId": "q", "type": "user", "message": {"role": "user", "parts": [{"text": "Hi"}]}},
+    {"uuid": "2", "parentUuid": "1", "sessionId": "q", "type": "assistant", "message": {"role": "model", "parts": []}},
+]  # fmt: skip
+IFLOW: list[object] = [
+    {"uuid": "1", "parentUuid": None, "sessionId": "session-1", "type": "user", "message": {"role": "user", "content": "Hi"}},
+]  # fmt: skip
+DROID: list[object] = [
+    {"type": "session_start", "id": "d", "title": "Login", "cwd": "/project"},
+    {"type": "message", "id": "1", "message": {"role": "user", "content": [{"type": "text", "text": "Hi"}]}},
+]
+
+
+@pytest.mark.parametrize(
+    ("records", "name"), [(QWEN, "Qwen Code"), (IFLOW, "iFlow CLI"), (DROID, "Droid")], ids=["qwen", "iflow", "droid"]
+)
+def test_sessions_of_other_tools_are_refused_by_name(tmp_path: Path, records: list[object], name: str) -> None:
+    """The command line says in one line whose session it is, with exit code 2, and advises no format, since none fits."""
+    path = tmp_path / "session.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    done = program("--store", tmp_path / "store", "import", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert name in done.stderr
+    assert "--format" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("size", [100_000, 10_000_000])
+def test_a_list_that_begins_late_is_found(tmp_path: Path, size: int, indent: int | None) -> None:
+    """Messages behind a large member, or a large first message, are found, with and without the format's name."""
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    forms: list[object] = [
+        {"tools": [{"description": 'x"[{' * (size // 4)}], "messages": messages},
+        [{"role": "system", "content": "x" * size}, *messages],
+    ]
+    for number, form in enumerate(forms):
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps(form, indent=indent))
+        for name in (None, "openai_messages"):
+            with eventlog.open("memory:") as store:
+                report = import_file(store, path, format=name)
+                assert (report.format, report.messages, report.skipped) == ("openai_messages", 2, [])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_without_a_conversation_is_an_error(tmp_path: Path, name: str) -> None:
+    """A format that is named makes no session of a file that has none: a typed error, and nothing is stored."""
+    path = tmp_path / "other.yaml"
+    path.write_text('interactions:\n- request:\n    body: |\n      data: {"type": "message_start"}\n')
+    with eventlog.open("memory:") as store:
+        with pytest.raises(ImportFormatError):
+            import_file(store, path, format=name)
+        assert not _listed(store)
+
+
+def _listed(store: Store) -> list[str]:
+    return [info.id for info in store.sessions()]

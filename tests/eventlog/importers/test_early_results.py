@@ -1,0 +1,242 @@
+"""Calls and results in any order: a result that a file has is shown, whatever line it stands on, in old stores as well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import Store
+from eventlog.importers import Report, import_file
+from eventlog.importers.common import early_results
+from eventlog.importers.common.remainder import emit
+from eventlog.values import INTERRUPTED
+from projections import ModelView
+from projections.view.neutral import Result
+from tests.support.import_counts import claude_lines, is_array, is_object, recorded
+from tests.support.shared import shared_path
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "imports"
+EARLY = GOLDEN / "claude-early-results.jsonl"
+"""Results before their calls, too late, twice and without a call; more open calls than are waited for; a branch."""
+OLD = GOLDEN / "claude-early-results.old.events.jsonl"
+"""The sessions that a program made of it that dropped such results (commit 4d4b0bc)."""
+SHOWN = {
+    "t1": "early and large: " + "x" * 2000,
+    "t3": "ok",
+    "t4": "no such file",
+    **{name: f"output of {name}" for name in ("t2", "late1", "t6", *(f"k{number}" for number in range(10)))},
+}
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """Give a store in memory."""
+    with eventlog.open("memory:") as opened:
+        yield opened
+
+
+def results(store: Store, session: str) -> dict[str, str]:
+    """Return what the model is told of each call."""
+    parts = [part for message in ModelView.of(store.session(session)).messages for part in message.parts]
+    return {part.call: part.output for part in parts if isinstance(part, Result)}
+
+
+def views(store: Store, report: Report) -> list[Any]:
+    """Return the messages that the model is sent, for each of a file's sessions."""
+    return [ModelView.of(store.session(name)).messages for name in report.sessions]
+
+
+def listed(store: Store) -> list[tuple[str, int]]:
+    """Return the sessions with their versions."""
+    return sorted((info.id, info.version) for info in store.sessions())
+
+
+def fresh(path: Path) -> list[Any]:
+    """Return the views that an import into an empty store gives."""
+    with eventlog.open("memory:") as alone:
+        return views(alone, import_file(alone, path))
+
+
+def test_results_before_their_calls_are_shown(store: Store) -> None:
+    """Each call with a result anywhere in the file shows it; results without a call are reported; records come back in order."""
+    report = import_file(store, EARLY)
+    assert report.sessions == ["early", "early:e1"]
+    assert results(store, "early") == {**SHOWN, "never": INTERRUPTED}
+    assert sorted(report.skipped) == [
+        (52, "a result for a call that the file does not have"),
+        (53, "a tool result for a call that is not open"),
+    ]
+    records = [json.loads(line) for line in EARLY.read_text().splitlines()]
+    assert [source.record for source in emit([store.session("early")], store.text)] == records
+    assert import_file(store, EARLY).events == 0
+
+
+def test_a_file_with_early_results_may_grow_line_by_line(store: Store, tmp_path: Path) -> None:
+    """What a record means does not depend on later ones: each line appends, and the end is that of one import."""
+    path, added = tmp_path / "growing.jsonl", 0
+    path.write_bytes(b"")
+    for line in EARLY.read_bytes().splitlines(keepends=True):
+        with path.open("ab") as file:
+            file.write(line)
+        added += import_file(store, path).events
+    with eventlog.open("memory:") as alone:
+        assert import_file(alone, EARLY).events == added
+        assert listed(alone) == listed(store)
+
+
+def test_importing_again_mends_what_an_older_program_imported(store: Store) -> None:
+    """The sessions and forks that are there get the results they lack: no other session is made, and the next import adds nothing."""
+    import_file(store, OLD)
+    before = dict(listed(store))
+    assert results(store, "early")["t1"] == INTERRUPTED
+    assert INTERRUPTED in results(store, "early:e1").values()
+    report = import_file(store, EARLY)
+    assert report.sessions == ["early", "early:e1"]
+    after = dict(listed(store))
+    assert after.keys() == before.keys()
+    assert report.events == sum(after[name] - before[name] for name in after) > 0
+    assert views(store, report) == fresh(EARLY)
+    assert results(store, "early") == {**SHOWN, "never": INTERRUPTED}
+    records = [json.loads(line) for line in EARLY.read_text().splitlines()]
+    assert [source.record for source in emit([store.session("early")], store.text)] == records
+    assert import_file(store, EARLY).events == 0
+    assert dict(listed(store)) == after
+
+
+@pytest.mark.parametrize("first", ["the file", "the grown file"])
+def test_a_mended_session_grows(store: Store, tmp_path: Path, first: str) -> None:
+    """A file that has grown mends and appends in one import, and a branch in what is new goes back to the right place."""
+    last = json.loads(EARLY.read_text().splitlines()[-1])
+    more = [
+        {**last, "uuid": "u6", "parentUuid": "u5", "message": {"role": "user", "content": "More"}},
+        {**last, "uuid": "u7", "parentUuid": "a4", "message": {"role": "user", "content": "From the list on"}},
+        {**last, "uuid": "u8", "parentUuid": "f1", "message": {"role": "user", "content": "From the branch on"}},
+    ]
+    import_file(store, OLD)
+    if first == "the file":
+        import_file(store, EARLY)
+    path = tmp_path / "grown.jsonl"
+    path.write_bytes(EARLY.read_bytes())
+    for record in more:
+        with path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        report = import_file(store, path)
+        assert report.sessions[0] == "early"
+        assert views(store, report) == fresh(path)
+        assert import_file(store, path).events == 0
+
+
+def test_a_changed_file_with_early_results_becomes_a_fork(store: Store, tmp_path: Path) -> None:
+    """Where an old import and the file really differ, a fork has the file's side, with all results."""
+    lines = EARLY.read_text().splitlines(keepends=True)
+    changed = [line.replace("Done.", "Not done.") for line in lines]
+    path = tmp_path / "changed.jsonl"
+    path.write_text("".join(changed))
+    import_file(store, OLD)
+    report = import_file(store, path)
+    assert report.sessions[0] == "early~2"
+    assert views(store, report)[0] == fresh(path)[0]
+    assert import_file(store, path).events == 0
+
+
+def test_what_follows_an_early_result_follows_its_call(store: Store, tmp_path: Path) -> None:
+    """A record whose parent is a result that stands before its call begins no branch: the call stays in the view."""
+    told = [json.loads(line) for line in EARLY.read_text().splitlines()[:6]]
+    told[1], told[2] = told[2], told[3]  # the result, then a message that is nothing but its call
+    told[2] = {**told[2], "parentUuid": "u1"}
+    told[3:] = [{**told[5], "uuid": "z", "parentUuid": "r1", "message": {"role": "user", "content": "Next"}}]
+    path = tmp_path / "result-first.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in told))
+    report = import_file(store, path)
+    assert report.sessions == ["early"]
+    assert results(store, "early") == {"t1": SHOWN["t1"]}
+
+
+def test_every_recorded_result_is_shown() -> None:
+    """Over all recorded sessions: each call that has a result anywhere in its file shows it where the call is shown."""
+    data, shown = shared_path("data"), 0
+    for path in recorded(data, "claude_code_jsonl", "claude_web_json"):
+        blocks = [
+            block
+            for record in claude_lines(path).values()
+            if is_object(record) and is_object(record.get("message")) and is_array(record["message"].get("content"))
+            for block in record["message"]["content"]
+            if is_object(block)
+        ]
+        said = {block["tool_use_id"] for block in blocks if block.get("type") == "tool_result"}
+        with eventlog.open("memory:") as alone:
+            told: dict[str, str] = {}
+            for name in import_file(alone, path).sessions:
+                told |= results(alone, name)
+        for call, output in told.items():
+            assert (output == INTERRUPTED) is (call not in said), (path.name, call)
+            shown += call in said
+    assert shown >= 500
+
+
+def test_results_that_wait_for_a_call_are_bounded(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of results without calls keeps only the newest in memory, and reports every one."""
+    monkeypatch.setattr(early_results, "MOST", 3)
+    told = json.loads(EARLY.read_text().splitlines()[51])
+    lines = [EARLY.read_text().splitlines()[0]]
+    for number in range(10):
+        block = {"type": "tool_result", "tool_use_id": f"x{number}", "content": "output"}
+        message = {"role": "user", "content": [block]}
+        lines.append(json.dumps({**told, "uuid": f"x{number}", "message": message}))
+    path = tmp_path / "orphans.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    report = import_file(store, path)
+    assert [found.line for found in report.skipped] == list(range(2, 12))
+
+
+CODEX: list[Any] = [
+    {"type": "session_meta", "payload": {"id": "codex-early", "cwd": "/project"}},
+    {"type": "response_item", "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go"}]}},
+    {"type": "response_item", "payload": {"type": "function_call_output", "call_id": "c1", "output": "early output"}},
+    {"type": "response_item", "payload": {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": "{}"}},
+    {"type": "response_item", "payload": {"type": "function_call", "call_id": "c2", "name": "shell", "arguments": "{}"}},
+    {"type": "event_msg", "payload": {"type": "turn_aborted", "reason": "interrupted"}},
+    {"type": "response_item", "payload": {"type": "function_call_output", "call_id": "c2", "output": "late output"}},
+    {"type": "response_item", "payload": {"type": "function_call_output", "call_id": "c2", "output": "a second one"}},
+]  # fmt: skip
+ANTHROPIC: list[Any] = [
+    {"role": "user", "content": "Go"},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "early output"}]},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "shell", "input": {}}]},
+]
+OPENAI: list[Any] = [
+    {"role": "user", "content": "Go"},
+    {"role": "tool", "tool_call_id": "c1", "content": "early output"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "shell", "arguments": "{}"}}],
+    },
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "records", "expected"),
+    [
+        ("codex", CODEX, {"c1": "early output", "c2": "late output"}),
+        ("anthropic_messages", ANTHROPIC, {"c1": "early output"}),
+        ("openai_messages", OPENAI, {"c1": "early output"}),
+    ],
+)
+def test_other_formats(store: Store, tmp_path: Path, form: str, records: list[Any], expected: dict[str, str]) -> None:
+    """A result before its call, and one that comes after an interruption, are shown in every format of lines."""
+    path = tmp_path / "early.jsonl"
+    stamped = [{"timestamp": f"2026-01-01T00:00:{number:02d}Z", **record} for number, record in enumerate(records)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in stamped))
+    report = import_file(store, path)
+    assert report.format == form
+    assert results(store, report.sessions[0]) == expected
+    assert [source.record for source in emit([store.session(report.sessions[0])], store.text)] == stamped
+    assert import_file(store, path).events == 0

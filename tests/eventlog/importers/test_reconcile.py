@@ -1,0 +1,196 @@
+"""Importing again: what is stored is found, what is new is appended, what does not fit becomes a fork (spec §13)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import Store
+from eventlog import events as ev
+from eventlog.errors import LeaseHeldError
+from eventlog.importers import Report, import_file
+from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.remainder import emit
+from eventlog.importers.reconcile import BATCH_EVENTS, reconcile
+from eventlog.values import Origin, Text
+from tests.support.import_counts import recorded
+from tests.support.shared import shared_path
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """Give a store in memory."""
+    with eventlog.open("memory:") as opened:
+        yield opened
+
+
+def record(number: int, text: str, *, parent: int | None = -1) -> dict[str, Any]:
+    """Make the record of a line: a prompt when the number is odd, an answer when it is even."""
+    kind = "user" if number % 2 else "assistant"
+    message: dict[str, Any] = {"role": kind, "content": [{"type": "text", "text": text}]}
+    if kind == "assistant":
+        message |= {"id": f"msg_{number}", "model": "claude-x"}
+    before = number - 1 if parent == -1 else parent
+    return {
+        "type": kind,
+        "uuid": f"r{number}",
+        "parentUuid": f"r{before}" if before else None,
+        "sessionId": "s",
+        "timestamp": f"2026-01-01T00:00:{number % 60:02d}Z",
+        "message": message,
+    }
+
+
+def write(path: Path, *records: dict[str, Any]) -> Path:
+    """Write a file of records, one a line."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def talk(*texts: str) -> list[dict[str, Any]]:
+    """Make a conversation of these texts."""
+    return [record(number, text) for number, text in enumerate(texts, start=1)]
+
+
+def said(store: Store, session: str) -> list[str]:
+    """Return the texts of a session's effective history."""
+    events = [found.event for span in store.session(session).history() for found in span.events()]
+    kinds = [event.kind for event in events if isinstance(event, ev.PartStarted)]
+    return [store.text(kind.text) for kind in kinds if isinstance(kind, Text)]
+
+
+def test_same_content_elsewhere_is_the_same_session(store: Store, tmp_path: Path) -> None:
+    """A copied file is found by its session's id, not by its path, and adds nothing."""
+    first = import_file(store, write(tmp_path / "a.jsonl", *talk("a", "b")))
+    again = import_file(store, write(tmp_path / "b.jsonl", *talk("a", "b")))
+    assert (first.sessions, again.sessions, again.events) == (["s"], ["s"], 0)
+
+
+def test_a_shorter_file_adds_nothing(store: Store, tmp_path: Path) -> None:
+    """An older copy of a file is a prefix of what is stored: nothing is new."""
+    import_file(store, write(tmp_path / "a.jsonl", *talk("a", "b", "c")))
+    assert import_file(store, write(tmp_path / "a.jsonl", *talk("a", "b"))).events == 0
+    assert said(store, "s") == ["a", "b", "c"]
+
+
+def test_changed_content_forks_at_the_last_common_version(store: Store, tmp_path: Path) -> None:
+    """A file whose earlier content changed leaves the session alone; a fork has the rest, and is found again and grows."""
+    path = tmp_path / "a.jsonl"
+    import_file(store, write(path, *talk("a", "b", "c", "d")))
+    before = store.info("s")
+    report = import_file(store, write(path, *talk("a", "b", "C", "D")))
+    assert report.sessions == ["s~2"]
+    fork = store.info("s~2")
+    assert (fork.fork_of, report.events, fork.origin and fork.origin.foreign_id) == ("s", fork.events, "s")
+    assert (said(store, "s"), store.info("s")) == (["a", "b", "c", "d"], before)
+    assert said(store, "s~2") == ["a", "b", "C", "D"]
+    assert import_file(store, path).events == 0
+    assert import_file(store, write(path, *talk("a", "b", "c", "d"))).events == 0
+    grown = import_file(store, write(path, *talk("a", "b", "C", "D", "E")))
+    assert (grown.sessions, said(store, "s~2")[-1], len(list(store.sessions()))) == (["s~2"], "E", 2)
+    third = import_file(store, write(path, *talk("a", "b", "C", "X")))
+    assert (third.sessions, store.info("s~3").fork_of, said(store, "s~3")) == (["s~3"], "s~2", ["a", "b", "C", "X"])
+
+
+def test_natively_continued_sessions_are_forked_when_the_file_grows(store: Store, tmp_path: Path) -> None:
+    """What was said here since the import stays; without anything new in the file, nothing happens."""
+    path = write(tmp_path / "a.jsonl", *talk("a", "b"))
+    import_file(store, path)
+    store.session("s").user("said here")
+    assert import_file(store, path).events == 0
+    report = import_file(store, write(path, *talk("a", "b", "c")))
+    assert report.sessions == ["s~2"]
+    assert said(store, "s") == ["a", "b", "said here"]
+    assert said(store, "s~2") == ["a", "b", "c"]
+    assert import_file(store, path).events == 0
+
+
+def test_a_first_record_that_differs_is_another_session(store: Store, tmp_path: Path) -> None:
+    """With nothing in common there is no version to fork at: a session of its own, found again."""
+    path = tmp_path / "a.jsonl"
+    import_file(store, write(path, *talk("a")))
+    report = import_file(store, write(path, *({**found, "cwd": "/elsewhere"} for found in talk("x"))))
+    assert (report.sessions, store.info("s~2").fork_of) == (["s~2"], None)
+    assert import_file(store, path).events == 0
+
+
+def test_somebody_elses_session_of_that_name_is_left_alone(store: Store, tmp_path: Path) -> None:
+    """A native session that has the foreign id by chance is not taken for the import."""
+    store.create_session(id="s", title="mine")
+    path = write(tmp_path / "a.jsonl", *talk("a"))
+    assert import_file(store, path).sessions == ["s~2"]
+    assert (store.info("s").version, import_file(store, path).events) == (1, 0)
+
+
+def test_versions_in_a_fork_are_translated(store: Store, tmp_path: Path) -> None:
+    """A branch in a file that has diverged goes back to the right place, though the fork shifted every later version."""
+    path = tmp_path / "a.jsonl"
+    import_file(store, write(path, *talk("a", "b", "c", "d")))
+    changed = [*talk("a", "b", "C", "D", "e", "f"), record(7, "e2", parent=4), record(8, "f2")]
+    report = import_file(store, write(path, *changed))
+    main, branch = report.sessions
+    assert said(store, main) == ["a", "b", "C", "D", "e2", "f2"]
+    assert said(store, branch) == ["a", "b", "C", "D", "e", "f"]
+    assert (main, store.info(branch).fork_of) == ("s~2", "s~2")
+    assert [source.record for source in emit([store.session(main)], store.text)] == changed
+    assert import_file(store, path).events == 0
+    more = [*changed, record(9, "f3", parent=6), record(10, "g3")]
+    report = import_file(store, write(path, *more))
+    assert said(store, main) == ["a", "b", "C", "D", "e", "f", "f3", "g3"]
+    assert import_file(store, path).events == 0
+
+
+def test_large_imports_are_appended_in_bounded_batches(store: Store) -> None:
+    """No append holds more than a bounded number of events, and one that fails half-way is completed the next time."""
+
+    def pieces(stop: int) -> Iterator[Piece]:
+        for start in range(0, stop, 700):
+            piece = Piece("s")
+            if start == 0:
+                piece.add(0, ev.SessionStarted(origin=Origin("test", "s")))
+            for number in range(start, min(start + 700, stop)):
+                piece.add(number, ev.ForeignKept(f"line:{number}", piece.content("x" * number)))
+            yield piece
+        if stop == 5_000:
+            raise OSError("the disk with the file is gone")
+
+    with pytest.raises(OSError, match="gone"):
+        reconcile(store, pieces(5_000), Report("", "test"))
+    assert 1 < store.info("s").version <= 5_001
+    report = Report("", "test")
+    reconcile(store, pieces(5_001), report)
+    assert store.info("s").version == 5_002
+    counts = [commit.count for commit in store.log.read("s")]
+    assert max(counts) <= BATCH_EVENTS
+    assert len(counts) < 20
+    kept = [found.event for found in store.session("s").events() if isinstance(found.event, ev.ForeignKept)]
+    assert [len(store.text(event.data)) for event in kept] == list(range(5_001))
+
+
+def test_a_session_that_is_being_run_is_not_written(tmp_path: Path) -> None:
+    """While a native writer holds the lease, an import that would append is refused, and one with nothing new is not."""
+    path = write(tmp_path / "a.jsonl", *talk("a"))
+    with eventlog.open(tmp_path / "store") as native, eventlog.open(tmp_path / "store") as importing:
+        import_file(native, path)
+        with native.session("s").lease():
+            assert import_file(importing, path).events == 0
+            version = native.info("s").version
+            with pytest.raises(LeaseHeldError):
+                import_file(importing, write(path, *talk("a", "b")))
+            assert native.info("s").version == version
+        assert import_file(importing, path).sessions == ["s"]
+        assert said(native, "s") == ["a", "b"]
+
+
+def test_importing_in_any_order_is_stable(store: Store) -> None:
+    """Recorded files that share sessions, imported in two orders and then again, add nothing the second time."""
+    files = recorded(shared_path("data"), "claude_code_jsonl")
+    for path in reversed(files):
+        import_file(store, path)
+    for path in files:
+        assert import_file(store, path).events == 0, path.name

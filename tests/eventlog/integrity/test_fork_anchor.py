@@ -1,0 +1,181 @@
+"""A fork keeps the head of what it continues (promise 11): whoever changes that has to change every fork, too."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import eventlog
+from eventlog import Session, Store
+from eventlog import events as ev
+from eventlog.codec.batch import encode
+from eventlog.codec.decoded import spans_of
+from eventlog.errors import DamagedError
+from eventlog.integrity.fork_anchor import portable, prefix_head, read_prefix
+from eventlog.log.contract import Commit
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.memory import MemoryLog
+from eventlog.log.merkle import grow, leaf_of
+from eventlog.log.merkle_check import Grown
+from eventlog.maintenance.repair import repair
+from projections.verify.verify import verify, verify_session
+from tests.support.engines import ENGINES, Engine
+from tests.support.forger import careful, forgeries, rewrite
+from tests.support.sample_sessions import exchange, started
+
+SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
+
+
+def head_of(session: Session) -> ev.SessionForked:
+    """The first event of a fork."""
+    event = next(iter(session.spans(after=session.version - session.info.events))).item
+    assert isinstance(event, ev.SessionForked)
+    return event
+
+
+def grown(store: Store, session: str, at: int) -> Grown:
+    """The tree of a stream as far as the append that holds a version, from its leaves."""
+    appends, peaks, version = 0, b"", 0
+    for commit in store.log.read(session):
+        if commit.first <= at:
+            peaks = grow(appends, peaks, leaf_of(commit))
+            appends, version = appends + 1, commit.last
+    return Grown(version, appends, peaks)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_fork_at_any_version_keeps_the_head_of_that(name: str, tmp_path: Path) -> None:
+    """Spec §3: a fork's first event has its parent's head at the fork, also in the middle of an append, and of a fork of a fork."""
+    store = Engine(name, tmp_path).open()
+    session = store.create_session(id="p")
+    for _ in range(3):
+        exchange(session)
+    fork = session.fork(id="f")
+    assert read_prefix(head_of(fork).parent_head) == grown(store, "p", session.version)
+    exchange(fork)
+    for at in range(1, fork.version + 1):
+        event = head_of(fork.fork(at))
+        owner = "p" if at <= session.version else "f"
+        kept = read_prefix(event.parent_head)
+        assert kept == grown(store, owner, at), at
+        assert kept.version >= at
+    assert verify(store, deep=True).sound
+    store.close()
+
+
+def test_the_head_of_a_session_without_one() -> None:
+    """What begins a session has no head, bytes that are none are damage, and a file for another store has none."""
+    with eventlog.open("memory:") as store:
+        assert prefix_head(store.log, [], 0) == b""
+        session = store.create_session()
+        fork = session.fork()
+        event = head_of(fork)
+        assert portable(event) == replace(event, parent_head=b"")
+        for data in (b"\1", event.parent_head[:-1], event.parent_head + bytes(32), bytes(16)):
+            with pytest.raises(DamagedError):
+                read_prefix(data)
+
+
+def test_a_fork_of_before_heads_were_kept_is_sound() -> None:
+    """Spec §11: a fork whose event has no head is not a fault: nothing is known."""
+    log = MemoryLog()
+    with Store(log) as store:
+        session = store.create_session(id="p")
+        session.user("question")
+        fork = session.fork(id="f")
+        (commit,) = list(store.log.read("f"))
+        (span,) = spans_of(commit)
+        assert isinstance(span.item, ev.SessionForked)
+        old = replace(commit, payload=encode([(span.time, portable(span.item))], span.time))
+        log._sessions["f"] = careful([old])
+        log._heads["f"] = replace(log._heads["f"], peaks=leaf_of(old))
+        assert verify_session(store, fork.id).sound
+
+
+def put_forgery(path: Path, commits: list[Commit]) -> None:
+    """Let the parent have another history, with all hashes made anew."""
+    rewrite(path, "p", careful(commits), tree=True)
+
+
+def test_a_careful_forgery_of_the_parent_is_found_by_its_fork(tmp_path: Path) -> None:
+    """Promise 11: a parent's history that was forged with all its hashes is found without a kept head, up to where it was forked."""
+    path = tmp_path / "s"
+    with Store(open_log(path, **SMALL)) as store:
+        session = store.create_session(id="p")
+        session.user("question")
+        exchange(session)
+        at = session.version
+        session.fork(id="f").user("elsewhere")
+        session.user("later")
+        commits = list(store.log.read("p"))
+    everything = [forgery for forgery in forgeries(commits) if forgery.name != "appended"]
+    before = [forgery for forgery in everything if forgery.version <= at]
+    after = [forgery for forgery in everything if forgery.version > at]
+    for forgery in random.Random(6).sample(before, 12) + after[:3]:
+        put_forgery(path, forgery.commits)
+        with Store(open_log(path, read_only=True)) as store:
+            assert verify_session(store, "p").first_bad is None, "nothing in the parent's history tells"
+            report = verify_session(store, "f")
+            assert report.sound == (forgery.version > at), (forgery.name, report)
+            if not report.sound:
+                assert report.first_bad is not None
+                assert report.first_bad <= forgery.version
+    put_forgery(path, commits)
+    with Store(open_log(path, read_only=True)) as store:
+        assert verify(store).sound
+
+
+def test_a_parent_that_is_gone_is_missed_by_its_fork(tmp_path: Path) -> None:
+    """Promise 11: a parent that was put back to an earlier state, whole, lacks what its fork inherited."""
+    path = tmp_path / "s"
+    with Store(open_log(path, **SMALL)) as store:
+        session = store.create_session(id="p")
+        for _ in range(3):
+            exchange(session)
+        session.fork(id="f")
+        commits = list(store.log.read("p"))
+    put_forgery(path, commits[:-1])
+    with Store(open_log(path, read_only=True)) as store:
+        report = verify_session(store, "f")
+        assert not report.sound
+        assert report.first_bad is not None
+        assert report.first_bad <= commits[-1].first
+
+
+@pytest.mark.parametrize("forked", ["now", "in the middle"])
+def test_scrub_erasure_and_copies_change_no_fork(tmp_path: Path, forked: str) -> None:
+    """Spec §14: after redaction and scrub, after erasure with its forks kept and vacuum, in backups and in repairs a fork's head still holds."""
+    path = tmp_path / "s"
+    with Store(open_log(path, **SMALL)) as store:
+        session = store.create_session(id="p")
+        for _ in range(3):
+            exchange(session)
+        session.user("a secret that is long enough", id="m")
+        parts = started(session)
+        at = session.version if forked == "now" else session.version // 2
+        session.fork(at, id="f").user("elsewhere")
+        session.user("later")
+        exchange(session)
+        kept = store.head()
+        for part in (parts[0], parts[-1]):
+            session.redact(part, search=False)
+        assert verify(store, against=kept).sound
+        store.scrub()
+        assert verify(store, against=kept).sound
+        store.backup(tmp_path / "backup")
+        assert store.erase("p", forks="keep") == ("p",)
+        assert verify(store, against=kept).sound
+        store.vacuum()
+        report = verify(store, against=kept)
+        assert report.sound, report
+        store.session("f").fork(store.session("f").version, id="g")
+        store.vacuum()
+        assert verify(store, against=kept, deep=True).sound
+    with eventlog.open(tmp_path / "backup", read_only=True) as store:
+        assert verify(store, against=kept).sound
+    assert repair(path, tmp_path / "repaired").losses == ()
+    with eventlog.open(tmp_path / "repaired", read_only=True) as store:
+        assert verify(store, against=kept).sound

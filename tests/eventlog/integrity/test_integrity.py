@@ -1,0 +1,480 @@
+"""Promise 11: whatever is done to committed events below the log is found, and the first bad version is named."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from eventlog import Store, StoreHead
+from eventlog import events as ev
+from eventlog.errors import CallError, DamagedError, NotFoundError, PoisonedError, RefusedError
+from eventlog.history import checkpoint_store
+from eventlog.log.contract import Append, Commit
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.journal import frames
+from eventlog.log.embedded.segments import layout
+from eventlog.log.embedded.segments.segments import Segments
+from eventlog.log.memory import MemoryLog
+from eventlog.log.merkle import leaf_data, leaf_of
+from eventlog.state.loader import STATE, restore
+from projections.replay.checkpoints import Checkpoints
+from projections.replay.loop import replay
+from projections.transcript.transcript import TranscriptProjection
+from projections.verify.check_proof import check
+from projections.verify.prove import prove
+from projections.verify.verify import verify, verify_session
+from tests.faults.tally import tally
+from tests.support.engines import ENGINES, LastingLog
+from tests.support.forger import Forgery, begun, careful, forgeries, rewrite, rewrite_memory
+
+CHECKER = Path(__file__).resolve().parents[3] / "projections" / "verify" / "check_proof.py"
+SMALL = {"map_bytes": 1 << 20, "journal_bytes": 32 << 10}
+
+
+def fill(store: Store) -> None:
+    """A session with every way of appending, a body, a fork and another session."""
+    session = begun(store)
+    session.fork(id="fork", at=3).user("elsewhere")
+    session.user("and more", request_id="r")
+    store.create_session(id="b").user("another")
+
+
+class Place:
+    """A store on one engine, whose sessions a forger can get at while it is closed."""
+
+    def __init__(self, engine: str, path: Path) -> None:
+        self.engine, self.path = engine, path
+        self.log = LastingLog()
+        with self.open() as store:
+            fill(store)
+        if engine == "embedded":
+            shutil.copytree(path, path.with_name("pristine"))
+        self._kept = dict(self.log._sessions), dict(self.log._heads)
+
+    @contextmanager
+    def open(self) -> Generator[Store]:
+        """Open the store."""
+        with Store(self.log if self.engine == "memory" else open_log(self.path, **SMALL)) as store:
+            yield store
+
+    def commits(self, session: str) -> list[Commit]:
+        """What a session holds."""
+        with self.open() as store:
+            return list(store.log.read(session))
+
+    def forge(self, session: str, commits: list[Commit], *, tree: bool) -> None:
+        """Let the pristine store have another history."""
+        if self.engine == "memory":
+            self.log._sessions, self.log._heads = dict(self._kept[0]), dict(self._kept[1])
+        else:
+            shutil.rmtree(self.path)
+            shutil.copytree(self.path.with_name("pristine"), self.path)
+        self.put(session, commits, tree=tree)
+
+    def put(self, session: str, commits: list[Commit], *, tree: bool) -> None:
+        """Let the store as it is have another history."""
+        if self.engine == "memory":
+            rewrite_memory(self.log, session, commits, tree=tree)
+        else:
+            rewrite(self.path, session, commits, tree=tree)
+
+
+@pytest.fixture(params=ENGINES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A store on every engine."""
+    return Place(request.param, tmp_path / "store")
+
+
+def all_forgeries(place: Place, session: str) -> list[Forgery]:
+    """Every forgery of a session."""
+    found = list(forgeries(place.commits(session)))
+    assert len({forgery.name.split(" ")[0] for forgery in found}) == 5
+    return found
+
+
+def test_a_store_that_nobody_touched_is_sound(place: Place) -> None:
+    """Spec §2.11: what was only written and read is sound, also against every head it had, and deep."""
+    with place.open() as store:
+        head = store.head()
+        store.session("a").user("later")
+        report = verify(store, against=head, deep=True)
+        assert report.sound, report
+        assert [one.session for one in report.sessions] == ["a", "b", "fork"]
+        assert verify(store, session="fork", against=store.head()).sound
+        assert StoreHead.parse(head.text()) == head
+        assert store.head().digest != head.digest
+
+
+@pytest.mark.parametrize("session", ["a", "fork"])
+def test_every_careless_forgery_is_named(place: Place, session: str) -> None:
+    """Spec §2.11: an event dropped, edited, swapped or inserted anywhere is found, and the first bad version is named."""
+    tried = 0
+    for tried, forgery in enumerate(all_forgeries(place, session), 1):  # noqa: B007 - counted
+        place.forge(session, forgery.commits, tree=False)
+        with place.open() as store:
+            report = verify_session(store, session)
+            assert report.first_bad == forgery.version, (forgery.name, report)
+            if forgery.version == 1:
+                assert not verify(store).sound
+                assert any(f"session {session}" in line for line in store.log.check())
+            assert verify_session(store, "b").sound
+    tally("an event forged in the store", tried)
+
+
+def test_every_careful_forgery_is_found_against_a_kept_head(place: Place) -> None:
+    """Spec §2.11: a history forged with all its hashes is found against a head kept elsewhere, and a range is named."""
+    with place.open() as store:
+        kept = StoreHead.parse(store.head().text())
+    with place.open() as store:
+        last = store.session("a").version
+    tried = 0
+    for tried, forgery in enumerate(all_forgeries(place, "a"), 1):  # noqa: B007 - counted
+        place.forge("a", careful(forgery.commits), tree=True)
+        with place.open() as store:
+            report = verify_session(store, "a", kept=kept.by_session["a"])
+            if forgery.name == "appended":
+                assert report.first_bad is None, "whoever can append can append"
+                continue
+            assert report.first_bad is not None, forgery.name
+            since = re.search(r"from version (\d+) on cannot be compared", report.problems[0].problem)
+            named = report.first_bad if since is None else int(since[1])
+            assert named <= forgery.version <= last, (forgery.name, report)
+            assert since is None or len(forgery.commits) < kept.by_session["a"].appends
+            assert store.head().digest != kept.digest
+            with pytest.raises(DamagedError):
+                prove(store, store.session("a"), 1, kept)
+    tally("an event forged with all its hashes", tried)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_gap_is_an_error_for_every_reader(tmp_path: Path, *, reverse: bool) -> None:
+    """Spec §2.12: an append that is missing between others is a typed error that names it, not a shorter history."""
+    place = Place("embedded", tmp_path / "store")
+    commits = place.commits("a")
+    for number in range(len(commits)):
+        place.forge("a", commits[:number] + commits[number + 1 :], tree=False)
+        with place.open() as store:
+            if number == len(commits) - 1:
+                assert verify_session(store, "a").first_bad == commits[number].first
+                continue
+            with pytest.raises(DamagedError) as caught:
+                list(store.log.read("a", reverse=reverse))
+            assert caught.value.session == "a"
+            assert caught.value.version in range(commits[number].first, commits[number].last + 1)
+            assert verify_session(store, "a").first_bad == commits[number].first
+
+
+def test_a_rollback_to_an_older_state_is_found(place: Place) -> None:
+    """Spec §2.11: a session that was put back to an earlier state, whole, lacks versions that the kept head has."""
+    commits = place.commits("a")
+    with place.open() as store:
+        kept = store.head().by_session["a"]
+    for length in range(1, len(commits)):
+        place.forge("a", commits[:length], tree=True)
+        with place.open() as store:
+            assert verify_session(store, "a").first_bad is None, "nothing inside the store tells"
+            report = verify_session(store, "a", kept=kept)
+            assert report.first_bad == commits[length].first
+
+
+def test_a_removed_session_is_found(place: Place) -> None:
+    """Spec §2.11: a session that is gone is found against a kept store head, in the store and by its name."""
+    with place.open() as store:
+        kept = store.head()
+    if place.engine == "memory":
+        for kind in (place.log._sessions, place.log._heads):
+            del kind["b"]
+    else:
+        segments = Segments(place.path / "lmdb", read_only=False, map_bytes=1 << 20)
+        segments.environment.writing(lambda txn: txn.delete(b"b", db=segments.environment.trees["sessions"]))
+        segments.close()
+    with place.open() as store:
+        for session in (None, "b"):
+            report = verify(store, session=session, against=kept)
+            (gone,) = (one for one in report.sessions if not one.sound)
+            assert (gone.session, gone.first_bad) == ("b", 1)
+        with pytest.raises(NotFoundError):
+            verify(store, session="b")
+        with pytest.raises(NotFoundError):
+            verify(store, session="nobody", against=kept)
+
+
+def test_an_erased_session_does_not_come_back(place: Place) -> None:
+    """Spec §2.6: a session whose erasure is in the kept head, and which is there again, is reported."""
+    with place.open() as store:
+        kept = replace(store.head().by_session["b"], erased=True)
+        assert [one.problem for one in verify_session(store, "b", kept=kept).problems] == [
+            "the session was erased, and is there again"
+        ]
+        store.session("b").append([(1, ev.SessionErased())])
+        assert store.head().by_session["b"].erased
+        assert verify_session(store, "b", kept=kept).sound
+
+
+def test_nobody_hides_a_change_behind_a_redaction(place: Place) -> None:
+    """Spec §2.11: an append that was changed and says that it lost its hash is named, unless an event redacts a part of it."""
+    with place.open() as store:
+        kept = store.head().by_session["a"]
+    for forgery in all_forgeries(place, "a"):
+        if not forgery.name.startswith("edited"):
+            continue
+        changed = [
+            commit if commit.first != forgery.version else replace(commit, salt=b"", leaf=leaf_of(original))
+            for commit, original in zip(forgery.commits, place.commits("a"), strict=True)
+        ]
+        place.forge("a", changed, tree=False)
+        with place.open() as store:
+            assert verify_session(store, "a", kept=kept).first_bad == forgery.version
+
+
+def test_an_append_that_lost_its_hash_is_a_fault_whatever_is_redacted(place: Place) -> None:
+    """Promise 11: who says that an append was emptied is not believed without a record of what was left, redacted or not."""
+    with place.open() as store:
+        kept = store.head().by_session["a"]
+        session = store.session("a")
+        (first, *_, last) = [span for span in session.spans() if isinstance(span.item, ev.PartStarted)]
+        assert isinstance(last.item, ev.PartStarted)
+        session.append([(1, ev.PartRedacted(last.item.part))], expected_version=session.version)
+    commits = place.commits("a")
+    for span in (first, last):
+        (target,) = [commit for commit in commits if commit.first <= span.first <= commit.last]
+        emptied = replace(target, salt=b"", leaf=leaf_of(target))
+        place.put("a", [emptied if commit is target else commit for commit in commits], tree=False)
+        with place.open() as store:
+            assert verify_session(store, "a", kept=kept).first_bad == target.first
+            with pytest.raises(RefusedError):
+                prove(store, store.session("a"), span.first)
+
+
+def test_a_fork_is_looked_at_with_its_ancestors(place: Place) -> None:
+    """Spec §2.11: to verify a fork is to verify what it inherited, too."""
+    forgery = next(one for one in forgeries(place.commits("a")) if one.name.startswith("edited"))
+    place.forge("a", forgery.commits, tree=False)
+    with place.open() as store:
+        found = {one.session: one.first_bad for one in verify(store, session="fork").sessions}
+        assert found["a"] == 1
+        assert set(found) == {"a", "fork"}
+
+
+def test_folding_changes_no_digest(tmp_path: Path) -> None:
+    """Spec §2.11: digests are over logical bytes: the head is the same before and after the journal is folded."""
+    with Store(open_log(tmp_path / "s", **SMALL)) as store:
+        fill(store)
+        before = store.head()
+    with Store(open_log(tmp_path / "s", read_only=True)) as store:
+        assert store.head() == before
+        assert store.head().by_session["a"] == store.session("a").head()
+
+
+def test_an_append_forged_in_the_journal_is_named(tmp_path: Path) -> None:
+    """Spec §2.11: what is not folded yet cannot be changed unseen either, though its checksum be right."""
+    path = tmp_path / "s"
+    log = open_log(path, **SMALL)
+    for number in range(1, 5):
+        creates = 0 if number == 1 else None
+        log.submit(Append(session="s", payload=b"event %d" % number, count=1, time=1, creates_at=creates)).wait(30)
+    assert log._partition.writer is not None
+    log._partition.writer.poison = PoisonedError("not to be folded")
+    log.close()
+    file = path / "journal" / "0000000001.log"
+    data = file.read_bytes()
+    salt, _ = frames.parse_file_header(data, 1)
+    offset = frames.FILE_HEADER_BYTES
+    for _ in range(2):  # the third is the one to forge
+        header = frames.parse_frame_header(data, offset, salt)
+        assert header is not None
+        offset += header.total
+    header = frames.parse_frame_header(data, offset, salt)
+    assert header is not None
+    begin = offset + frames.FRAME_HEADER_BYTES
+    records = frames.decode_records(data[begin : begin + header.length], header.position)
+    frame = bytearray()
+    frames.encode_records([replace(record, payload=b"forged!") for record in records], frame)
+    frames.seal(frame, salt, header.position, len(records), offset)
+    file.write_bytes(data[:offset] + frame + data[offset + len(frame) :])
+    with Store(open_log(path, **SMALL)) as store:
+        assert [commit.payload for commit in store.log.read("s")][2] == b"forged!"
+        assert [line for line in store.log.check() if "version 3" in line]
+
+
+def test_what_lists_show_is_compared(place: Place) -> None:
+    """Spec §2.11: a title that was changed in the list of sessions, and in no event, is found."""
+    if place.engine == "memory":
+        head = place.log._heads["a"]
+        place.log._heads["a"] = replace(head, card=head.card.replace(b"t", b"u", 1))
+    else:
+        segments = Segments(place.path / "lmdb", read_only=False, map_bytes=1 << 20)
+        key = layout.session_key("a")
+
+        def job(txn: Any) -> None:
+            row = segments.row_in(txn, "a")
+            assert row is not None
+            changed = replace(row, card=row.card.replace(b"t", b"u", 1))
+            txn.put(
+                key, layout.protect(key, msgspec.msgpack.encode(changed)), db=segments.environment.trees["sessions"]
+            )
+
+        segments.environment.writing(job)
+        segments.close()
+    with place.open() as store:
+        assert store.info("a").title == "u"
+        assert not verify_session(store, "a").sound
+
+
+def test_deep_compares_every_checkpoint(place: Place) -> None:
+    """Spec §6: a checkpoint that is whole and says something else than a replay is found by a deep look only."""
+    with place.open() as store:
+        session = store.session("a")
+        transcript = TranscriptProjection()
+        Checkpoints(store.log).save(transcript, session, session.version, replay(transcript, session, 3).state)
+        assert verify(store).sound
+        assert [(one.session, one.first_bad) for one in verify(store, deep=True).sessions if not one.sound] == [
+            ("a", session.version)
+        ]
+        Checkpoints(store.log).forget(transcript, session)
+        wrong = restore(store.log, session.appender.streams, 3)[0]
+        checkpoint_store.save(
+            store.log, STATE, "a", session.version, wrong.encode()[0], surplus=checkpoint_store.newest(1)
+        )
+        (found,) = verify(store, session="a", deep=True).sessions
+        assert found.first_bad == session.version
+
+
+@pytest.mark.parametrize(
+    ("pattern", "instead"),
+    [
+        (r"}$", ""),
+        (r'"format":1', '"format":2'),
+        (r'"version":\d+', '"version":99'),
+        (r'"id":"b"', '"id":"c"'),
+        (r'"id":"b"', '"id":"0"'),
+        (r'"erased":false', '"erased":true'),
+        (r'"peaks":\["..', '"peaks":["'),
+        (r'"peaks":\["..', '"peaks":["zz'),
+        (r'"appends":\d+', '"appends":0'),
+        (r'"digest":"..', '"digest":"zz'),
+    ],
+)
+def test_a_kept_head_that_was_changed_is_refused(pattern: str, instead: str) -> None:
+    """Spec §2.11: a kept text that is no head, or not the one that was made, is an error of its own, not a fault found."""
+    with Store(MemoryLog()) as store:
+        fill(store)
+        text = store.head().text()
+    changed = re.sub(pattern, instead, text, count=1)
+    assert changed != text
+    with pytest.raises(CallError):
+        StoreHead.parse(changed)
+
+
+def test_a_proof_is_checked_without_the_store(place: Place, tmp_path: Path) -> None:
+    """Spec §2.11: every version's proof, inherited ones included, holds for a program that has only Python and the head."""
+    with place.open() as store:
+        kept = store.head()
+        for number in range(3):
+            store.session("a").user(f"later {number}")
+        proofs = [
+            prove(store, store.session(name), version, kept)
+            for name in ("a", "fork", "b")
+            for version in range(1, store.session(name).version + 1)
+        ]
+        digest = store.head().digest
+        with pytest.raises(NotFoundError):
+            prove(store, store.session("b"), 99)
+        with pytest.raises(NotFoundError):
+            prove(store, store.create_session(id="new"), 1, kept)
+    document = json.loads(kept.text())
+    for made in proofs:
+        proof = json.loads(json.dumps(made))
+        assert check(proof)
+        assert check(proof, document)
+        assert proof["store"]["root"] == digest
+        assert bytes.fromhex(proof["leaf"]).startswith(bytes.fromhex(proof["salt"]))
+        for wrong in forged_proofs(proof):
+            assert not check(wrong, document), wrong
+    (tmp_path / "proof.json").write_text(json.dumps(proofs[0]))
+    (tmp_path / "head.json").write_text(kept.text())
+    for files, found in ((["proof.json"], digest), (["proof.json", "head.json"], f"{digest}\nwhich continues")):
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", CHECKER, *files], cwd=tmp_path, text=True, capture_output=True, check=True
+        )
+        assert found in done.stdout
+    (tmp_path / "proof.json").write_text(json.dumps({**proofs[0], "version": 99}))
+    wrongly = subprocess.run([sys.executable, CHECKER, "proof.json"], cwd=tmp_path, capture_output=True, check=False)
+    assert wrongly.returncode == 1
+
+
+def test_the_checker_in_the_readme(tmp_path: Path) -> None:
+    """Spec §2.11: the lines that the README gives for it accept every proof, and none in which something was changed."""
+    (code,) = re.findall(
+        r"```py\n(import json, sys\n.*?)```", (CHECKER.parents[2] / "README.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "check.py").write_text(code)
+    with Store(MemoryLog()) as store:
+        fill(store)
+        kept = store.head()
+        store.session("a").user("later")
+        proof = prove(store, store.session("a"), 4, kept)
+    proofs = [proof, {**proof, "consistency": None}]
+    for field in ("leaf", "path", "root", "index", "size"):
+        for place in ((), ("store",), ("consistency",)):
+            wrong = json.loads(json.dumps(proof))
+            inner = wrong[place[0]] if place else wrong
+            if field in inner and (field, *place) != ("size", "store"):  # which nobody is told
+                inner[field] = _changed(inner[field])
+                proofs.append(wrong)
+    outcomes: list[int] = []
+    for number, given in enumerate(proofs):
+        (tmp_path / f"{number}.json").write_text(json.dumps(given))
+        command = [sys.executable, "-I", "-S", "check.py", f"{number}.json"]
+        outcomes.append(subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode)
+    assert outcomes == [0, 0] + [1] * (len(proofs) - 2), proofs
+    assert len(proofs) == 14
+
+
+def _changed(value: Any) -> Any:
+    if isinstance(value, int):
+        return value + 1
+    return [] if isinstance(value, list) else f"{int(value[0], 16) ^ 1:x}{value[1:]}"
+
+
+def forged_proofs(proof: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The proof with one thing changed that it says."""
+    flipped = f"{int(proof['leaf'][-1], 16) ^ 1:x}"
+    yield {**proof, "leaf": proof["leaf"][:-1] + flipped}
+    yield {**proof, "session": proof["session"] + "x"}
+    yield {**proof, "version": proof["version"] + 100}
+    yield {**proof, "root": "00" * 32}
+    yield {**proof, "size": proof["size"] + 1}
+    yield {**proof, "store": {**proof["store"], "root": "00" * 32}}
+    yield {**proof, "consistency": {**proof["consistency"], "root": "00" * 32}}
+    yield {**proof, "consistency": None}
+
+
+def test_what_is_damaged_is_not_proven(place: Place) -> None:
+    """Spec §2.12: there is no proof from events that are not the ones that were committed."""
+    forgery = next(one for one in forgeries(place.commits("a")) if one.name.startswith("edited"))
+    place.forge("a", forgery.commits, tree=False)
+    with place.open() as store, pytest.raises(DamagedError):
+        prove(store, store.session("a"), 1)
+
+
+def test_a_secret_cannot_be_guessed_from_what_stays(place: Place) -> None:
+    """Spec §14: two appends of the same bytes have leaves that nobody without their salts can compare."""
+    with place.open() as store:
+        for name in ("x", "y"):
+            store.log.submit(Append(session=name, payload=b"pin 1234", count=1, time=1, creates_at=0)).wait(30)
+        (one,), (other,) = store.log.read("x"), store.log.read("y")
+    assert len(one.salt) == len(other.salt) == 16
+    assert one.salt != other.salt
+    assert leaf_data(replace(one, session="y")) != leaf_data(other)

@@ -1,0 +1,264 @@
+"""Promise 11 for what is not in a folded chunk: the journal's tail, bodies and heads.  Forks: `test_fork_anchor.py`; chunks: `test_integrity.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+from msgspec.structs import replace
+
+from eventlog import Store
+from eventlog import events as ev
+from eventlog.codec.batch import encode, pack
+from eventlog.errors import EventlogError
+from eventlog.history.catalog import card_of
+from eventlog.log.contract import Commit, Head
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.journal import frames
+from eventlog.log.memory import MemoryLog
+from projections.verify.tombstones import tombstone_fault
+from projections.verify.verify import SessionReport, verify, verify_session
+from tests.faults.tally import tally
+from tests.support.embedded_log import abandon
+from tests.support.forger import begun, forgeries
+
+SMALL = {"map_bytes": 1 << 20, "journal_bytes": 256 << 10}
+
+
+def fill(store: Store) -> None:
+    """One session, with deltas, a tool and a large text."""
+    session = begun(store)
+    session.user("and more", request_id="r")
+
+
+def records_of(path: Path) -> list[frames.Record]:
+    """Every record of the journal's first file."""
+    data = path.read_bytes()
+    salt, _ = frames.parse_file_header(data, 1)
+    offset = frames.FILE_HEADER_BYTES
+    found: list[frames.Record] = []
+    while (header := frames.parse_frame_header(data, offset, salt)) is not None:
+        begin = offset + frames.FRAME_HEADER_BYTES
+        found += frames.decode_records(data[begin : begin + header.length], header.position)
+        offset += header.total
+    return found
+
+
+def write_records(path: Path, records: list[frames.Record]) -> None:
+    """Put these into the journal's first file in place of what is there, a frame each, with all checksums right."""
+    data = path.read_bytes()
+    salt, position = frames.parse_file_header(data, 1)
+    made = bytearray(data[: frames.FILE_HEADER_BYTES])
+    for record in records:
+        frame = bytearray()
+        frames.encode_records([record], frame)
+        frames.seal(frame, salt, position, 1, len(made))
+        made += frame
+        if isinstance(record, frames.CommitRecord):
+            position = record.position + record.count - 1
+    path.write_bytes(bytes(made).ljust(len(data), b"\0"))
+
+
+def forged(records: list[frames.Record], commits: list[Commit]) -> Iterator[frames.Record]:
+    """The records of another history: each commit with what came with the one whose hash it has; leases stay in front."""
+    by_leaf = {record.leaf: record for record in records if isinstance(record, frames.CommitRecord)}
+    for commit in commits:
+        yield replace(
+            by_leaf[commit.leaf],
+            first=commit.first,
+            count=commit.count,
+            position=commit.position,
+            payload=commit.payload,
+            base=0 if commit is commits[0] else None,
+        )
+        if commit is commits[0]:
+            yield from (record for record in records if isinstance(record, frames.LeaseRecord))
+
+
+def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
+    """Spec §2.11: an event dropped, edited, swapped or inserted in what is not folded yet is found, and its version is named.
+
+    Of a history that only lacks its end nothing inside the store tells; a kept head does.
+    """
+    path = tmp_path / "s"
+    store = Store(open_log(path, **SMALL))
+    fill(store)
+    kept = store.head()
+    commits = list(store.log.read("a"))
+    writer = open_log(path, **SMALL)
+    abandon(writer)
+    with suppress(EventlogError):
+        store.close()
+    file = path / "journal" / "0000000001.log"
+    pristine, records = file.read_bytes(), records_of(file)
+    assert len(records) >= len(commits)
+    (path / "mark").unlink()  # who can write the journal can write that
+    tried = 0
+    for forgery in forgeries(commits):
+        file.write_bytes(pristine)
+        write_records(file, list(forged(records, forgery.commits)))
+        with Store(open_log(path, read_only=True)) as opened:
+            report = verify_session(opened, "a")
+            against = verify_session(opened, "a", kept=kept.by_session["a"])
+        shortened = forgery.commits == commits[: len(forgery.commits)]
+        assert report.first_bad == (None if shortened else forgery.version), (forgery.name, report)
+        assert against.first_bad is not None or forgery.name == "appended", forgery.name
+        if against.first_bad is not None:
+            assert against.first_bad <= forgery.version, forgery.name
+        tried += 1
+    assert tried > 4 * len(commits)
+    tally("an event forged in the journal", tried)
+
+
+def memory() -> tuple[MemoryLog, Store]:
+    """A store in memory, and its log to be changed."""
+    log = MemoryLog()
+    store = Store(log)
+    fill(store)
+    store.session("a").user("y" * 3000)
+    return log, store
+
+
+def test_every_body_changed_lost_or_swapped_is_named() -> None:
+    """Spec §2.11: a large text that was changed, taken away or put in another's place is found at the version that refers to it."""
+    log, store = memory()
+    with store:
+        digests = list(log._bodies)
+        assert len(digests) == 2
+        pristine = dict(log._bodies)
+        places = {
+            body.digest: span.first
+            for span in store.session("a").spans()
+            for body in [getattr(span.item, "output", None), getattr(getattr(span.item, "kind", None), "text", None)]
+            if body is not None and not isinstance(body, str)
+        }
+        assert set(places) == set(digests)
+        one, other = digests
+        changes: list[tuple[dict[bytes, bytes], list[bytes]]] = [
+            ({**pristine, one: pristine[other], other: pristine[one]}, [one, other]),
+            *(({**pristine, digest: pristine[digest][:-1] + b"~"}, [digest]) for digest in digests),
+            *(({key: pristine[key] for key in digests if key != digest}, [digest]) for digest in digests),
+        ]
+        for bodies, wrong in changes:
+            log._bodies = bodies
+            found = verify_session(store, "a")
+            assert sorted(one.version or 0 for one in found.problems) == sorted(places[digest] for digest in wrong)
+        log._bodies = pristine
+        assert verify(store).sound
+
+
+HEADS: dict[str, Callable[[Head], Head]] = {
+    "version less": lambda head: replace(head, version=head.version - 1),
+    "version more": lambda head: replace(head, version=head.version + 1),
+    "appends less": lambda head: replace(head, appends=head.appends - 1),
+    "appends more": lambda head: replace(head, appends=head.appends + 1),
+    "base": lambda head: replace(head, base=1),
+    "peaks": lambda head: replace(head, peaks=head.peaks[:-1] + bytes([head.peaks[-1] ^ 1])),
+    "no peaks": lambda head: replace(head, peaks=b""),
+    "messages": lambda head: replace(head, messages=head.messages + 1),
+    "title": lambda head: replace(head, card=head.card.replace(b"t", b"u", 1)),
+    "created": lambda head: replace(head, created=head.created - 1),
+    "updated": lambda head: replace(head, updated=head.updated + 1),
+    "position": lambda head: replace(head, position=head.position + 1),
+    "gone": lambda head: replace(head, gone=True),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_every_field_of_a_head_is_compared(name: str) -> None:
+    """Spec §2.11: whatever is changed in the head of a session, its events tell."""
+    log, store = memory()
+    with store:
+        assert verify_session(store, "a").sound
+        log._heads["a"] = HEADS[name](log._heads["a"])
+        found: SessionReport = verify_session(store, "a")
+        assert not found.sound, name
+
+
+def recarded(head: Head, **changes: Any) -> Head:
+    """The head with other facts on its card."""
+    card = card_of(head)
+    changed = structs.replace(card, **changes)
+    assert changed != card
+    return replace(head, card=pack(changed))
+
+
+TOMBSTONES: dict[str, Callable[[Head], Head]] = {
+    "messages": lambda head: replace(head, messages=head.messages + 1),
+    "title": lambda head: recarded(head, title="t"),
+    "parent": lambda head: recarded(head, parent="b"),
+    "fork": lambda head: recarded(head, fork_of="b", forked_at=1),
+    "archived": lambda head: recarded(head, archived=True),
+    "tokens": lambda head: recarded(head, tokens=1, calls=1),
+    "cost": lambda head: recarded(head, cost=Decimal(1)),
+    "reason": lambda head: recarded(head, reason="because"),
+    "redacted": lambda head: recarded(head, redacted=("p",)),
+    "not erased": lambda head: recarded(head, erased=False),
+}
+
+
+@pytest.mark.parametrize("name", TOMBSTONES)
+def test_every_fact_on_a_tombstone_is_compared(name: str) -> None:
+    """Spec §2.11: what the head of an erased session says is what its events say, as long as they are there."""
+    log, store = memory()
+    with store:
+        store.erase("a", reason="why")
+        assert verify(store).sound
+        log._heads["a"] = TOMBSTONES[name](log._heads["a"])
+        assert not verify_session(store, "a").sound, name
+
+
+def test_a_tombstone_after_a_vacuum_says_what_a_tombstone_says(tmp_path: Path) -> None:
+    """Spec §2.11: with the events gone, kept for a fork or not, a tombstone is sound, and one that shows a title is not."""
+    path = tmp_path / "s"
+    for keep in (False, True):
+        with Store(open_log(path / str(keep), **SMALL)) as store:
+            fill(store)
+            if keep:
+                store.session("a").fork(3, id="f").user("in the fork")
+            store.erase("a", reason="why", forks="keep")
+            store.vacuum()
+            assert verify(store, deep=True).sound
+            head = store.log.head("a")
+            assert head is not None
+            assert head.gone != keep
+            assert tombstone_fault(store, head) is None
+            assert tombstone_fault(store, recarded(head, title="t")) is not None
+
+
+def test_a_session_that_only_its_head_calls_erased_is_named() -> None:
+    """Spec §2.11: a head cannot hide a session by saying that it is erased: no event does."""
+    log, store = memory()
+    with store:
+        log._heads["a"] = recarded(log._heads["a"], erased=True)
+        for report in (verify_session(store, "a"), *verify(store, session="a").sessions):
+            assert "no event does" in report.problems[0].problem
+
+
+def test_a_lease_older_than_the_events_is_named() -> None:
+    """Spec §2.11: a lease with an epoch before that of an event would let a writer in who was shut out."""
+    log, store = memory()
+    with store:
+        head = log._heads["a"]
+        assert head.lease.epoch > 0
+        log._heads["a"] = replace(head, lease=replace(head.lease, epoch=0))
+        assert "epoch 0" in verify_session(store, "a").problems[0].problem
+
+
+def test_a_fork_moved_to_another_place_is_named() -> None:
+    """Spec §2.11: a fork that says it was forked elsewhere is found at its first event."""
+    log, store = memory()
+    with store:
+        parent = store.session("a")
+        fork = parent.fork(3, id="f")
+        fork.user("in the fork")
+        (first, *rest) = log._sessions["f"]
+        for at, name in ((3, "b"), (2, "a")):
+            event = ev.SessionForked(name, at)
+            log._sessions["f"] = [replace(first, payload=encode([(first.time, event)], first.time)), *rest]
+            assert verify_session(store, "f").first_bad == 4

@@ -1,0 +1,123 @@
+"""The bytes of a chunk: commits as columns, from which every payload comes back byte for byte."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog.codec.batch import encode
+from eventlog.codec.deltas import DeltaRun
+from eventlog.errors import DamagedError
+from eventlog.log.contract import Commit
+from eventlog.log.embedded.segments.chunk import decode_chunk, encode_chunk
+from tests.support.event_strategies import items
+
+QUICK = settings(max_examples=60, deadline=None)
+
+Batch = tuple[int, list[tuple[int, ev.Event] | DeltaRun]]
+
+batches = items().map(lambda batch: encode(batch[1], batch[0]))
+ALIKE = b"\x94\x03\x00\xc2\x91\x98\x01\x00\x02\x91\x92\xa1p\xa1t\xc4\x00\xc4\x02ab\xc4\x04cdef\xa5texts"
+"""A batch with one run, as bytes: what is changed in it looks like one, and is none."""
+
+
+@st.composite
+def broken_batches(draw: st.DrawFn) -> bytes:
+    """Bytes that look like a batch with a run, with some of them changed, or cut off."""
+    data = bytearray(draw(st.one_of(batches, st.just(ALIKE))))
+    for _ in range(draw(st.integers(1, 4))):
+        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    return bytes(data[: draw(st.integers(0, len(data)))])
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> list[Commit]:
+    """Commits of a session that follow each other, whatever their payloads are."""
+    found: list[Commit] = []
+    first, position = draw(st.integers(1, 2**40)), draw(st.integers(1, 2**40))
+    for payload in draw(st.lists(st.one_of(batches, broken_batches(), st.binary(max_size=80)), min_size=1, max_size=8)):
+        count = draw(st.integers(1, 2**20))
+        emptied = draw(st.booleans())
+        commit = Commit(
+            "session", first, count, position, draw(st.integers(0, 9)), draw(st.integers(-(2**40), 2**40)), payload,
+            draw(st.one_of(st.none(), st.text(max_size=9))),
+            b"" if emptied else draw(st.binary(min_size=16, max_size=16)),
+            draw(st.binary(min_size=32, max_size=32) if emptied else st.binary(min_size=8, max_size=8)),
+        )  # fmt: skip
+        found.append(commit)
+        first, position = commit.last + 1, position + count + draw(st.integers(0, 99))
+    return found
+
+
+@QUICK
+@given(commits())
+def test_every_commit_comes_back(known: list[Commit]) -> None:
+    """Spec §3 and design, seals: text, versions and times of every delta come back exactly, and so does any other payload."""
+    assert decode_chunk(b"".join(encode_chunk("session", known)), "session", known[0].first) == known
+
+
+@pytest.mark.parametrize(
+    "head", [b"\x94\x03\x00\xc2\x91", b"\x94\x03\x00\xc2\x91\x98\x01\x00\x01", b"\x94\x03\x00\xc2\xdd\xff\xff\xff\xff"]
+)
+def test_a_payload_of_any_depth_is_kept(head: bytes) -> None:
+    """A payload is the caller's: one that nests deeper than can be looked into is kept as it is, and stops no fold."""
+    known = [Commit("s", 1, 1, 1, 0, 0, head + b"\x91" * 200_000 + b"\x98\x01", None, bytes(16), bytes(8))]
+    assert decode_chunk(b"".join(encode_chunk("s", known)), "s", 1) == known
+    table = b"\x9d" + b"\x91" * 200_000
+    with pytest.raises(DamagedError):
+        decode_chunk(len(table).to_bytes(4, "little") + table, "s", 1)
+
+
+@pytest.mark.parametrize("gap", [3, 300, 70_000, -5, 2**40])
+def test_gaps_of_every_width_come_back(gap: int) -> None:
+    """Times of one, two, four and eight bytes each are kept byte by byte, and come back as they were."""
+    key = ("part", "text")
+    flat = [
+        slot for number in range(40) for slot in (key, f" word {number}", 10**12 + number * 7 + gap * (number > 20))
+    ]
+    payload = encode([DeltaRun.from_flat(flat, 10**12)], 10**12)
+    known = [Commit("s", 1 + 40 * number, 40, 1, 0, 10**12, payload, None, bytes(16), bytes(8)) for number in range(3)]
+    pieces = encode_chunk("s", known)
+    assert all(len(piece) > 100 for piece in pieces), "nothing was cut out"
+    assert decode_chunk(b"".join(pieces), "s", 1) == known
+
+
+@QUICK
+@given(
+    st.lists(
+        items().filter(lambda batch: any(isinstance(item, DeltaRun) for item in batch[1])), min_size=1, max_size=3
+    ),
+    st.data(),
+)
+def test_what_is_no_chunk_is_damage(found: list[Batch], data: st.DataObject) -> None:
+    """Promise 12: a chunk whose bytes were changed is `DamagedError`, with its place, or other commits; nothing else is raised."""
+    payloads = [encode(batch, time) for time, batch in found]
+    known = [
+        Commit("s", number, 1, number, 0, 0, payload, None, bytes(16), bytes(8))
+        for number, payload in enumerate(payloads, 1)
+    ]
+    plain = bytearray(b"".join(encode_chunk("s", known)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        plain[data.draw(st.integers(0, len(plain) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(plain[: data.draw(st.integers(0, len(plain)))])
+    for changed in (bytes(plain), cut, cut + b"\0"):
+        with suppress(DamagedError):
+            decode_chunk(changed, "s", 1)
+    with pytest.raises(DamagedError) as caught:
+        decode_chunk(bytes(plain) + b"\0", "s", 1)
+    assert (caught.value.session, caught.value.version) == ("s", 1)
+
+
+def test_a_column_is_cut_out_of_every_run() -> None:
+    """Texts lie beside texts, and times beside times: what compresses best is not left in the payloads."""
+    run = DeltaRun.from_flat([slot for number in range(90) for slot in (("p", "text"), "text", number)])
+    payload = encode([run, replace(run, text="TEXT" * 90)], 0)
+    rows, lengths, gaps, texts = encode_chunk("s", [Commit("s", 1, 180, 1, 0, 0, payload, None, bytes(16), bytes(8))])
+    assert b"text" * 9 not in rows
+    assert (texts.count(b"text"), texts.count(b"TEXT")) == (90, 90)
+    assert len(lengths) == len(gaps) == 2 * (90 + 2)

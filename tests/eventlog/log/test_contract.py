@@ -1,0 +1,824 @@
+"""The contract of `eventlog/log/contract.py`, sentence by sentence, for every engine."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+import tracemalloc
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec import structs
+
+from eventlog import open_log as open_log_module
+from eventlog.errors import (
+    AlreadyExistsError,
+    CallError,
+    ClosedError,
+    ConflictError,
+    FencedError,
+    LimitError,
+    NotFoundError,
+    RequestReusedError,
+    UnknownOutcomeError,
+)
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.embedded.engine import EmbeddedLog, open_log
+from eventlog.log.memory import MemoryLog
+
+if TYPE_CHECKING:
+    from eventlog.log.contract import Log, Ticket
+
+HASH = bytes(range(32))
+
+
+INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected", "seen")
+
+
+def engines() -> list[str]:
+    """Every engine, the embedded one also with everything folded before each read; and an encrypted log over each."""
+    return ["memory", "embedded", "folded", "encrypted memory", "encrypted embedded"]
+
+
+@pytest.fixture(params=engines())
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
+    """One empty log per engine."""
+    if request.param == "memory":
+        made: Log = MemoryLog()
+    elif request.param == "embedded":
+        made = open_log(tmp_path / "store")
+    elif request.param == "encrypted memory":
+        made = open_log_module.open_log("memory:", keys=tmp_path / "keys")
+    elif request.param == "encrypted embedded":
+        made = open_log_module.open_log(tmp_path / "store", keys=True)
+    else:
+        made = FoldingLog(tmp_path / "store")
+    yield made
+    made.close()
+
+
+class FoldingLog(EmbeddedLog):
+    """Folds before every read, so that nothing comes from the tail."""
+
+    def _fresh(self) -> Any:
+        partition = super()._fresh()
+        partition.fold()
+        return partition
+
+
+def put(log: Log, session: str = "s", payload: bytes = b"p", **more: Any) -> Committed:
+    """Append and wait."""
+    given: dict[str, Any] = {"session": session, "payload": payload, "count": 1, "time": 1000, **more}
+    return log.submit(Append(**given)).wait(30)
+
+
+def begin(log: Log, session: str = "s", **more: Any) -> Committed:
+    """Begin a session."""
+    given: dict[str, Any] = {"creates_at": 0, **more}
+    return put(log, session, **given)
+
+
+def versions(commits: Iterator[Commit] | Sequence[Commit]) -> list[tuple[int, int]]:
+    """First and last versions."""
+    return [(commit.first, commit.last) for commit in commits]
+
+
+def test_versions_and_positions_are_contiguous(log: Log) -> None:
+    """Versions count a session's events from 1 without gaps; positions those of the partition in commit order."""
+    assert begin(log, "a", count=2) == Committed("a", 1, 2, 1)
+    assert begin(log, "b", count=3) == Committed("b", 1, 3, 3)
+    assert put(log, "a") == Committed("a", 3, 3, 6)
+    assert [c.position for c in log.follow(0)] == [1, 3, 6]
+    assert log.last_position() == 6
+
+
+def test_a_commit_comes_back_as_it_was_given(log: Log) -> None:
+    """Payload, count, time, epoch and request id of an append are read back unchanged."""
+    begin(log, payload=b"\x00\xffbytes", count=7, time=123, request="r")
+    (commit,) = log.read("s")
+    assert commit == Commit("s", 1, 7, 1, 0, 123, b"\x00\xffbytes", "r", commit.salt, commit.leaf, commit.stored)
+    assert log.follow(0) == [commit]
+
+
+def test_an_empty_payload_and_a_large_one(log: Log) -> None:
+    """A payload may have any length, also more than a journal file or a chunk holds."""
+    large = bytes(range(256)) * 4096
+    begin(log, payload=b"")
+    put(log, payload=large)
+    assert [c.payload for c in log.read("s")] == [b"", large]
+
+
+def test_a_session_has_to_be_begun(log: Log) -> None:
+    """Appending to a session that does not exist is `NotFoundError`; beginning it twice `AlreadyExistsError`."""
+    with pytest.raises(NotFoundError):
+        put(log)
+    begin(log)
+    with pytest.raises(AlreadyExistsError):
+        begin(log)
+    assert versions(log.read("s")) == [(1, 1)]
+
+
+def test_a_fork_begins_after_its_parent(log: Log) -> None:
+    """`creates_at` gives the version before the first one, and becomes the head's base."""
+    assert begin(log, "fork", creates_at=41, count=2).first == 42
+    head = log.head("fork")
+    assert head is not None
+    assert (head.base, head.version) == (41, 43)
+    assert versions(log.read("fork")) == [(42, 43)]
+    assert versions(log.read("fork", 0, 41)) == []
+
+
+def without_tree(head: Head | None) -> Head | None:
+    """A head as if nothing had been hashed."""
+    return None if head is None else structs.replace(head, appends=0, peaks=b"")
+
+
+def test_the_head_is_the_sum_of_the_appends(log: Log) -> None:
+    """Version, newest position, first and last time, messages and card are kept in the head."""
+    begin(log, time=10, messages=1, card=b"one")
+    put(log, count=4, time=20, messages=2)
+    assert without_tree(log.head("s")) == Head("s", 5, 5, 0, 10, 20, 3, b"one")
+    put(log, time=30, card=b"two")
+    assert without_tree(log.head("s")) == Head("s", 6, 6, 0, 10, 30, 3, b"two")
+    assert log.head("other") is None
+
+
+def test_heads_are_listed_by_id(log: Log) -> None:
+    """All heads come by session id, from the first one greater than `after`."""
+    names = ["b", "a", "ä", "c\U0001f600", "c", "aa"]
+    for name in names:
+        begin(log, name)
+    assert [head.session for head in log.heads()] == sorted(names)
+    assert [head.session for head in log.heads("aa")] == [name for name in sorted(names) if name > "aa"]
+    assert [head.session for head in log.heads("bb")] == [name for name in sorted(names) if name > "bb"]
+
+
+def test_expected_version(log: Log) -> None:
+    """A wrong expected version is `ConflictError(session, expected, actual)`, and nothing is written."""
+    begin(log)
+    assert put(log, expected=1).first == 2
+    with pytest.raises(ConflictError) as caught:
+        put(log, expected=1)
+    assert (caught.value.session, caught.value.expected, caught.value.actual) == ("s", 1, 2)
+    assert versions(log.read("s")) == [(1, 1), (2, 2)]
+
+
+def test_a_known_request_gives_the_first_result(log: Log) -> None:
+    """Same request id and same content: the original result, marked as repeated, and nothing is written."""
+    first = begin(log, request="r", digest=b"d")
+    put(log)
+    again = begin(log, request="r", digest=b"d")
+    assert again == Committed("s", 1, 1, first.position, repeated=True)
+    assert log.request("s", "r") == again
+    assert log.request("s", "other") is None
+    assert log.request("other", "r") is None
+    assert log.last_position() == 2
+
+
+def test_a_request_id_with_other_content_is_refused(log: Log) -> None:
+    """Same request id, other content: `RequestReusedError`."""
+    begin(log, request="r", digest=b"d")
+    with pytest.raises(RequestReusedError):
+        put(log, request="r", digest=b"e")
+
+
+def test_the_order_of_the_checks(log: Log) -> None:
+    """Request id before existence before epoch before expected version before the writer's own check."""
+    calls: list[str] = []
+
+    def check(_: Sequence[Commit]) -> None:
+        calls.append("check")
+
+    begin(log, request="r", digest=b"d")
+    log.set_lease("s", LeaseState(epoch=2, owner=b"o", until=5), replaces=LeaseState())
+    assert begin(log, request="r", digest=b"d", epoch=1, expected=9, check=check).repeated
+    with pytest.raises(RequestReusedError):
+        put(log, "s", request="r", digest=b"x", epoch=1, expected=9, check=check)
+    with pytest.raises(AlreadyExistsError):
+        begin(log, epoch=1, expected=9, check=check)
+    with pytest.raises(FencedError):
+        put(log, epoch=1, expected=9, check=check)
+    with pytest.raises(ConflictError):
+        put(log, epoch=2, expected=9, check=check)
+    assert calls == []
+    put(log, epoch=2, expected=1, check=check)
+    assert calls == ["check"]
+
+
+def test_a_check_sees_what_others_committed(log: Log) -> None:
+    """`check` gets the commits after `seen`, without those of the writer's own epoch."""
+    seen: list[list[tuple[int, int]]] = []
+
+    def check(others: Sequence[Commit]) -> None:
+        seen.append(versions(others))
+
+    begin(log)
+    log.set_lease("s", LeaseState(epoch=1, owner=b"o", until=5), replaces=LeaseState())
+    put(log, count=2)
+    put(log, epoch=1)
+    put(log)
+    put(log, epoch=1, seen=1, check=check)
+    put(log, seen=4, check=check)
+    put(log, seen=7, check=check)
+    put(log, check=check)
+    assert seen == [[(2, 3), (5, 5)], [(5, 5), (6, 6)], [], [(1, 1), (2, 3), (4, 4), (5, 5), (6, 6), (7, 7), (8, 8)]]
+
+
+def test_a_check_rejects_its_own_append_only(log: Log) -> None:
+    """What `check` raises is raised by the ticket; the other requests of the batch go in."""
+
+    class OwnError(Exception):
+        pass
+
+    def refuse(_: Sequence[Commit]) -> None:
+        raise OwnError
+
+    begin(log)
+    tickets = [
+        log.submit(Append(session="s", payload=b"p", count=1, time=1, check=refuse if number == 1 else None))
+        for number in range(3)
+    ]
+    assert [tickets[0].wait(30).first, tickets[2].wait(30).first] == [2, 3]
+    with pytest.raises(OwnError):
+        tickets[1].wait(30)
+
+
+def test_an_append_does_not_outrun_the_one_it_follows(log: Log) -> None:
+    """An append that follows one which failed is `ConflictError`, and so on down the chain; others go in."""
+    begin(log)
+    good = log.submit(Append(session="s", payload=b"1", count=1, time=1))
+    bad = log.submit(Append(session="s", payload=b"2", count=1, time=1, expected=99, follows=good))
+    after_bad = log.submit(Append(session="s", payload=b"3", count=1, time=1, follows=bad))
+    last = log.submit(Append(session="s", payload=b"4", count=1, time=1, follows=after_bad))
+    after_good = log.submit(Append(session="s", payload=b"5", count=1, time=1, follows=good))
+    for ticket in (bad, after_bad, last):
+        with pytest.raises(ConflictError):
+            ticket.wait(30)
+    with pytest.raises(ConflictError):
+        put(log, follows=last)
+    assert after_good.wait(30).first == 3
+    assert put(log, follows=after_good).first == 4
+    assert [c.payload for c in log.read("s", 1)] == [b"1", b"5", b"p"]
+
+
+def test_chains_of_appends_do_not_pile_up(log: Log) -> None:
+    """A ticket forgets its request with the outcome, so that appends which follow each other can be collected."""
+    begin(log)
+    ticket = first = log.submit(Append(session="s", payload=b"", count=1, time=1))
+    watched = weakref.ref(first)
+    del first
+    for _ in range(3):
+        ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, follows=ticket))
+        ticket.wait(30)
+    log.sync()
+    gc.collect()
+    assert watched() is None
+
+
+def test_a_check_sees_its_own_batch(log: Log) -> None:
+    """Requests of one batch are decided one after the other: a check sees those that went in before it."""
+    begin(log)
+    seen: list[list[tuple[int, int]]] = []
+
+    def check(others: Sequence[Commit]) -> None:
+        seen.append(versions(others))
+
+    for _ in range(5):
+        log.submit(Append(session="s", payload=b"p", count=1, time=1, seen=1, check=check))
+    log.sync()
+    assert seen == [[(number, number) for number in range(2, top)] for top in range(2, 7)]
+
+
+def test_a_request_repeated_in_one_batch_is_written_once(log: Log) -> None:
+    """Two submissions of one request at the same moment give one commit and the same result."""
+    begin(log)
+    append = Append(session="s", payload=b"p", count=1, time=1, request="r", digest=b"d")
+    first, second = [ticket.wait(30) for ticket in [log.submit(append), log.submit(append)]]
+    assert (first.first, second.first, first.repeated, second.repeated) == (2, 2, False, True)
+
+
+def test_one_threads_requests_keep_their_order(log: Log) -> None:
+    """Requests submitted by one thread are committed in the order of submission."""
+    begin(log)
+    for number in range(300):
+        log.submit(Append(session="s", payload=b"%d" % number, count=1, time=1))
+    log.sync()
+    assert [int(c.payload) for c in log.read("s", 1)] == list(range(300))
+
+
+def test_exactly_one_of_many_threads_wins_a_version(log: Log) -> None:
+    """Of any number of writers with the same expected version exactly one wins."""
+    begin(log)
+    outcomes: list[str] = []
+
+    def write(number: int) -> None:
+        for expected in range(1, 11):
+            try:
+                put(log, payload=b"%d" % number, expected=expected)
+                outcomes.append(f"won {expected}")
+            except ConflictError as error:
+                assert error.actual > expected  # noqa: PT017 - a conflict is one of the two right outcomes
+            while (head := log.head("s")) and head.version <= expected:
+                time.sleep(0.001)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(outcomes) == sorted(f"won {expected}" for expected in range(1, 11))
+    assert versions(log.read("s")) == [(number, number) for number in range(1, 12)]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_reading_a_range(log: Log, *, reverse: bool) -> None:
+    """`read` gives the commits that hold versions `after + 1 .. upto`, in either direction, whole."""
+    begin(log, count=3)
+    for count in (1, 2, 5, 1):
+        put(log, count=count)
+    whole = versions(log.read("s"))
+    assert whole == [(1, 3), (4, 4), (5, 6), (7, 11), (12, 12)]
+    for after in range(14):
+        for upto in (None, *range(14)):
+            top = 99 if upto is None else upto
+            wanted = [(first, last) for first, last in whole if last > after and first <= top and after < top]
+            assert versions(log.read("s", after, upto, reverse=reverse)) == (wanted[::-1] if reverse else wanted)
+
+
+def test_reading_a_little_of_much_takes_little(tmp_path: Path) -> None:
+    """A short range at the beginning of a long session costs no copy of what lies behind it (promise 8)."""
+    for log in (MemoryLog(), open_log(tmp_path / "store")):
+        begin(log)
+        for _ in range(20_000):
+            log.submit(Append(session="s", payload=b"", count=1, time=1))
+        log.sync()
+        tracemalloc.start()
+        assert versions(log.read("s", 1, 3)) == [(2, 2), (3, 3)]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 20_000
+        log.close()
+
+
+def test_reading_is_a_snapshot(log: Log) -> None:
+    """An iterator shows the session as of the call, however long it is held open."""
+    begin(log)
+    put(log)
+    forward, backward = log.read("s"), log.read("s", reverse=True)
+    put(log)
+    assert versions(forward) == [(1, 1), (2, 2)]
+    assert versions(backward) == [(2, 2), (1, 1)]
+
+
+def test_an_unknown_session_has_no_commits(log: Log) -> None:
+    """An unknown session has no commits, and no head."""
+    assert list(log.read("nobody")) == []
+    assert log.head("nobody") is None
+
+
+def test_following_by_position(log: Log) -> None:
+    """`follow` gives commits whose last position is greater than `after`, in position order, at most `limit`."""
+    begin(log, "a", count=2)
+    begin(log, "b", count=3)
+    put(log, "a", count=2)
+    put(log, "b")
+    whole = [(1, 2), (3, 5), (6, 7), (8, 8)]
+
+    def spans(after: int, limit: int = 1000) -> list[tuple[int, int]]:
+        return [(c.position, c.position + c.count - 1) for c in log.follow(after, limit)]
+
+    for after in range(-2, 10):
+        wanted = [span for span in whole if span[1] > after]
+        assert spans(after) == wanted
+        assert spans(after, 2) == wanted[:2]
+    assert spans(0, 0) == []
+
+
+def test_following_long_histories_in_pages(log: Log) -> None:
+    """Paging through `follow` gives every commit once, also across folds."""
+    begin(log, "a")
+    begin(log, "b")
+    for number in range(1, 400):
+        log.submit(Append(session="ab"[number % 2], payload=b"x" * 300, count=1 + number % 3, time=1))
+        if number == 200:
+            log.sync()
+            log.head("a")
+    log.sync()
+    position = 0
+    seen: list[Commit] = []
+    while page := log.follow(position, 37):
+        seen += page
+        position = page[-1].position + page[-1].count - 1
+    assert len(seen) == 401
+    assert [c.position for c in seen][1:] == [c.position + c.count for c in seen][:-1]
+    assert position == log.last_position()
+
+
+def test_waiting_for_a_commit(log: Log) -> None:
+    """`wait_beyond` returns when an event beyond the position is there, and False when time runs out."""
+    begin(log)
+    assert log.wait_beyond(0, 0)
+    assert not log.wait_beyond(1, 0.02)
+    timer = threading.Timer(0.05, lambda: put(log))
+    timer.start()
+    assert log.wait_beyond(1, 30)
+    assert log.last_position() == 2
+    timer.join()
+
+
+def test_bodies(log: Log) -> None:
+    """A body is stored once by its hash, whoever brings it, and found by it."""
+    begin(log, bodies=[(HASH, b"packed")])
+    put(log, bodies=[(HASH, b"other bytes, same hash"), (HASH[::-1], b"")])
+    assert log.body(HASH) == b"packed"
+    assert log.body(HASH[::-1]) == b""
+    assert log.body(bytes(32)) is None
+    own = log.of("s")
+    assert own.body(HASH) == b"packed"
+    assert own.body(bytes(32)) is None
+    assert own.several_bodies([HASH, bytes(32), HASH[::-1]]) == [b"packed", None, b""]
+    assert sorted(log.bodies()) == sorted([own.name(HASH), own.name(HASH[::-1])])
+
+
+def test_a_rejected_append_leaves_nothing(log: Log) -> None:
+    """Of an append that is rejected nothing is stored: no body, no request id, no card."""
+    begin(log, card=b"old")
+    with pytest.raises(ConflictError):
+        put(log, expected=7, bodies=[(HASH, b"packed")], card=b"new", request="r")
+    head = log.head("s")
+    assert head is not None
+    assert (head.card, head.version) == (b"old", 1)
+    assert log.body(HASH) is None
+    assert log.request("s", "r") is None
+
+
+def test_leases_are_compared_and_set(log: Log) -> None:
+    """A lease is written only if it still equals what it replaces."""
+    begin(log)
+    mine, yours = LeaseState(1, b"me", 100), LeaseState(1, b"you", 100)
+    assert log.set_lease("s", mine, replaces=LeaseState())
+    assert not log.set_lease("s", yours, replaces=LeaseState())
+    head = log.head("s")
+    assert head is not None
+    assert head.lease == mine
+    assert log.set_lease("s", LeaseState(1, b"", 0), replaces=mine)
+    with pytest.raises(NotFoundError):
+        log.set_lease("nobody", mine, replaces=LeaseState())
+
+
+def test_an_old_epoch_is_fenced(log: Log) -> None:
+    """A writer whose epoch is over is refused; a command without an epoch is not."""
+    begin(log)
+    log.set_lease("s", LeaseState(1, b"me", 100), replaces=LeaseState())
+    put(log, epoch=1)
+    log.set_lease("s", LeaseState(2, b"you", 100), replaces=LeaseState(1, b"me", 100))
+    with pytest.raises(FencedError) as caught:
+        put(log, epoch=1)
+    assert (caught.value.epoch, caught.value.current) == (1, 2)
+    put(log)
+    put(log, epoch=2)
+    head = log.head("s")
+    assert head is not None
+    assert (head.version, head.lease.epoch) == (4, 2)
+
+
+def test_derived_values(log: Log) -> None:
+    """Derived values are put, replaced, deleted and scanned by prefix in key order."""
+    log.put_derived([(b"a1", b"x"), (b"b", b"y"), (b"a2", b"")])
+    assert log.get_derived(b"a1") == b"x"
+    assert log.get_derived(b"none") is None
+    assert log.scan_derived(b"a") == [(b"a1", b"x"), (b"a2", b"")]
+    log.put_derived([(b"a1", None), (b"a2", b"z"), (b"a0", b"w"), (b"none", None)])
+    assert log.get_derived(b"a1") is None
+    assert log.scan_derived(b"") == [(b"a0", b"w"), (b"a2", b"z"), (b"b", b"y")]
+    assert log.derived_keys(b"a") == [b"a0", b"a2"]
+    assert log.derived_keys(b"") == [b"a0", b"a2", b"b"]
+
+
+@pytest.mark.parametrize("key", [b"", bytes(201)])
+def test_derived_keys_are_limited(log: Log, key: bytes) -> None:
+    """A derived key has 1 to 200 bytes."""
+    with pytest.raises(CallError):
+        log.put_derived([(key, b"v")])
+    log.put_derived([(bytes(200), b"v")])
+    assert log.get_derived(bytes(200)) == b"v"
+
+
+def test_ids_of_every_length(log: Log) -> None:
+    """Session and request ids may be any text of 1 to 256 bytes."""
+    for name in ("x", "x" * 256, "é" * 128, "a\x00b", "\x00"):
+        begin(log, name, request=name)
+        assert log.request(name, name) == Committed(name, 1, 1, log.last_position(), repeated=True)
+        assert [c.session for c in log.read(name)] == [name]
+    for append in (
+        Append(session="x" * 257, payload=b"", count=1, time=1, creates_at=0),
+        Append(session="é" * 129, payload=b"", count=1, time=1, creates_at=0),
+        Append(session="x", payload=b"", count=1, time=1, request="r" * 257),
+    ):
+        with pytest.raises(LimitError):
+            log.submit(append)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"session": ""},
+        {"session": "\ud800"},
+        {"request": ""},
+        {"count": 0},
+        {"messages": -1},
+        {"epoch": -1},
+        {"creates_at": -1},
+        {"bodies": [(b"short", b"")]},
+        *({name: value} for name in INTEGERS for value in (1.5, True, "1", 2**70, -(2**70))),
+        {"time": 2**62 + 1},
+        {"time": -(2**62) - 1},
+        {"count": None},
+        {"time": None},
+        {"session": None},
+        {"session": b"s"},
+        {"request": 5},
+        {"payload": "text"},
+        {"payload": bytearray(b"changing")},
+        {"digest": "text"},
+        {"card": "text"},
+        {"check": "text"},
+        {"bodies": iter([(HASH, b"")])},
+        {"bodies": [HASH]},
+        {"bodies": [5]},
+        {"bodies": [("x" * 32, b"")]},
+        {"bodies": [(HASH, "text")]},
+    ],
+)
+def test_wrong_calls_are_refused_at_once(log: Log, wrong: dict[str, Any]) -> None:
+    """A call that can never be right raises `CallError` from `submit`, before anything is queued."""
+    given: dict[str, Any] = {"session": "s", "payload": b"", "count": 1, "time": 1, "creates_at": 0, **wrong}
+    append = Append(**given)
+    with pytest.raises(CallError):
+        log.submit(append)
+    assert log.last_position() == 0
+
+
+@pytest.mark.parametrize(
+    ("session", "wrong"),
+    [
+        ("", {}),
+        ("x" * 257, {}),
+        ("\ud800", {}),
+        *(("s", {name: value}) for name in ("epoch", "until") for value in (1.5, True, None, 2**70, -(2**70))),
+        ("s", {"epoch": -1}),
+        ("s", {"owner": "text"}),
+        ("s", {"owner": None}),
+    ],
+)
+def test_wrong_leases_are_refused_at_once(log: Log, session: str, wrong: dict[str, Any]) -> None:
+    """A lease that could not be read back raises `CallError`, and the one that is there stays."""
+    begin(log)
+    given: dict[str, Any] = {"epoch": 1, "owner": b"o", "until": 1, **wrong}
+    with pytest.raises(CallError):
+        log.set_lease(session, LeaseState(**given), replaces=LeaseState())
+    head = log.head("s")
+    assert head is not None
+    assert head.lease == LeaseState()
+
+
+def test_the_largest_numbers_are_kept(log: Log) -> None:
+    """Whatever is admitted comes back, at the ends of its range too."""
+    top, base = 2**63 - 1, 2**62
+    begin(log, creates_at=base, count=2**32 - 1, messages=2**32 - 1, time=-base)
+    put(log, time=base, expected=base + 2**32 - 1)
+    put(log, time=-base)
+    assert log.set_lease("s", LeaseState(top, b"o", top), replaces=LeaseState())
+    head = without_tree(log.head("s"))
+    expected = Head("s", base + 2**32 + 1, 2**32 + 1, base, -base, -base, 2**32 - 1, b"", LeaseState(top, b"o", top))
+    assert head == expected
+    assert [c.time for c in log.read("s")] == [-base, base, -base]
+    log.close()  # which folds
+
+
+@pytest.mark.parametrize("name", ["", "\ud800", "x" * 257, "x" * 600, "é" * 200])
+def test_impossible_ids_are_not_there(log: Log, name: str) -> None:
+    """What cannot be an id is found nowhere, and looking for it disturbs nothing."""
+    begin(log, "w", request="r")
+    begin(log, "\U0001f600")
+    assert log.head(name) is None
+    assert list(log.read(name)) == []
+    assert list(log.read(name, 0, 5, reverse=True)) == []
+    assert log.request(name, "r") is None
+    assert log.request("w", name) is None
+    assert [head.session for head in log.heads(name)] == [s for s in ("w", "\U0001f600") if s > name]
+    assert log.body(name.encode(errors="surrogatepass")) is None
+    assert log.get_derived(name.encode(errors="surrogatepass")) is None
+    assert log.scan_derived(b"k" + name.encode(errors="surrogatepass")) == []
+    assert put(log, "w").first == 2
+
+
+def test_a_ticket_knows_when_it_is_done(log: Log) -> None:
+    """A ticket may be waited for more than once, by several threads, and says when its outcome is known."""
+    ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
+    results: list[Committed] = []
+    threads = [threading.Thread(target=lambda: results.append(ticket.wait(30))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert ticket.done()
+    assert results == [Committed("s", 1, 1, 1)] * 5
+
+
+def test_waiting_with_a_timeout(log: Log) -> None:
+    """`wait` raises `UnknownOutcomeError` when its time runs out first; the append goes on."""
+    release = threading.Event()
+    begin(log)
+    started = threading.Event()
+
+    def slow(_: Sequence[Commit]) -> None:
+        started.set()
+        release.wait(30)
+
+    if isinstance(log.engine, MemoryLog):
+        release.set()
+    log.submit(Append(session="s", payload=b"", count=1, time=1, check=slow))
+    started.wait(30)
+    ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, request="r"))
+    if not isinstance(log.engine, MemoryLog):
+        with pytest.raises(UnknownOutcomeError) as caught:
+            ticket.wait(0.01)
+        assert (caught.value.session, caught.value.request) == ("s", "r")
+    release.set()
+    assert ticket.wait(30).first == 3
+
+
+def test_tickets_in_asyncio(log: Log) -> None:
+    """A ticket can be awaited, by many tasks at once, and raises there what the append raised."""
+
+    async def work(name: str) -> list[int]:
+        committed = await submit(log, Append(session=name, payload=b"", count=1, time=1, creates_at=0))
+        versions_seen = [committed.last]
+        for _ in range(20):
+            committed = await submit(log, Append(session=name, payload=b"", count=1, time=1))
+            versions_seen.append(committed.last)
+        with pytest.raises(ConflictError):
+            await submit(log, Append(session=name, payload=b"", count=1, time=1, expected=1))
+        return versions_seen
+
+    async def main() -> list[list[int]]:
+        return await asyncio.gather(*(work(f"s{number}") for number in range(64)))
+
+    assert asyncio.run(main()) == [list(range(1, 22))] * 64
+
+
+async def submit(log: Log, append: Append) -> Committed:
+    """Submit and await."""
+    ticket: Ticket = log.submit(append)
+    return await ticket
+
+
+def test_a_cancelled_await_leaves_the_append_alone(log: Log) -> None:
+    """Cancelling an await neither undoes the append nor disturbs the log; the request id settles the outcome."""
+
+    async def main() -> None:
+        append = Append(session="s", payload=b"", count=1, time=1, creates_at=0, request="r", digest=b"d")
+        task = asyncio.ensure_future(submit(log, append))
+        await asyncio.sleep(0)
+        if not task.done():
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert (await submit(log, append)).first == 1
+
+    asyncio.run(main())
+    assert versions(log.read("s")) == [(1, 1)]
+
+
+def test_threads_waiting_for_durability(log: Log) -> None:
+    """64 threads, each waiting for each of its appends, all get their outcomes, in their own order."""
+    wrong: list[object] = []
+
+    def work(name: str) -> None:
+        begin(log, name)
+        for number in range(2, 12):
+            committed = put(log, name)
+            if committed.last != number:
+                wrong.append(committed)
+
+    threads = [threading.Thread(target=work, args=(f"s{number}",)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not wrong
+    assert log.last_position() == 64 * 11
+    assert log.check() == []
+
+
+def test_sync_waits_for_everything(log: Log) -> None:
+    """After `sync` everything submitted before it has its outcome, refusals too."""
+    tickets = [
+        log.submit(Append(session="s", payload=b"x", count=1, time=1, creates_at=0 if number == 0 else None))
+        for number in range(50)
+    ]
+    tickets.append(log.submit(Append(session="s", payload=b"x", count=1, time=1, creates_at=0)))
+    log.sync()
+    assert all(ticket.done() for ticket in tickets)
+    assert log.last_position() == 50
+
+
+def test_a_check_may_read(log: Log) -> None:
+    """A check may read the log that it decides about."""
+    begin(log)
+    found: list[int] = []
+
+    def check(_: Sequence[Commit]) -> None:
+        head = log.head("s")
+        assert head is not None
+        found.append(head.version)
+
+    put(log, check=check)
+    assert found == [1]
+
+
+USES: list[Callable[[Log], object]] = [
+    lambda log: log.submit(Append(session="s", payload=b"", count=1, time=1)),
+    lambda log: list(log.read("s")),
+    lambda log: log.head("s"),
+    lambda log: list(log.heads()),
+    lambda log: log.follow(0),
+    lambda log: log.last_position(),
+    lambda log: log.wait_beyond(0, 1),
+    lambda log: log.request("s", "r"),
+    lambda log: log.body(HASH),
+    lambda log: list(log.bodies()),
+    lambda log: log.set_lease("s", LeaseState(), replaces=LeaseState()),
+    lambda log: log.get_derived(b"k"),
+    lambda log: log.put_derived([(b"k", b"v")]),
+    lambda log: log.several_bodies([HASH]),
+    lambda log: log.derived_keys(b""),
+    lambda log: log.scan_derived(b""),
+    lambda log: log.sync(),
+    lambda log: log.check(),
+]
+
+
+def test_a_closed_log_says_so(log: Log) -> None:
+    """After `close`, which may be called twice, every use is `ClosedError`; what was queued before is committed."""
+    ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
+    before = log.stopped
+    log.close()
+    log.close()
+    assert (before, log.stopped) == (False, True)
+    assert ticket.wait(30).first == 1
+    for use in USES:
+        with pytest.raises(ClosedError):
+            use(log)
+
+
+def test_a_log_that_is_checked_is_fine(log: Log) -> None:
+    """`check` reads everything and finds nothing wrong with a log that is whole."""
+    for name in ("a", "b", "c"):
+        begin(log, name, count=2, bodies=[(name.encode() * 32, b"body")])
+        put(log, name, payload=bytes(5000))
+    begin(log, "fork", creates_at=17)
+    assert log.check() == []
+
+
+def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
+    """Commits, heads, leases, requests, bodies, positions and derived values survive closing and opening."""
+    path = tmp_path / "store"
+    log = open_log(path)
+    for name in ("a", "b"):
+        begin(log, name, count=2, request="r1", digest=b"d", bodies=[(HASH, b"packed")], card=name.encode(), messages=1)
+        for number in range(40):
+            put(log, name, payload=b"%d" % number * 50, time=2000 + number)
+    log.set_lease("a", LeaseState(3, b"me", 77), replaces=LeaseState())
+    log.put_derived([(b"k", b"v")])
+    before = state(log)
+    log.close()
+    for read_only in (False, True, False):
+        log = open_log(path, read_only=read_only)
+        assert state(log) == before
+        assert log.check() == []
+        if not read_only:
+            assert begin(log, "a", request="r1", digest=b"d").repeated
+            with pytest.raises(ConflictError):
+                put(log, "a", expected=3)
+        log.close()
+
+
+def state(log: Log) -> dict[str, object]:
+    """Everything that can be read from a log."""
+    heads = list(log.heads())
+    return {
+        "heads": heads,
+        "commits": {head.session: list(log.read(head.session)) for head in heads},
+        "order": log.follow(0, 10**6),
+        "last": log.last_position(),
+        "requests": {head.session: log.request(head.session, "r1") for head in heads},
+        "bodies": {digest: log.body(digest) for digest in log.bodies()},
+        "derived": log.scan_derived(b""),
+    }

@@ -1,0 +1,159 @@
+"""What is left when processes die, and how processes share a log (spec promises 1, 3, 4, 5)."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from eventlog.log.contract import Append
+from eventlog.log.embedded.engine import open_log
+from tests.support.log_worker import SMALL
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def start(task: str, *arguments: object) -> subprocess.Popen[bytes]:
+    """Start a worker process."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "tests.support.log_worker", task, *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
+def output(process: subprocess.Popen[bytes]) -> list[str]:
+    """Everything a worker said, once it has ended."""
+    told, _ = process.communicate(timeout=120)
+    lines = told.decode().split("\n")
+    return [line for line in lines[:-1] if line]
+
+
+@pytest.mark.parametrize(("mode", "first", "step"), [("before", 1, 3), ("half", 2, 3), ("power", 1, 1)])
+def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step: int) -> None:
+    """Killed at any call of the journal's I/O, or torn by a power failure there: what was acknowledged is there.
+
+    The recovered log is a prefix of what was submitted, checks as whole, and a retry with the same request ids
+    completes it without a duplicate (promises 1, 3 and 5).
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.support.log_crasher", str(tmp_path), mode, str(first), str(step)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "acknowledged at the end 62" in done.stdout
+
+
+def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
+    """`kill -9` of one writer at random moments loses nothing it acknowledged and stops nobody else (promise 1)."""
+    path = tmp_path / "store"
+    open_log(path, **SMALL).close()
+    chance = random.Random(11)
+    survivor = start("stream", path, "survivor")
+    acknowledged: list[str] = []
+    for _ in range(6):
+        victim = start("stream", path, "victim")
+        assert victim.stdout is not None
+        acknowledged.append(victim.stdout.readline().decode().strip())
+        time.sleep(chance.uniform(0.0, 0.15))
+        victim.kill()
+        acknowledged += output(victim)
+    survivor.kill()
+    acknowledged += output(survivor)
+    log = open_log(path, **SMALL)
+    found = {f"{c.session} {c.last} {c.position}" for c in log.follow(0, 10**7)}
+    assert set(acknowledged) <= found
+    assert log.check() == []
+    for name in ("victim", "survivor"):
+        commits = list(log.read(name))
+        assert [c.first for c in commits] == list(range(1, len(commits) + 1))
+        assert all(c.payload == b"%s %d " % (name.encode(), c.first) * 40 for c in commits)
+    log.close()
+
+
+def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
+    """Of two processes with expected versions exactly one wins each version, and both come to an end: no livelock."""
+    path = tmp_path / "store"
+    log = open_log(path, **SMALL)
+    log.submit(Append(session="shared", payload=b"", count=1, time=1, creates_at=0)).wait(30)
+    rounds = 300
+    workers = [start("contend", path, name, rounds) for name in ("a", "b")]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write(b"go\n")
+        worker.stdin.flush()
+    lines = [output(worker) for worker in workers]
+    won = [[int(line.split()[1]) for line in said if line.startswith("won")] for said in lines]
+    assert sorted(won[0] + won[1]) == list(range(2, 2 * rounds + 2))
+    for name, versions in zip((b"a", b"b"), won, strict=True):
+        assert [c.first for c in log.read("shared") if c.payload == name] == versions
+    assert log.check() == []
+    log.close()
+
+
+def test_two_processes_pass_a_lease_on(tmp_path: Path) -> None:
+    """A lease goes to one process at a time; what is written under it is together, and the old epoch is fenced."""
+    path = tmp_path / "store"
+    log = open_log(path, **SMALL)
+    log.submit(Append(session="shared", payload=b"begin", count=1, time=1, creates_at=0)).wait(30)
+    rounds = 60
+    workers = [start("hold", path, name, rounds) for name in ("a", "b")]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write(b"go\n")
+        worker.stdin.flush()
+    lines = [output(worker) for worker in workers]
+    assert sorted(lines[0] + lines[1]) == sorted(f"held {epoch}" for epoch in range(1, 2 * rounds + 1))
+    written = [c.payload.decode().split() for c in log.read("shared", 1)]
+    assert [(int(epoch), int(step)) for _, epoch, step in written] == [
+        (epoch, step) for epoch in range(1, 2 * rounds + 1) for step in range(2)
+    ]
+    log.close()
+
+
+def test_leaving_the_interpreter_makes_durable(tmp_path: Path) -> None:
+    """What was submitted and never waited for is on disk after the interpreter's exit (spec §16)."""
+    path = tmp_path / "store"
+    worker = start("forgetful", path, "s")
+    assert output(worker) == []
+    assert worker.returncode == 0
+    log = open_log(path, **SMALL)
+    assert log.last_position() == 100
+    log.close()
+
+
+def test_a_reader_follows_another_process(tmp_path: Path) -> None:
+    """A read-only log in another process sees commits in order, without a gap, while files are folded and recycled."""
+    path = tmp_path / "store"
+    open_log(path, **SMALL).close()
+    log = open_log(path, read_only=True)
+    writer = start("stream", path, "live")
+    position = 0
+    versions: list[int] = []
+    deadline = time.monotonic() + 200
+    while len(versions) < 2000 and time.monotonic() < deadline:
+        assert log.wait_beyond(position, 30)
+        for commit in log.follow(position, 100):
+            versions.append(commit.first)
+            position = commit.position + commit.count - 1
+    writer.kill()
+    output(writer)
+    assert versions == list(range(1, len(versions) + 1))
+    assert len(versions) >= 2000
+    assert log.last_position() >= position
+    log.close()

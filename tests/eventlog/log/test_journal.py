@@ -1,0 +1,767 @@
+"""The journal's bytes, and what happens when the operating system refuses (spec promises 1, 3 and 12)."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from eventlog.errors import (
+    BusyError,
+    DamagedError,
+    PoisonedError,
+    StorageError,
+    TooNewError,
+    UnknownOutcomeError,
+)
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.embedded.engine import EmbeddedLog, open_log
+from eventlog.log.embedded.filesystem import JournalIO
+from eventlog.log.embedded.journal import frames
+from eventlog.log.embedded.journal.frames import FILE_HEADER_BYTES, FRAME_HEADER_BYTES
+from eventlog.log.embedded.journal.journal import Journal
+from eventlog.log.merkle import TAG_BYTES, leaf_data, leaf_hash
+from eventlog.store import Store
+from tests.support.embedded_log import abandon, put
+from tests.support.faults.abandoned_store import copied_as_left
+from tests.support.faults.planned_appends import probe_here
+from tests.support.sample_sessions import said
+
+ROOT = Path(__file__).resolve().parents[3]
+FIRST = "journal/0000000001.log"
+
+
+class FaultyIO(JournalIO):
+    """Counts calls, and fails those that `faults` names, in this order: (method, what to raise or do), used once each; None: let it be."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.faults: list[tuple[str, object]] = []
+
+    def _fault(self, name: str) -> object:
+        if self.faults and self.faults[0][0] == name:
+            return self.faults.pop(0)[1]
+        return None
+
+    def open(self, path: str, flags: int) -> int:
+        """Open, or fail."""
+        if isinstance(fault := self._fault("open"), int):
+            raise OSError(fault, os.strerror(fault))
+        return super().open(path, flags)
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        """Read, or fail."""
+        if isinstance(fault := self._fault("pread"), int):
+            raise OSError(fault, os.strerror(fault))
+        return super().pread(fd, size, offset)
+
+    def pwrite(self, fd: int, data: Any, offset: int) -> int:
+        """Write, or fail."""
+        self.calls.append(("pwrite", len(data)))
+        fault = self._fault("pwrite")
+        if fault == "short":
+            return super().pwrite(fd, bytes(data)[: max(len(data) // 3, 1)], offset)
+        if fault == "nothing":
+            return 0
+        if fault == "late":
+            super().pwrite(fd, data, offset)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if isinstance(fault, int):
+            super().pwrite(fd, bytes(data)[: len(data) // 2], offset)
+            raise OSError(fault, os.strerror(fault))
+        return super().pwrite(fd, data, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        """Flush, or fail."""
+        self.calls.append(("fdatasync", 0))
+        if isinstance(fault := self._fault("fdatasync"), int):
+            raise OSError(fault, os.strerror(fault))
+        super().fdatasync(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, or fail."""
+        if isinstance(fault := self._fault("rename"), int):
+            raise OSError(fault, os.strerror(fault))
+        super().rename(old, new)
+
+    def sync_directory(self, path: str) -> None:
+        """Flush names, or fail."""
+        if isinstance(fault := self._fault("sync_directory"), int):
+            raise OSError(fault, os.strerror(fault))
+        super().sync_directory(path)
+
+
+def payloads(path: Path, **options: Any) -> list[bytes]:
+    """What a store holds."""
+    log = open_log(path, **options)
+    found = [commit.payload for commit in log.follow(0)]
+    assert log.check() == []
+    abandon(log)
+    return found
+
+
+def unfolded(path: Path, count: int = 3) -> bytes:
+    """Make a store whose journal holds `count` unfolded commits; returns the used part of the file."""
+    log = open_log(path)
+    for number in range(count):
+        put(log, b"payload %d" % number)
+    end = log._partition.journal.address & frames.OFFSET_MASK
+    abandon(log)
+    return (path / FIRST).read_bytes()[:end]
+
+
+def rewrite(path: Path, data: bytes, offset: int = 0) -> None:
+    """Overwrite part of a file."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def test_the_journal_is_complete_by_itself(tmp_path: Path) -> None:
+    """Cards, totals, leases, request ids and bodies are in the frames: an unfolded store loses none of them."""
+    log = open_log(tmp_path / "s")
+    put(log, b"one", messages=2, card=b"card", request="r", digest=b"d", bodies=[(bytes(32), b"body")])
+    log.set_lease("s", LeaseState(4, b"me", 9), replaces=LeaseState())
+    put(log, b"two")
+    abandon(log)
+    log = open_log(tmp_path / "s")
+    head = log.head("s")
+    assert head is not None
+    assert head == Head("s", 2, 2, 0, 1, 1, 2, b"card", LeaseState(4, b"me", 9), 2, head.peaks)
+    assert log.request("s", "r") == Committed("s", 1, 1, 1, repeated=True)
+    assert log.body(bytes(32)) == b"body"
+    assert [c.payload for c in log.read("s")] == [b"one", b"two"]
+    log.close()
+
+
+def test_one_write_and_one_flush_for_a_commit(tmp_path: Path) -> None:
+    """A commit is exactly one `pwrite` and one `fdatasync`, of little more than its payload."""
+    io = FaultyIO()
+    log = open_log(tmp_path / "s", io=io)
+    put(log)
+    for size in (1, 200, 4600):
+        io.calls.clear()
+        put(log, bytes(size))
+        assert [name for name, _ in io.calls] == ["pwrite", "fdatasync"]
+        assert io.calls[0][1] <= size + 100
+    log.close()
+
+
+def test_a_damaged_byte_is_never_silence(tmp_path: Path) -> None:
+    """Any flipped byte in an acknowledged frame is `DamagedError` at opening, or changes nothing (padding)."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    wanted = [b"payload 0", b"payload 1", b"payload 2"]
+    damaged = 0
+    for offset in range(FILE_HEADER_BYTES, len(data)):
+        rewrite(path / FIRST, bytes([data[offset] ^ 0x10]), offset)
+        try:
+            assert payloads(path) == wanted, offset
+        except DamagedError:
+            damaged += 1
+        rewrite(path / FIRST, data[offset : offset + 1], offset)
+    assert damaged >= len(data) - FILE_HEADER_BYTES - 7 * len(wanted)
+    assert payloads(path) == wanted
+
+
+def test_check_reads_the_journal_too(tmp_path: Path) -> None:
+    """`check` finds a frame that was damaged on disk while the log is open, though memory still has it."""
+    path = tmp_path / "s"
+    log = open_log(path)
+    put(log, b"one")
+    put(log, b"two")
+    assert log.check() == []
+    offset = (path / FIRST).read_bytes().index(b"two")
+    rewrite(path / FIRST, b"TWO", offset)
+    assert len(log.check()) == 1
+    assert [c.payload for c in log.read("s")] == [b"one", b"two"]
+    log.close()
+
+
+def test_damage_without_a_mark(tmp_path: Path) -> None:
+    """Also where the mark is lost, a bad frame with a good one behind it is damage; only the last one may be torn."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    last = data.rindex(data[16 + 8 : 16 + 16])  # the salt of the file, at the beginning of each frame
+    for offset in range(FILE_HEADER_BYTES, len(data), 5):
+        (path / "mark").write_bytes(b"")
+        rewrite(path / FIRST, bytes([data[offset] ^ 0x10]), offset)
+        found: list[bytes] | int | None
+        try:
+            found = payloads(path)
+        except DamagedError as error:
+            found = error.position
+        whole = [b"payload 0", b"payload 1", b"payload 2"]
+        assert found in ([1, 2, whole] if offset < last else [whole[:2], whole]), offset
+        rewrite(path / FIRST, data[FILE_HEADER_BYTES:], FILE_HEADER_BYTES)
+
+
+def test_a_torn_last_frame_ends_the_log(tmp_path: Path) -> None:
+    """A frame that was never acknowledged and is cut anywhere is not there, and the log goes on in its place."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    last = data.rindex(data[24:32])
+    for cut in range(last, len(data), 3):
+        (path / "mark").write_bytes(b"")
+        rewrite(path / FIRST, data[:cut] + bytes(len(data) - cut))
+        found = payloads(path)
+        assert found[:2] == [b"payload 0", b"payload 1"]
+        assert len(found) == 2 or cut > len(data) - 8
+    rewrite(path / FIRST, data[: last + 9] + bytes(len(data) - last - 9))
+    (path / "mark").write_bytes(b"")
+    log = open_log(path)
+    put(log, b"instead")
+    log.close()
+    assert payloads(path) == [b"payload 0", b"payload 1", b"instead"]
+
+
+def test_a_lost_frame_that_was_acknowledged_is_damage(tmp_path: Path) -> None:
+    """A journal that ends before the mark has lost what was acknowledged: `DamagedError`, not a shorter log."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    rewrite(path / FIRST, bytes(40), data.rindex(data[24:32]))
+    for read_only in (False, True):
+        with pytest.raises(DamagedError):
+            open_log(path, read_only=read_only)
+
+
+def test_a_copied_frame_does_not_pass(tmp_path: Path) -> None:
+    """A frame is valid at its own place only: a copy of it behind the end, as a payload may hold one, is nothing."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    begin = FILE_HEADER_BYTES
+    end = data.index(data[24:32], begin + 1)
+    rewrite(path / FIRST, data[begin:end], len(data))
+    rewrite(path / FIRST, data[begin:end], len(data) + 2 * (end - begin))
+    assert payloads(path) == [b"payload 0", b"payload 1", b"payload 2"]
+
+
+def test_old_frames_of_a_recycled_file_do_not_pass(tmp_path: Path) -> None:
+    """Files are used again, and what they held before never comes back."""
+    path = tmp_path / "s"
+    log = open_log(path, journal_bytes=16 << 10, fold_bytes=8 << 10)
+    numbers: set[str] = set()
+    for number in range(400):
+        put(log, b"%d " % number * 100)
+        numbers.update(entry.name for entry in (path / "journal").iterdir())
+        if number % 50 == 49:
+            log._partition.fold()
+            assert len(list((path / "journal").iterdir())) <= 5
+    assert len(numbers) > 10
+    abandon(log)
+    assert payloads(path) == [b"%d " % number * 100 for number in range(400)]
+
+
+def test_a_frame_may_be_longer_than_a_file(tmp_path: Path) -> None:
+    """A commit that no file can hold makes its file longer; before and behind it the log is as always."""
+    path = tmp_path / "s"
+    options: dict[str, Any] = {"journal_bytes": 8 << 10, "fold_bytes": 1 << 20}
+    log = open_log(path, **options)
+    wanted = [b"small", bytes(100_000), b"small again", bytes(9_000), b"last"]
+    for payload in wanted:
+        put(log, payload)
+    assert [c.payload for c in log.read("s")] == wanted
+    abandon(log)
+    assert payloads(path, **options) == wanted
+
+
+def test_no_room_fails_the_batch_only(tmp_path: Path) -> None:
+    """`ENOSPC` before the flush is `BusyError`, nothing of that batch is written, and the log goes on."""
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io)
+    put(log, b"one")
+    for fault in (errno.ENOSPC, errno.EDQUOT):
+        io.faults = [("pwrite", fault)]
+        with pytest.raises(BusyError):
+            put(log, b"no room " * 100, request="r", bodies=[(bytes(32), b"body")])
+        assert log.last_position() == 1
+        assert log.body(bytes(32)) is None
+    io.faults = [("pwrite", "short"), ("pwrite", "nothing")]
+    with pytest.raises(BusyError):
+        put(log, b"no room " * 100)
+    assert put(log, b"two", request="r").position == 2
+    abandon(log)
+    assert payloads(path) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("fault", [errno.ENOSPC, "late"])
+def test_no_room_and_then_a_crash(tmp_path: Path, fault: object) -> None:
+    """A commit that failed for want of room does not come back after a crash, though it was written, or part of it."""
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io)
+    put(log, b"one")
+    io.faults = [("pwrite", fault)]
+    with pytest.raises(BusyError):
+        put(log, b"no room " * 100)
+    abandon(log)
+    (path / "mark").write_bytes(b"")
+    assert payloads(path) == [b"one"]
+
+
+def test_a_writer_that_died_before_it_could_say_so(tmp_path: Path) -> None:
+    """A frame that another process wrote before it died is taken over by the next writer, not overwritten."""
+    path = tmp_path / "s"
+    log = open_log(path)
+    put(log, b"one")
+    journal = log._partition.journal
+    dead = Journal(path / "journal", JournalIO(), writable=True, file_bytes=1 << 20)
+    dead.seek(journal.address, journal.position)
+    leaf = leaf_hash(leaf_data(Commit("s", 2, 1, 2, 0, 1, b"the dead one's", None, bytes(16))))[:TAG_BYTES]
+    dead.append([frames.CommitRecord("s", 2, 1, 2, 1, b"the dead one's", bytes(16), leaf)], 2)
+    dead.close()
+    assert [c.payload for c in log.read("s")] == [b"one"], "not acknowledged, so not shown yet"
+    assert put(log, b"three").first == 3
+    assert [c.payload for c in log.read("s")] == [b"one", b"the dead one's", b"three"]
+    abandon(log)
+    assert payloads(path) == [b"one", b"the dead one's", b"three"]
+
+
+def test_no_room_for_the_next_file(tmp_path: Path) -> None:
+    """Where no further file can be made the batch fails, and succeeds when there is room again."""
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io, journal_bytes=4 << 10)
+    put(log, bytes(1000))
+    log._partition._spare_for = 1  # the housekeeper keeps out
+    io.faults = [("open", errno.ENOSPC)]
+    with pytest.raises(BusyError):
+        put(log, bytes(3000))
+    assert put(log, bytes(3000)).position == 2
+    assert put(log, b"three").position == 3
+    abandon(log)
+    assert [len(payload) for payload in payloads(path)] == [1000, 3000, 5]
+
+
+SWITCH = [
+    [("open", errno.EMFILE)],
+    [("open", errno.ENFILE)],
+    [("open", errno.ENOSPC)],
+    [("open", errno.EACCES)],
+    [("pwrite", errno.EIO)],
+    [("fdatasync", errno.EIO)],
+    [("pwrite", None), ("pwrite", errno.EIO)],
+    [("fdatasync", None), ("fdatasync", errno.EIO)],
+    [("rename", errno.EACCES)],
+    [("rename", errno.ENOSPC)],
+    [("sync_directory", errno.EMFILE)],
+    [("sync_directory", errno.EIO)],
+]
+"""Calls that make the next file ready, the last of each refused."""
+
+
+@pytest.mark.parametrize("spare", [False, True], ids=["no spare", "a spare"])
+@pytest.mark.parametrize("faults", SWITCH, ids=lambda faults: " ".join(f"{name}-{code}" for name, code in faults))
+def test_a_refused_switch_fails_the_batch_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[tuple[str, int | None]], *, spare: bool
+) -> None:
+    """Promise 3: any call refused while the next file is made ready fails that batch alone; the log goes on, after a crash too."""
+    probe_here(monkeypatch)
+    if spare and len(faults) > 1:
+        faults = faults[1:]  # a spare is filled already
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io, journal_bytes=4 << 10)
+    put(log, bytes(1000))
+    log._partition._spare_for = 1  # the housekeeper keeps out
+    if spare:
+        log._partition.journal.make_spare()
+    for tried in range(2):
+        io.faults = list(faults)
+        with pytest.raises(BusyError):
+            put(log, bytes(3000), request="r", bodies=[(bytes(32), b"body")])
+        assert not io.faults
+        assert log.last_position() == 1 + tried
+        put(log, b"it fits into the old file")
+    copied_as_left(path, tmp_path / "killed")
+    assert payloads(tmp_path / "killed") == [bytes(1000), *2 * [b"it fits into the old file"]]
+    assert put(log, bytes(3000), request="r", bodies=[(bytes(32), b"body")]).position == 4
+    put(log, bytes(3000))
+    abandon(log)
+    assert [len(payload) for payload in payloads(path)] == [1000, 25, 25, 3000, 3000]
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES])
+def test_a_journal_file_that_cannot_be_opened_fails_the_batch_only(tmp_path: Path, code: int) -> None:
+    """Promise 3: where the journal's own file cannot be opened now, nothing of the batch is written, and the next one goes in."""
+    io = FaultyIO()
+    log = open_log(tmp_path / "s", io=io)
+    put(log, b"one")
+    log._partition.journal.close()
+    io.faults = [("open", code)]
+    with pytest.raises((BusyError, StorageError)):
+        put(log, b"two")
+    assert put(log, b"two").position == 2
+    log.close()
+
+
+def test_a_lock_that_the_system_refuses_fails_the_batch_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 3: where the writers' lock cannot be asked for now, nothing is written, and the next batch goes in."""
+    log = open_log(tmp_path / "s")
+    put(log, b"one")
+
+    def refuse(_fd: int, operation: int) -> None:
+        if operation != fcntl.LOCK_UN:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", refuse)
+        with pytest.raises(BusyError):
+            put(log, b"two")
+    assert put(log, b"two").position == 2
+    log.close()
+
+
+def test_what_was_accepted_outlives_a_refused_switch(tmp_path: Path) -> None:
+    """Promise 1: no descriptor left at a switch is an error of one command; the handle, the stream and its accepted deltas go on."""
+    io = FaultyIO()
+    with Store(open_log(tmp_path / "s", io=io, journal_bytes=4 << 10), flush_interval=3600) as store:
+        session = store.create_session(id="s")
+        with session.assistant("p/m") as reply:
+            text = reply.text()
+            text.append("accepted " * 500)
+            io.faults = [("open", errno.EMFILE)]
+            with pytest.raises(BusyError):
+                session.flush()
+            text.append("gone on")
+            reply.finish()
+        assert "".join(said(session).values()) == "accepted " * 500 + "gone on"
+
+
+def test_a_short_write_is_continued(tmp_path: Path) -> None:
+    """A write that takes only part of the bytes is continued, not given up."""
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io)
+    put(log, b"one")
+    io.faults = [("pwrite", "short"), ("pwrite", "short")]
+    put(log, b"two" * 1000)
+    abandon(log)
+    assert payloads(path) == [b"one", b"two" * 1000]
+
+
+@pytest.mark.parametrize("fault", [("fdatasync", errno.EIO), ("pwrite", errno.EIO), ("fdatasync", errno.ENOSPC)])
+def test_a_failed_write_poisons_the_log(tmp_path: Path, fault: tuple[str, int]) -> None:
+    """After a failed flush or write the outcome of the batch is unknown, and nothing more is written until reopened."""
+    io = FaultyIO()
+    path = tmp_path / "s"
+    log = open_log(path, io=io)
+    put(log, b"one")
+    io.faults = [fault]
+    with pytest.raises(UnknownOutcomeError):
+        put(log, b"two", request="r", digest=b"d")
+    with pytest.raises(PoisonedError):
+        put(log, b"three")
+    with pytest.raises(PoisonedError):
+        log.sync()
+    assert [c.payload for c in log.read("s")] == [b"one"]
+    log.close()
+    log = open_log(path)
+    known = log.request("s", "r")
+    again = put(log, b"two", request="r", digest=b"d")
+    assert again.repeated == (known is not None)
+    assert [c.payload for c in log.read("s")] == [b"one", b"two"]
+    assert log.check() == []
+    log.close()
+
+
+def write_elsewhere(path: Path, payload: bytes) -> None:
+    """Begin session "s" in another process, which dies without folding."""
+    code = (
+        "import os, sys; from eventlog.log.contract import Append; from eventlog.log.embedded.engine import open_log\n"
+        "log = open_log(sys.argv[1])\n"
+        "append = Append(session='s', payload=sys.argv[2].encode(), count=1, time=1, creates_at=0)\n"
+        "log.submit(append).wait(30)\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path), payload.decode()], cwd=ROOT, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("method", ["pread", "open"])
+@pytest.mark.parametrize(("code", "error"), [(errno.EIO, DamagedError), (errno.EMFILE, BusyError)])
+def test_what_cannot_be_read_is_not_missing(tmp_path: Path, method: str, code: int, error: type[Exception]) -> None:
+    """A read that the system refuses is a typed error with path and cause, never an empty session (promise 12)."""
+    path = tmp_path / "s"
+    open_log(path).close()
+    io = FaultyIO()
+    reader = open_log(path, read_only=True, io=io)
+    payload = b"from elsewhere"
+    write_elsewhere(path, payload)
+    for use in (lambda: reader.head("s"), lambda: list(reader.read("s")), lambda: reader.request("s", "r")):
+        if method == "open":
+            reader._partition.journal.close()
+        io.faults = [(method, code)]
+        with pytest.raises(error) as caught:
+            use()
+        assert str(path) in str(caught.value)
+        assert isinstance(caught.value.__cause__, OSError)
+    io.faults = []
+    assert [c.payload for c in reader.read("s")] == [payload]
+    reader.close()
+    io.faults = [(method, code)]
+    with pytest.raises(error):
+        open_log(path, read_only=True, io=io)
+
+
+def test_what_failed_once_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When catching up fails in the middle of a frame, the next read begins again: nothing is missing (promise 12)."""
+    path = tmp_path / "s"
+    open_log(path).close()
+    reader = open_log(path, read_only=True)
+    write_elsewhere(path, b"from elsewhere")
+
+    def fails(_: str) -> Head | None:
+        monkeypatch.undo()
+        raise BusyError("once")
+
+    monkeypatch.setattr(reader._partition._segments, "head", fails)
+    with pytest.raises(BusyError):
+        reader.last_position()
+    assert [c.payload for c in reader.read("s")] == [b"from elsewhere"]
+    assert reader.last_position() == 1
+    reader.close()
+
+
+def test_a_damaged_file_header(tmp_path: Path) -> None:
+    """A journal file whose header is damaged, of another number, or newer, is a typed error."""
+    path = tmp_path / "s"
+    data = unfolded(path)
+    rewrite(path / FIRST, b"\xff", 20)
+    with pytest.raises(DamagedError):
+        open_log(path)
+    rewrite(path / FIRST, frames.pack_file_header(2, b"saltsalt", 0))
+    with pytest.raises(DamagedError):
+        open_log(path)
+    header = bytearray(data[:44])
+    header[8] = 99
+    header[40:44] = crc32(header[:40]).to_bytes(4, "little")
+    rewrite(path / FIRST, bytes(header))
+    with pytest.raises(TooNewError):
+        open_log(path)
+    rewrite(path / FIRST, data[:FILE_HEADER_BYTES])
+    assert len(payloads(path)) == 3
+
+
+def test_a_missing_journal_file(tmp_path: Path) -> None:
+    """A journal file that is gone, the first or a later one, is damage and not an empty log."""
+    path = tmp_path / "s"
+    log = open_log(path, journal_bytes=8 << 10, fold_bytes=1 << 20)
+    for number in range(40):
+        put(log, b"%d" % number * 500)
+    abandon(log)
+    names = sorted(entry for entry in (path / "journal").glob("*.log"))
+    assert len(names) > 2
+    for keep_mark in (True, False):
+        for name in names if keep_mark else names[:-1]:
+            data, mark = name.read_bytes(), (path / "mark").read_bytes()
+            name.unlink()
+            if not keep_mark:
+                (path / "mark").write_bytes(b"")
+            with pytest.raises(DamagedError):
+                open_log(path)
+            name.write_bytes(data)
+            (path / "mark").write_bytes(mark)
+    assert len(payloads(path)) == 40
+
+
+def test_frames_round_trip() -> None:
+    """What is encoded is decoded, at its own offset and with its own salt only."""
+    record = frames.CommitRecord(
+        "s", 1, 2, 3, 4, b"payload", b"salt", b"leaf", 5, 6, 7, b"card", "r", b"d", [(bytes(32), b"b")]
+    )
+    lease = frames.LeaseRecord("s", 1, b"o", 2)
+    buffer = bytearray()
+    frames.encode_records([record, lease], buffer)
+    frames.seal(buffer, b"saltsalt", 9, 2, 64)
+    assert len(buffer) % 8 == 0
+    header = frames.parse_frame_header(bytes(buffer), 0, b"saltsalt")
+    assert header is not None
+    assert (header.position, header.records, header.total) == (9, 2, len(buffer))
+    payload = bytes(buffer[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + header.length])
+    assert frames.payload_matches(header, payload, b"saltsalt", 64)
+    assert not frames.payload_matches(header, payload, b"saltsalt", 72)
+    assert not frames.payload_matches(header, payload[:-1], b"saltsalt", 64)
+    assert frames.parse_frame_header(bytes(buffer), 0, b"othersal") is None
+    assert frames.decode_records(payload, 9) == [record, lease]
+    with pytest.raises(DamagedError):
+        frames.decode_records(b"\x93\x01", 9)
+
+
+def test_half_made_files_are_removed(tmp_path: Path) -> None:
+    """A file that a process was filling when it died is removed by the next one that opens the store."""
+    path = tmp_path / "s"
+    open_log(path).close()
+    (path / "journal" / "spare-x.tmp").write_bytes(b"")
+    open_log(path).close()
+    assert [entry.name for entry in (path / "journal").iterdir()] == ["0000000001.log"]
+
+
+def test_spares_are_made_ahead(tmp_path: Path) -> None:
+    """When a file is half full the next one is filled with zeros in the background, and then used."""
+    io = JournalIO()
+    journal = Journal(tmp_path, io, writable=True, file_bytes=4096)
+    Journal.create(tmp_path, io, 4096)
+    journal.seek(frames.address_of(1, FILE_HEADER_BYTES), 0)
+    record = frames.CommitRecord("s", 1, 1, 1, 1, bytes(2500), bytes(16), bytes(8), base=0)
+    journal.append([record], 1)
+    assert journal.half_full()
+    journal.make_spare()
+    journal.make_spare()
+    spare = [entry for entry in tmp_path.iterdir() if entry.name.startswith("spare-")]
+    assert [entry.stat().st_size for entry in spare] == [4096]
+    inode = spare[0].stat().st_ino
+    journal.append([record], 2)
+    assert (tmp_path / "0000000002.log").stat().st_ino == inode
+    journal.close()
+
+
+def test_files_grow_as_needed(tmp_path: Path) -> None:
+    """A store writes little ahead: files grow by steps, and are used again instead of being made anew."""
+    io = FaultyIO()
+    log = open_log(tmp_path / "s", io=io, journal_bytes=4 << 20, fold_bytes=512 << 10)
+    sizes: set[int] = set()
+    for number in range(250):
+        log.submit(Append(session="s", payload=bytes(16_000), count=1, time=1, creates_at=None if number else 0))
+        if number % 5 == 0:
+            log.sync()
+            log._partition._prepare()  # as the housekeeper does, who may be late on a busy machine
+            log._partition.fold()
+            for entry in (tmp_path / "s" / "journal").glob("*.log"):
+                sizes.add(entry.stat().st_size)
+    log.close()
+    assert {256 << 10, 1 << 20} <= sizes
+    zeros = sum(size for name, size in io.calls if name == "pwrite") - 250 * 16_000
+    assert zeros < 6 << 20
+
+
+def filled(path: Path, io: JournalIO) -> EmbeddedLog:
+    """A store with a journal of several files."""
+    log = open_log(path, io=io, journal_bytes=1 << 20)
+    for number in range(40):
+        put(log, bytes(32_000) + b"%d" % number)
+    log._partition._prepare()
+    return log
+
+
+def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Target 4: when all is folded the journal goes on in a file of a header, which grows again as it is needed.
+
+    A store that is closed like that is opened without a look at its structure, like any that was closed in order.
+    """
+    path = tmp_path / "s"
+    filled(path, JournalIO()).close()
+    (left,) = (path / "journal").iterdir()
+    assert left.stat().st_size == FILE_HEADER_BYTES
+    for number in range(3):
+        with monkeypatch.context() as patch:
+            patch.delattr("eventlog.log.embedded.partition.require_structure")
+            log = open_log(path)
+        assert put(log, b"more").position == 41 + number
+        abandon(log)
+        log = open_log(path)
+        assert len(log.follow(0)) == 41 + number
+        assert log.check() == []
+        log.close()
+    assert payloads(path)[40:] == [b"more"] * 3
+
+
+def test_a_journal_that_others_use_stays(tmp_path: Path) -> None:
+    """Files that another process may be reading are not taken away when this one closes."""
+    path = tmp_path / "s"
+    log = filled(path, JournalIO())
+    before = sorted(entry.name for entry in (path / "journal").iterdir())
+    other = os.open(path / "open", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_SH)
+    log.close()
+    after = sorted(entry.name for entry in (path / "journal").iterdir())
+    os.close(other)
+    assert after[0] == before[0] or after[0].startswith("000000000")
+    assert sum(entry.stat().st_size for entry in (path / "journal").iterdir()) >= 256 << 10
+    assert len(payloads(path)) == 40
+
+
+@pytest.mark.parametrize("fault", [("pwrite", errno.ENOSPC), ("pwrite", "late"), ("open", errno.ENOSPC)])
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_journal_that_cannot_be_renewed_stays(tmp_path: Path, fault: tuple[str, object], after: int) -> None:
+    """Closing on a full disk folds all the same, keeps the files as they are, and loses nothing."""
+    path = tmp_path / "s"
+    io = FaultyIO()
+    log = filled(path, io)
+    io.faults = [(fault[0], None)] * after + [fault]
+    log.close()
+    assert len(payloads(path)) == 40
+    log = open_log(path)
+    assert put(log, b"more").position == 41
+    log.close()
+    assert len(payloads(path)) == 41
+
+
+def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> None:
+    """Killed between any two steps of giving the journal up: the next one that opens the store finds everything."""
+    for step in ("renewed", "folded"):
+        path = tmp_path / step
+        log = filled(path, JournalIO())
+        partition = log._partition
+        assert partition._mark is not None
+        assert partition.writer is not None
+        assert partition._renew_journal(partition._mark)
+        if step == "folded":
+            partition.fold()
+        abandon(log)
+        log = open_log(path)
+        assert put(log, b"more").position == 41
+        assert log.check() == []
+        log.close()
+        assert len(payloads(path)) == 41
+
+
+class WatchingIO(JournalIO):
+    """Keeps what was in the files that are removed."""
+
+    def __init__(self) -> None:
+        self.removed: list[bytes] = []
+        self.fails = False
+
+    def blank(self, path: str) -> None:
+        """Overwrite, or fail."""
+        if self.fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().blank(path)
+
+    def unlink(self, path: str) -> None:
+        """Look, and remove."""
+        self.removed.append(Path(path).read_bytes())
+        super().unlink(path)
+
+
+def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
+    """Spec §14: a scrub cannot reach files that are gone, so nothing of what was said is left in them."""
+    io = WatchingIO()
+    log = filled(tmp_path / "s", io)
+    io.removed.clear()
+    log.close()
+    assert len(io.removed) >= 2
+    assert not any(data.strip(b"\0") for data in io.removed)
+
+
+def test_what_cannot_be_overwritten_is_not_given_up(tmp_path: Path) -> None:
+    """Spec §14: a file whose content would be left behind stays where a scrub can reach it, until the store is closed again."""
+    path = tmp_path / "s"
+    io = WatchingIO()
+    log = filled(path, io)
+    io.removed.clear()
+    io.fails = True
+    log.close()
+    assert not io.removed
+    assert len(list((path / "journal").iterdir())) > 1
+    assert len(payloads(path)) == 40
+    open_log(path).close()
+    assert [entry.stat().st_size for entry in (path / "journal").iterdir()] == [FILE_HEADER_BYTES]

@@ -1,0 +1,192 @@
+"""The structure of LMDB's pages is walked in a child process before this one relies on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from eventlog.errors import DamagedError
+from eventlog.log.contract import Append
+from eventlog.log.embedded import partition
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.salvage.probe import probe, require_structure
+
+SMALL = {"map_bytes": 1 << 20, "journal_bytes": 32 << 10}
+
+
+def fill(path: Path) -> None:
+    """A store with a few pages in every tree."""
+    with_body = [(bytes(32), bytes(20_000))]
+    log = open_log(path, **SMALL)
+    for number in range(60):
+        log.submit(
+            Append(
+                session=f"s{number}",
+                payload=os.urandom(900),
+                count=1,
+                time=1,
+                creates_at=0,
+                request="r",
+                bodies=with_body if number == 7 else (),
+            )
+        )
+    log.sync()
+    log.close()
+
+
+def leave(path: Path, session: str) -> None:
+    """Begin a session and die."""
+    script = (
+        "import os, sys\n"
+        "from eventlog.log.contract import Append\n"
+        "from eventlog.log.embedded.engine import open_log\n"
+        "log = open_log(sys.argv[1], map_bytes=1 << 20, journal_bytes=32 << 10)\n"
+        "log.submit(Append(session=sys.argv[2], payload=b'x', count=1, time=1, creates_at=0)).wait(30)\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path), session], check=True)
+
+
+@pytest.fixture
+def probed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The directories that were probed when a store was opened."""
+    found: list[Path] = []
+
+    def spy(directory: Path, *, writing: bool = False) -> None:
+        found.append(directory)
+        require_structure(directory, writing=writing)
+
+    monkeypatch.setattr(partition, "require_structure", spy)
+    return found
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> None:
+    """Spec §2.12: nothing is found in what was only written, and the probe changes no byte."""
+    fill(tmp_path / "s")
+    before = (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes()
+    assert probe(tmp_path / "s" / "lmdb", writing=writing) == []
+    assert (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes() == before
+
+
+def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path]) -> None:
+    """Spec §2.12: after a crash the pages are walked once; after an orderly close, or beside others, they are not."""
+    path = tmp_path / "s"
+    fill(path)
+    assert probed == []
+    leave(path, "one")
+    log = open_log(path, **SMALL)
+    assert probed == [path / "lmdb"]
+    log.close()
+    for read_only in (True, False):
+        open_log(path, read_only=read_only, **SMALL).close()
+    assert len(probed) == 1
+    leave(path, "two")
+    open_log(path, read_only=True, **SMALL).close()
+    assert len(probed) == 2, "a reader relies on them, too"
+    (path / "mark").unlink()
+    open_log(path, **SMALL).close()
+    assert len(probed) == 3, "where nobody knows, it may have been a crash"
+
+
+def test_beside_others_nothing_is_probed(tmp_path: Path, probed: list[Path]) -> None:
+    """What is not folded because somebody is at work is no unclean end."""
+    path = tmp_path / "s"
+    fill(path)
+    script = (
+        "import sys\n"
+        "from eventlog.log.contract import Append\n"
+        "from eventlog.log.embedded.engine import open_log\n"
+        "log = open_log(sys.argv[1], map_bytes=1 << 20, journal_bytes=32 << 10)\n"
+        "log.submit(Append(session='beside', payload=b'x', count=1, time=1, creates_at=0)).wait(30)\n"
+        "print('open', flush=True)\n"
+        "sys.stdin.read()\n"
+        "log.close()\n"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        log = open_log(path, **SMALL)
+        assert log.head("beside") is not None
+        log.close()
+    assert probed == []
+
+
+def cut(path: Path) -> None:
+    """The file ends in the middle: whoever reads behind that is killed."""
+    data = path / "lmdb" / "data.mdb"
+    os.truncate(data, data.stat().st_size // 2 & ~4095)
+
+
+def hide(path: Path) -> None:
+    """The name of a tree is another one."""
+    data = path / "lmdb" / "data.mdb"
+    data.write_bytes(data.read_bytes().replace(b"sessions", b"{essions"))
+
+
+def rename(path: Path) -> None:
+    """The key of a row is another one, in its place among the others."""
+    data = path / "lmdb" / "data.mdb"
+    with lmdb.open(str(path / "lmdb"), max_dbs=16) as environment:
+        tree = environment.open_db(b"sessions", create=False)
+        with environment.begin(db=tree, write=True) as txn:
+            value = txn.get(b"s31")
+            assert value is not None
+            txn.delete(b"s31")
+            txn.put(b"s310", value)
+    assert data.is_file()
+
+
+@pytest.mark.parametrize("damage", [cut, hide, rename])
+def test_damaged_structure_is_found_by_the_child(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """Spec §2.12: pages that would kill the reader, or hide what there is, are a typed error instead."""
+    path = tmp_path / "s"
+    fill(path)
+    damage(path)
+    (found, *_) = probe(path / "lmdb")
+    assert "folded part" in found
+    leave_a_mark(path)
+    for read_only in (False, True):
+        with pytest.raises(DamagedError):
+            open_log(path, read_only=read_only, **SMALL)
+
+
+def leave_a_mark(path: Path) -> None:
+    """As if the store had not been closed in order."""
+    mark = bytearray((path / "mark").read_bytes())
+    mark[16:] = bytes(16)
+    (path / "mark").write_bytes(mark)
+
+
+def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
+    """Spec §2.12: a store that kills whoever reads it kills a child, and the error says how."""
+    path = tmp_path / "s"
+    fill(path)
+    cut(path)
+    (found,) = probe(path / "lmdb")
+    assert any(name in found for name in (signal.SIGBUS.name, signal.SIGSEGV.name, "MDB_", "Error"))
+
+
+def test_a_missing_tree_is_damage_not_a_new_one(tmp_path: Path) -> None:
+    """Spec §2.12: a tree that is not there any more is not made anew and empty, also without a probe."""
+    path = tmp_path / "s"
+    fill(path)
+    hide(path)
+    with pytest.raises(DamagedError):
+        open_log(path, **SMALL)
+
+
+def test_a_frozen_program_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where `sys.executable` is not Python, no program is started in its name, and nothing is refused."""
+    fill(tmp_path / "s")
+    hide(tmp_path / "s")
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    assert probe(tmp_path / "s" / "lmdb") == []

@@ -1,0 +1,238 @@
+"""Opening a path again whose partition in this process can do nothing more: poisoned, closed, or of a directory that is gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from eventlog.errors import BusyError, EventlogError, PoisonedError, StopError, UnknownOutcomeError
+from eventlog.log.embedded import engine
+from eventlog.log.embedded.engine import EmbeddedLog, open_log
+from eventlog.log.embedded.filesystem import JournalIO
+from eventlog.log.embedded.options import Options
+from eventlog.store import Store
+from projections import ModelView
+from projections.verify.verify import verify
+from projections.view.neutral import Text
+from tests.support.embedded_log import put
+from tests.support.python_process import printed
+
+
+class FailsOnce(JournalIO):
+    """Fails one call of this name after `fail` was called."""
+
+    def __init__(self, call: str, code: int) -> None:
+        self._call, self._code = call, code
+        self._due = False
+
+    def fail(self) -> None:
+        """Fail the next one."""
+        self._due = True
+
+    def _meet(self, call: str) -> None:
+        if self._due and call == self._call:
+            self._due = False
+            raise OSError(self._code, os.strerror(self._code))
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+        """Write, or fail."""
+        self._meet("pwrite")
+        return super().pwrite(fd, data, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        """Flush, or fail."""
+        self._meet("fdatasync")
+        super().fdatasync(fd)
+
+
+def nothing(path: Path, options: Options) -> None:
+    """What to do to a directory while nobody has it open."""
+    assert (path / "format").exists()
+    assert not options.read_only
+
+
+def held(log: EmbeddedLog) -> list[bytes]:
+    """What a log holds."""
+    return [commit.payload for commit in log.read("s")]
+
+
+def elsewhere(path: Path) -> list[bytes]:
+    """What another process finds there."""
+    code = (
+        "import sys; from eventlog.log.embedded.engine import open_log\n"
+        "log = open_log(sys.argv[1], read_only=True)\n"
+        "print(' '.join(commit.payload.decode() for commit in log.read('s')))"
+    )
+    return printed(code, path).encode().split()
+
+
+def poisoned(path: Path, call: str) -> EmbeddedLog:
+    """A log of two folded appends and one that is not, whose fourth one failed."""
+    log = open_log(path)
+    put(log, b"one")
+    put(log, b"two")
+    log.close()
+    io = FailsOnce(call, errno.EIO)
+    log = open_log(path, io=io)
+    put(log, b"three")
+    io.fail()
+    with pytest.raises(UnknownOutcomeError):
+        put(log, b"four", request="r")
+    return log
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> None:
+    """Promise 1: after a failed write the path opens again at once, with the old handle still held, and loses nothing."""
+    path = tmp_path / "s"
+    old = poisoned(path, call)
+    assert old.stopped
+    fresh = open_log(path)
+    assert not fresh.stopped
+    assert held(fresh)[:3] == [b"one", b"two", b"three"]
+    put(fresh, b"four", request="r")
+    other = open_log(path)
+    put(other, b"five")
+    assert held(fresh) == held(other) == [b"one", b"two", b"three", b"four", b"five"]
+    uses = (lambda: put(old, b"six"), old.sync, lambda: held(old), lambda: old.exclusively(nothing))
+    for use in uses:
+        with pytest.raises(PoisonedError):
+            use()
+    old.close()
+    old.close()
+    put(fresh, b"six")
+    assert fresh.check() == []
+    other.close()
+    fresh.close()
+    assert elsewhere(path) == [b"one", b"two", b"three", b"four", b"five", b"six"]
+
+
+def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
+    """Promise 12: until it is opened again a poisoned log still gives all that was committed, folded or not, by anyone."""
+    log = poisoned(tmp_path / "s", "fdatasync")
+    assert held(log) == [b"one", b"two", b"three"]
+    assert [commit.payload for commit in log.follow(0)] == [b"one", b"two", b"three"]
+    assert not log.wait_beyond(3, 0.01)
+    assert log.check() == []
+    log.close()
+
+
+def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
+    """Spec §16: however many threads open a poisoned path again at once, they get one log, and no two that write apart."""
+    old = poisoned(tmp_path / "s", "pwrite")
+    barrier = Barrier(8)
+
+    def again(number: int) -> EmbeddedLog:
+        barrier.wait()
+        log = open_log(tmp_path / "s")
+        put(log, b"by %d" % number)
+        return log
+
+    with ThreadPoolExecutor(8) as pool:
+        logs = list(pool.map(again, range(8)))
+    assert len({id(log._partition) for log in logs}) == 1
+    old.close()
+    assert sorted(held(logs[0]))[:8] == [b"by %d" % number for number in range(8)]
+    for log in logs:
+        log.close()
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str) -> None:
+    """Spec §9: opened again, a session whose owner's disk failed is taken over at once, settled, and goes on."""
+    path = tmp_path / "s"
+    io = FailsOnce(call, errno.EIO)
+    old = Store(open_log(path, io=io), flush_interval=30)
+    session = old.create_session(id="a")
+    session.user("question")
+    broken = ExitStack()
+    text = broken.enter_context(session.assistant(model="acme/one")).text()
+    text.append("half an ")
+    session.flush()
+    io.fail()
+    text.append("answer")
+    with pytest.raises((UnknownOutcomeError, StopError)):
+        session.flush()
+    with Store(open_log(path)) as store:
+        again = store.session("a")
+        again.user("again")
+        with again.assistant(model="acme/one") as other:  # waits for no lease to expire
+            other.say("a whole answer")
+            other.finish("stop")
+        parts = [part for message in ModelView.of(again).messages for part in message.parts]
+        assert [part.text for part in parts if isinstance(part, Text)] == [
+            "question",
+            "half an ",
+            "again",
+            "a whole answer",
+        ]
+        with pytest.raises(EventlogError):
+            broken.close()
+        with pytest.raises(EventlogError):
+            old.close()
+        again.user("and on")
+        assert verify(store, deep=True).sound
+
+
+def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
+    """Promise 12: what is written to a store made anew at the path of a deleted one goes there, not into deleted files."""
+    path = tmp_path / "s"
+    old = open_log(path)
+    put(old, b"lost")
+    for _ in range(3):  # the system may give the directory the same number again
+        shutil.rmtree(path)
+        fresh = open_log(path)
+        put(fresh, b"kept")
+        assert elsewhere(path) == [b"kept"]
+        with suppress(EventlogError):
+            old.close()
+        assert held(fresh) == [b"kept"]
+        old = fresh
+    old.close()
+
+
+def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spec §16: a store opened by a relative path is the same one after the working directory has changed."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    log = open_log("s", journal_bytes=32 << 10, fold_bytes=8 << 10)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for _ in range(20):
+        put(log, os.urandom(4096))
+    again = open_log(tmp_path / "s", journal_bytes=32 << 10, fold_bytes=8 << 10)
+    assert again._partition is log._partition
+    again.close()
+    log.close()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    log = open_log(tmp_path / "s")
+    assert len(held(log)) == 20
+    log.close()
+
+
+def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spec §16: if a store cannot be opened again after a rewrite, its handle says so, and opening it later works."""
+    path = tmp_path / "s"
+    log = open_log(path)
+    put(log, b"one")
+
+    def refuses(*_: object) -> None:
+        monkeypatch.undo()
+        raise BusyError("no descriptor is left")
+
+    monkeypatch.setattr(engine, "Partition", refuses)
+    with pytest.raises(BusyError):
+        log.exclusively(nothing)
+    with pytest.raises(StopError):
+        held(log)
+    fresh = open_log(path)
+    put(fresh, b"two")
+    log.close()
+    assert held(fresh) == [b"one", b"two"]
+    fresh.close()

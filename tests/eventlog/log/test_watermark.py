@@ -1,0 +1,135 @@
+"""The mark that tells processes how far the journal is durable: missing, saying nothing, and left alone by an opening that is refused."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eventlog.errors import DamagedError, EventlogError
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.salvage.probe import require_structure
+from eventlog.log.embedded.watermark import Mark
+from tests.support.embedded_log import abandon, put
+
+ROOT = Path(__file__).resolve().parents[3]
+UNKNOWN: dict[str, bytes | None] = {"missing": None, "empty": b"", "zeros": bytes(32)}
+"""What a copy, a power failure and an earlier program leave of a mark."""
+
+
+def make(path: Path, mark: bytes | None) -> None:
+    """A store that is copied without closing it, and its mark."""
+    log = open_log(path)
+    put(log, b"one")
+    abandon(log)
+    (path / "mark").unlink()
+    if mark is not None:
+        (path / "mark").write_bytes(mark)
+
+
+def files(path: Path) -> dict[str, bytes]:
+    """Every file of a store but LMDB's lock file, whose bytes are the memory of readers."""
+    found = [file for file in path.rglob("*") if file.is_file() and file.name != "lock.mdb"]
+    return {str(file.relative_to(path)): file.read_bytes() for file in found}
+
+
+@pytest.mark.parametrize("mark", UNKNOWN)
+def test_a_mark_that_says_nothing_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
+    """Promise 8: a reader of a store whose mark is missing, empty or blank does not catch up anew at each call."""
+    make(tmp_path / "s", UNKNOWN[mark])
+    got: list[int] = []
+    get = Mark.get
+
+    def counted(self: Mark) -> int:
+        got.append(get(self))
+        return got[-1]
+
+    reader = open_log(tmp_path / "s", read_only=True)
+    monkeypatch.setattr(Mark, "get", counted)
+    for _ in range(50):
+        assert reader.head("s") is not None
+    assert len(got) <= 1
+    reader.close()
+
+
+@pytest.mark.parametrize("mark", UNKNOWN)
+def test_a_reader_sees_what_a_later_writer_commits(tmp_path: Path, mark: str) -> None:
+    """Promise 2: a store that was opened for reading before any process wrote to it is followed like any other."""
+    make(tmp_path / "s", UNKNOWN[mark])
+    reader = open_log(tmp_path / "s", read_only=True)
+    assert [commit.payload for commit in reader.follow(0)] == [b"one"]
+    assert reader.check() == []
+    code = (
+        "import os, sys; from eventlog.log.embedded.engine import open_log; from tests.support.embedded_log import put\n"
+        "put(open_log(sys.argv[1]), b'two')\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], cwd=ROOT, check=True, timeout=60)
+    assert reader.last_position() == 2
+    assert [commit.payload for commit in reader.read("s")] == [b"one", b"two"]
+    reader.close()
+
+
+@pytest.mark.parametrize("mark", UNKNOWN)
+def test_a_check_reads_the_journal_whatever_the_mark_says(tmp_path: Path, mark: str) -> None:
+    """Promise 12: damage in the journal is found by a reader also where no mark says how far it goes."""
+    path = tmp_path / "s"
+    make(path, UNKNOWN[mark])
+    reader = open_log(path, read_only=True)
+    (file,) = (path / "journal").glob("0*.log")
+    file.write_bytes(file.read_bytes().replace(b"one", b"ONE"))
+    assert len(reader.check()) == 1
+    reader.close()
+
+
+def hide(path: Path) -> None:
+    """A tree of LMDB has another name: the probe finds it."""
+    data = path / "lmdb" / "data.mdb"
+    data.write_bytes(data.read_bytes().replace(b"sessions", b"{essions"))
+
+
+def tear(path: Path) -> None:
+    """A frame of the journal in front of a sound one is damaged: found when the tail is read, behind the probe."""
+    (file,) = (path / "journal").glob("0*.log")
+    file.write_bytes(file.read_bytes().replace(b"one", b"ONE"))
+
+
+@pytest.mark.parametrize("damage", [hide, tear])
+@pytest.mark.parametrize("mark", UNKNOWN)
+def test_a_refused_opening_leaves_the_directory_as_it_was(
+    tmp_path: Path, damage: Callable[[Path], None], mark: str
+) -> None:
+    """Promise 12: an opening for writing that is refused makes no file and changes none, so reading is afterwards what it was before."""
+    path = tmp_path / "s"
+    log = open_log(path)
+    put(log, b"one")
+    put(log, b"two")
+    abandon(log)
+    (path / "mark").unlink()
+    if (data := UNKNOWN[mark]) is not None:
+        (path / "mark").write_bytes(data)
+    damage(path)
+    before = files(path)
+    with pytest.raises(DamagedError):
+        open_log(path)
+    assert files(path) == before
+
+
+def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 12: what the system refused once leaves nothing behind: a copy that was never opened has no mark, and then is opened."""
+    path = tmp_path / "s"
+    make(path, None)
+    monkeypatch.setattr("eventlog.log.embedded.salvage.probe.sys.executable", str(tmp_path / "no such program"))
+    with pytest.raises(EventlogError):
+        open_log(path)
+    assert not (path / "mark").exists()
+    monkeypatch.undo()
+    require_structure(path / "lmdb")
+    log = open_log(path)
+    put(log, b"two")
+    log.close()
+    shutil.rmtree(path)

@@ -1,0 +1,257 @@
+"""Backup while writing, incremental by position, and restore to a position."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError, UnfinishedError
+from eventlog.integrity.heads import StoreHead
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.filesystem import JournalIO
+from eventlog.log.embedded.options import Options
+from eventlog.maintenance import backup as backups
+from eventlog.store import Store
+from projections.verify.verify import verify
+from tests.support.dying_io import DyingIO, survives
+from tests.support.sample_sessions import exchange
+
+LARGE = "a large text, stored once " * 100
+
+
+def fill(store: eventlog.Store, turns: int = 4) -> eventlog.Session:
+    """A session with large texts and request ids, its fork, and another session."""
+    session = store.create_session(id="a", title="first", scope="alice")
+    for turn in range(turns):
+        session.user(f"{LARGE}{turn}", request_id=f"r{turn}")
+        with session.assistant("p/m") as reply:
+            reply.say("answer")
+            reply.finish(usage=eventlog.Usage(eventlog.Tokens(10, 5)))
+    exchange(store.fork(session, 5, id="f"))
+    exchange(store.create_session(id="b"))
+    return session
+
+
+def whole(path: Path, against: StoreHead) -> None:
+    """The same, as far as it is told quickly."""
+    with eventlog.open(path, read_only=True) as store:
+        assert store.head() == against
+        assert not store.log.check()
+
+
+def sound(path: Path, against: StoreHead) -> None:
+    """The store is whole, and has the history of this head."""
+    with eventlog.open(path, read_only=True) as store:
+        assert store.head() == against
+        report = verify(store, against=against, deep=True)
+        assert report.sound, report
+
+
+def test_a_backup_has_the_heads_of_the_original(tmp_path: Path) -> None:
+    """A backup verifies against the original's head, and its lists, totals and request ids are the same."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = fill(store)
+        copied = store.backup(tmp_path / "b")
+        assert (copied.whole, copied.sessions, copied.position) == (True, 3, store.log.last_position())
+        sound(tmp_path / "b", store.head())
+        with eventlog.open(tmp_path / "b") as copy:
+            assert list(copy.sessions()) == list(store.sessions())
+            assert copy.log.request("a", "r1") is not None
+            before = copy.session("a").version
+            copy.session("a").user(f"{LARGE}1", request_id="r1")
+            assert copy.session("a").version == before
+            with pytest.raises(eventlog.errors.RequestReusedError):
+                copy.session("a").user("other", request_id="r1")
+        assert session.version == before
+
+
+def test_a_second_backup_adds_what_is_new(tmp_path: Path) -> None:
+    """A backup into the same place copies the events since, and none again."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = fill(store)
+        first = store.backup(tmp_path / "b")
+        exchange(session)
+        store.create_session(id="c")
+        second = store.backup(tmp_path / "b")
+        assert not second.whole
+        assert second.events == store.log.last_position() - first.position
+        assert store.backup(tmp_path / "b").events == 0
+        sound(tmp_path / "b", store.head())
+
+
+def test_restore_to_a_position(tmp_path: Path) -> None:
+    """What is restored to a position has the heads that the original had there, and can be gone on with."""
+    heads: dict[int, StoreHead] = {}
+    with eventlog.open(tmp_path / "s") as store:
+        session = fill(store, 2)
+        for _ in range(3):
+            heads[store.log.last_position()] = store.head()
+            exchange(session)
+        store.backup(tmp_path / "b")
+    for number, (position, head) in enumerate(heads.items()):
+        new = tmp_path / f"r{number}"
+        assert eventlog.restore(tmp_path / "b", new, position=position).position == position
+        whole(new, head)
+        with eventlog.open(new) as store:
+            exchange(store.session("a"))
+            assert not store.log.check()
+    with pytest.raises(AlreadyExistsError):
+        eventlog.restore(tmp_path / "b", tmp_path / "r0")
+    with pytest.raises(NotFoundError):
+        eventlog.restore(tmp_path / "b", tmp_path / "r9", position=10**9)
+
+
+def test_an_append_is_restored_whole_or_not_at_all(tmp_path: Path) -> None:
+    """At every position the restored store ends before or behind each append, and verifies."""
+    with eventlog.open(tmp_path / "s") as store:
+        exchange(store.create_session(id="a"))
+        commits = store.log.follow(0)
+        store.backup(tmp_path / "b")
+    for position in range(2, commits[-1].position + commits[-1].count, 2):
+        new = tmp_path / f"r{position}"
+        copied = eventlog.restore(tmp_path / "b", new, position=position)
+        ends = [commit.position + commit.count - 1 for commit in commits]
+        assert copied.position == max((end for end in ends if end <= position), default=0)
+        with eventlog.open(new, read_only=True) as store:
+            assert not store.log.check()
+
+
+def test_writers_go_on_during_a_backup(tmp_path: Path) -> None:
+    """Backups taken one after the other while a thread writes are each a sound state, and the last has everything."""
+    with eventlog.open(tmp_path / "s") as store:
+        fill(store, 1)
+        done = threading.Event()
+
+        def write() -> None:
+            session = store.create_session(id="w")
+            for _ in range(15):
+                exchange(session)
+            done.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        rounds = 0
+        while not done.is_set():
+            copied = store.backup(tmp_path / "b")
+            rounds += 1
+            with eventlog.open(tmp_path / "b", read_only=True) as copy:
+                assert copy.log.last_position() == copied.position
+                assert verify(copy, against=copy.head()).sound
+        writer.join()
+        assert rounds
+        store.backup(tmp_path / "b")
+        sound(tmp_path / "b", store.head())
+
+
+def test_a_restore_that_dies_is_unfinished_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at any point, a restore leaves nothing, or what is refused as unfinished; run again it comes to its end."""
+    monkeypatch.setattr("eventlog.maintenance.copy_commits.BATCH_COMMITS", 3)
+    with eventlog.open(tmp_path / "s") as store:
+        fill(store, 1)
+        store.backup(tmp_path / "b")
+        head = store.head()
+    at, finished = 2, False
+    while not finished:
+        new = tmp_path / "new"
+        finished = survives(at, lambda io: backups.restore(tmp_path / "b", tmp_path / "new", options=Options(io=io)))
+        if not finished:
+            with pytest.raises(UnfinishedError):
+                eventlog.open(new, read_only=True)
+            with pytest.raises(UnfinishedError):
+                eventlog.open(new)
+            eventlog.restore(tmp_path / "b", new)
+        whole(new, head)
+        shutil.rmtree(new)
+        at += 3
+    assert at > 10
+
+
+def test_a_backup_that_dies_goes_on(tmp_path: Path) -> None:
+    """Killed at any point, a second backup leaves what is refused as unfinished, or whole; run again it has everything."""
+    with eventlog.open(tmp_path / "made") as store:
+        session = fill(store, 1)
+        store.backup(tmp_path / "first")
+        exchange(session)
+        head = store.head()
+
+    def work(io: DyingIO) -> None:
+        Store(open_log(tmp_path / "s", read_only=True, io=io)).backup(tmp_path / "b")
+
+    at, finished = 1, False
+    while not finished:
+        shutil.copytree(tmp_path / "made", tmp_path / "s")
+        shutil.copytree(tmp_path / "first", tmp_path / "b")
+        finished = survives(at, work)
+        try:
+            eventlog.open(tmp_path / "b", read_only=True).close()
+        except UnfinishedError:
+            assert not finished
+        with eventlog.open(tmp_path / "s") as store:
+            assert not store.backup(tmp_path / "b").whole
+        whole(tmp_path / "b", head)
+        shutil.rmtree(tmp_path / "s")
+        shutil.rmtree(tmp_path / "b")
+        at += 1
+    assert at > 5
+
+
+class _FullIO(JournalIO):
+    """A disk without room, until there is some."""
+
+    full = True
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+        """Refuse, as long as there is none."""
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().pwrite(fd, data, offset)
+
+
+def test_a_full_disk_ends_a_backup_and_no_more(tmp_path: Path) -> None:
+    """Without room a backup is `BusyError`, and what there is of it is unfinished; with room it goes on."""
+    with eventlog.open(tmp_path / "s") as store:
+        fill(store, 1)
+        head = store.head()
+    io = _FullIO()
+    with Store(open_log(tmp_path / "s", read_only=True, io=io)) as store:
+        with pytest.raises(BusyError):
+            store.backup(tmp_path / "b")
+        with pytest.raises(UnfinishedError):
+            eventlog.open(tmp_path / "b", read_only=True)
+        io.full = False
+        store.backup(tmp_path / "b")
+    whole(tmp_path / "b", head)
+
+
+def test_a_place_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    """A backup goes into an empty place or a backup of this store: not over files, another store, or a state gone astray."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "letter").write_text("dear")
+    with eventlog.open(tmp_path / "other") as other:
+        other.create_session(id="x")
+        other.backup(tmp_path / "of-other")
+    with eventlog.open(tmp_path / "s") as store:
+        fill(store, 1)
+        for place in ("files", "other", "of-other", "s", "s/inside"):
+            with pytest.raises(CallError):
+                store.backup(tmp_path / place)
+        store.backup(tmp_path / "b")
+        with eventlog.open(tmp_path / "b", read_only=True), pytest.raises(BusyError):
+            store.backup(tmp_path / "b")
+        with eventlog.open(tmp_path / "b") as copy:
+            exchange(copy.session("a"))
+        with pytest.raises(CallError):
+            store.backup(tmp_path / "b")
+        assert (tmp_path / "files" / "letter").read_text() == "dear"
+
+
+def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
+    """Only a store in a directory can be backed up, and it says so."""
+    with eventlog.open("memory:") as store, pytest.raises(CallError):
+        store.backup(tmp_path / "b")

@@ -1,0 +1,288 @@
+"""Erasing sessions: its choices, its tombstones, the space given back, and retention."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import events as ev
+from eventlog.append.conflicts import Meanwhile
+from eventlog.codec.batch import encode
+from eventlog.errors import BusyError, CallError, ErasedError, LeaseHeldError, RefusedError
+from eventlog.log.contract import Append
+from eventlog.log.embedded.engine import open_log
+from eventlog.store import Store
+from projections.verify.verify import verify
+from projections.view.model_view import ModelView
+from tests.support.dying_io import DyingIO, survives
+from tests.support.engines import ENGINES, Engine
+from tests.support.file_search import files_with
+from tests.support.head_comparison import conversations
+from tests.support.sample_sessions import exchange
+
+SECRET = "the name of the king"
+
+
+def letters(count: int) -> str:
+    """A text that does not compress well, the same in every run."""
+    chance = random.Random(count)
+    return "".join(chance.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(count))
+
+
+def family(store: Store) -> eventlog.Session:
+    """A session with a fork in its middle, a fork of that, and a sub-session."""
+    session = store.create_session(id="p")
+    for turn in range(4):
+        exchange(session)
+        if turn == 1:
+            fork = store.fork(session, session.version, id="f")
+            exchange(fork)
+            exchange(store.fork(fork, 3, id="g"))
+    session.user(SECRET)
+    exchange(session.subsession(id="s"))
+    exchange(store.create_session(id="other"))
+    return session
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_erased_session_is_gone_at_once(name: str, tmp_path: Path) -> None:
+    """No list, handle, append or id of an erased session is left, here or for one who had it open; the tombstone is."""
+    engine = Engine(name, tmp_path)
+    store, second = engine.open(), engine.open()
+    session = store.create_session(id="p", title=SECRET)
+    exchange(session)
+    early = second.session("p")
+    assert early.version == session.version
+    assert store.erase("p", reason="asked for") == ("p",)
+    assert list(store.sessions()) == list(second.sessions()) == []
+    for use in (
+        lambda: store.session("p"),
+        lambda: store.info("p"),
+        lambda: store.erase("p"),
+        lambda: session.version,
+        lambda: session.user("more"),
+        lambda: early.user("more"),
+        early.acquire,
+        lambda: list(early.events()),
+    ):
+        with pytest.raises(ErasedError):
+            use()
+    with pytest.raises(ErasedError):
+        store.create_session(id="p")
+    told = [type(recorded.event) for recorded in store.subscribe(timeout=0)]
+    assert told == [ev.SessionErased]
+    (tombstone,) = store.head().sessions
+    assert (tombstone.session, tombstone.erased) == ("p", True)
+    engine.close()
+
+
+def test_a_message_that_was_on_its_way_is_refused(tmp_path: Path) -> None:
+    """An append that needs no lease and was decided before the erasure does not get in behind it."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.create_session(id="p")
+        seen = session.version
+        event = ev.UserMessageAdded("late")
+        store.erase("p")
+        late = Append(
+            session="p",
+            payload=encode([(0, event)], 0),
+            count=1,
+            time=0,
+            seen=seen,
+            check=Meanwhile("p", seen, [event], free=True, card=False),
+        )
+        with pytest.raises(ErasedError):
+            store.log.submit(late).wait()
+
+
+def test_forks_and_subsessions_are_named_kept_or_erased(tmp_path: Path) -> None:
+    """Each choice does what it says, for forks of forks and for sub-sessions; a refusal names them and erases nothing."""
+    for number, (forks, subsessions, left) in enumerate(
+        [
+            ("keep", "keep", {"f", "g", "s", "other"}),
+            ("keep", "cascade", {"f", "g", "other"}),
+            ("cascade", "keep", {"s", "other"}),
+            ("cascade", "cascade", {"other"}),
+        ]
+    ):
+        with eventlog.open(tmp_path / str(number)) as store:
+            family(store)
+            before = store.head()
+            with pytest.raises(RefusedError, match="forks: f"):
+                store.erase("p", subsessions="keep")
+            with pytest.raises(RefusedError, match="sub-sessions: s"):
+                store.erase("p", forks="keep")
+            assert store.head() == before
+            erased = store.erase("p", forks=forks, subsessions=subsessions)  # type: ignore[arg-type]  # one of the words
+            assert {info.id for info in store.sessions()} == left
+            assert set(erased) == {"p", "f", "g", "s", "other"} - left
+            assert verify(store, against=before).sound
+    with eventlog.open("memory:") as store, pytest.raises(CallError):
+        store.erase(store.create_session().id, forks="drop")  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_kept_fork_goes_on_with_what_it_inherited(tmp_path: Path) -> None:
+    """Views of a fork at every version are the same before an erasure of its parent, behind it, and behind the vacuum."""
+    with eventlog.open(tmp_path / "s") as store:
+        family(store)
+        forks = [store.session("f"), store.session("g")]
+        before = {(fork.id, at): ModelView.of(fork, at).digest for fork in forks for at in range(1, fork.version + 1)}
+        head = store.head()
+
+        def same() -> None:
+            for (name, at), digest in before.items():
+                assert ModelView.of(store.session(name), at).digest == digest
+            report = verify(store, against=head, deep=True)
+            assert report.sound, report
+
+        store.erase("p", forks="keep", subsessions="cascade")
+        same()
+        assert store.vacuum().emptied
+        same()
+        exchange(store.session("f"))
+        head = store.head()
+        store.erase("f", forks="keep")
+        store.vacuum()
+        before = {key: digest for key, digest in before.items() if key[0] == "g"}
+        same()
+        followed = [recorded.session for recorded in store.subscribe(timeout=0)]
+        assert {"g", "other"} <= set(followed)
+        store.erase("g")
+        assert store.vacuum().erased == 4
+    with eventlog.open(tmp_path / "s") as store:
+        assert {info.id for info in store.sessions()} == {"other"}
+        exchange(store.session("other"))
+        assert verify(store, against=head, deep=True).sound
+
+
+def test_vacuum_gives_space_back(tmp_path: Path) -> None:
+    """After an erasure and a vacuum the files are smaller by what was in it, and have neither its title nor its texts."""
+    path = tmp_path / "s"
+    with eventlog.open(path) as store:
+        exchange(store.create_session(id="other"))
+        session = store.create_session(id="p", title=SECRET)
+        session.user(letters(2_000_000))
+        session.user(f"{SECRET} {letters(900)}")
+    with eventlog.open(path) as store:
+        assert files_with(path, SECRET)
+        head = store.head()
+        store.erase("p", reason="asked for")
+        done = store.vacuum()
+        assert (done.erased, done.bytes_before - done.bytes_after > 1_000_000) == (1, True)
+        assert not files_with(path, SECRET)
+        assert verify(store, against=head, deep=True).sound
+        last = store.log.last_position()
+        exchange(store.create_session(id="new"))
+        assert store.log.follow(last, 1)[0].position == last + 1, "no position is given twice"
+
+
+def test_vacuum_waits_for_nobody(tmp_path: Path) -> None:
+    """While anybody else has the store open a vacuum is refused, and the store goes on; so it is in memory."""
+    with eventlog.open(tmp_path / "s") as store:
+        exchange(store.create_session(id="p"))
+        with eventlog.open(tmp_path / "s"), pytest.raises(BusyError):
+            store.vacuum()
+        store.vacuum()
+        exchange(store.session("p"))
+        assert verify(store, deep=True).sound
+    with eventlog.open("memory:") as store, pytest.raises(CallError):
+        store.vacuum()
+
+
+def test_a_vacuum_that_dies_leaves_one_whole_store(tmp_path: Path) -> None:
+    """Killed at any point, a vacuum leaves the old store or the new one: same heads, same views, nothing in between."""
+    with eventlog.open(tmp_path / "made") as store:
+        family(store)
+        store.erase("p", forks="keep", subsessions="cascade")
+        head = store.head()
+        view = ModelView.of(store.session("f")).digest
+
+    def work(io: DyingIO) -> None:
+        store = Store(open_log(tmp_path / "s", io=io))
+        store.vacuum()
+        store.close()
+
+    at, finished, vacuumed = 1, False, set[bool]()
+    while not finished:
+        shutil.copytree(tmp_path / "made", tmp_path / "s")
+        finished = survives(at, work)
+        with eventlog.open(tmp_path / "s") as store:
+            assert conversations(store.head()) == conversations(head)
+            assert not store.log.check()
+            assert ModelView.of(store.session("f")).digest == view
+            exchange(store.session("f"))
+            gone = store.log.head("s")
+            assert gone is not None
+            vacuumed.add(gone.gone)
+            assert not {"swap", "next"} & {entry.name for entry in (tmp_path / "s").iterdir()}
+        shutil.rmtree(tmp_path / "s")
+        at += 2
+    assert vacuumed == {False, True}
+
+
+def test_a_backup_forgets_what_the_store_forgot(tmp_path: Path) -> None:
+    """The next backup behind a vacuum has nothing of what was erased, and verifies against a head of before."""
+    with eventlog.open(tmp_path / "s") as store:
+        family(store)
+        head = store.head()
+        store.backup(tmp_path / "b")
+        assert files_with(tmp_path / "b", SECRET)
+        store.erase("p", forks="keep", subsessions="keep")
+        store.backup(tmp_path / "b")
+        store.vacuum()
+        assert store.backup(tmp_path / "b").whole
+        assert not files_with(tmp_path / "b", SECRET)
+        assert store.backup(tmp_path / "b").events == 0
+        with eventlog.open(tmp_path / "b", read_only=True) as copy:
+            assert copy.head() == store.head()
+            assert verify(copy, against=head, deep=True).sound
+        eventlog.restore(tmp_path / "b", tmp_path / "r")
+        with eventlog.open(tmp_path / "r") as restored, pytest.raises(ErasedError):
+            restored.session("p")
+
+
+def test_a_session_that_is_run_is_not_erased(tmp_path: Path) -> None:
+    """`LeaseHeldError` for a session, or one that would go with it, whose lease somebody holds; nothing is erased."""
+    with eventlog.open(tmp_path / "s") as store, eventlog.open(tmp_path / "s") as second:
+        family(store)
+        with second.session("s").lease():
+            with pytest.raises(LeaseHeldError):
+                store.erase("p", forks="cascade", subsessions="cascade")
+            assert len(list(store.sessions())) == 5
+            planned = store.retain(count=0, dry_run=True)
+            assert planned.running == ("s",)
+            assert len(list(store.sessions())) == 5
+            assert store.retain(count=0) == planned
+
+
+def test_retention_by_age_count_and_size(tmp_path: Path) -> None:
+    """What is kept is young enough, few enough, small enough; sub-sessions go with their session, the oldest goes first."""
+    now = [1_000_000]
+    everything = {"s1", "s2", "s3", "s4", "s4b", "mine"}
+    cases: list[tuple[dict[str, Any], set[str]]] = [
+        ({"age": 1500}, {"s3", "s4", "s4b", "mine"}),
+        ({"count": 2}, {"s4", "s4b", "mine"}),
+        ({"count": 1, "scope": "x"}, everything),
+        ({"size": 2000}, {"s4", "s4b", "mine"}),
+        ({"size": 10**9, "age": 10**9, "count": 99}, everything),
+    ]
+    for number, (limits, left) in enumerate(cases):
+        now[0] = 1_000_000
+        with eventlog.open(tmp_path / str(number), clock=lambda: now[0]) as store:
+            for name in ("s1", "s2", "s3", "s4"):
+                now[0] += 1000
+                store.create_session(id=name).user(letters(1000))
+            store.session("s4").subsession(id="s4b")
+            store.create_session(id="mine", scope="x")
+            now[0] += 500
+            planned = store.retain(**limits, dry_run=True)
+            assert {info.id for info in store.sessions()} == everything, "a dry run erases nothing"
+            assert store.retain(**limits) == planned
+            assert {info.id for info in store.sessions()} == left, limits
+    with eventlog.open("memory:") as store, pytest.raises(CallError):
+        store.retain()

@@ -1,0 +1,283 @@
+"""Redaction and scrub: hidden at once in every view of every version, then gone from every file, and `verify` still passes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from eventlog import events as ev
+from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.redaction import contents, part_of
+from eventlog.errors import BusyError, CallError, NotFoundError
+from eventlog.log.contract import Commit
+from eventlog.log.embedded.engine import open_log
+from eventlog.store import Store
+from projections.exports.markdown import markdown_of
+from projections.exports.opencode import opencode_json
+from projections.reports.audit import audit
+from projections.transcript.transcript import Transcript
+from projections.verify.verify import verify
+from projections.view.model_view import LiveView, ModelView
+from tests.support.dying_io import DyingIO, survives
+from tests.support.engines import ENGINES, Engine
+from tests.support.file_search import files_with, holds
+from tests.support.head_comparison import conversations
+
+SECRET = "hunter2 is the pass phrase"
+LONG = f"{SECRET}\n" + "".join(f"line {number} of the listing\n" for number in range(200))
+
+
+def talk(store: Store) -> eventlog.Session:
+    """A session that has the secret in a message, a file, streamed text, a call's input, its output and its preview."""
+    session = store.create_session(id="a")
+    session.user("hello", id="m1")
+    session.user([eventlog.Text(SECRET)], files=[eventlog.File("text/plain", f"data:,{SECRET}", "f")], id="m2")
+    with session.assistant("p/m", id="m3") as reply:
+        reply.step()
+        text = reply.text()
+        for word in SECRET.split():
+            text.append(f"{word} ")
+        text.end()
+        call = reply.tool("bash", call_id="c1", input={"command": f"echo '{SECRET}'"})
+        call.succeed(LONG, truncation=eventlog.Truncation(SECRET, 201, len(LONG)))
+        reply.finish("tool-calls")
+    return session
+
+
+def parts_with(session: eventlog.Session, text: str) -> list[str]:
+    """The parts that have a text in one of their events."""
+    found: dict[str, None] = {}
+    for span in session.spans():
+        if isinstance(span.item, DeltaRun):
+            found.update({part: None for (part, _), said in span.item.joined().items() if text in said})
+        elif (part := part_of(span.item)) and any(text in session.store.text(one) for one in contents(span.item)):
+            found[part] = None
+    return list(found)
+
+
+def shown(session: eventlog.Session) -> Iterator[str]:
+    """Everything that is shown of a session: its view at every version, transcripts, exports, live views."""
+    for version in range(1, session.version + 1):
+        yield str(list(ModelView.of(session, version).messages))
+    yield str(Transcript(session).oldest_first())
+    yield markdown_of(session)
+    yield opencode_json(session).decode()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_redacted_part_is_hidden_everywhere_at_once(name: str, tmp_path: Path) -> None:
+    """No view of any version, live view, transcript or export of the session or its forks, older ones included, has it."""
+    engine = Engine(name, tmp_path)
+    store, second = engine.open(), engine.open()
+    session = talk(store)
+    early = store.fork(session, session.version, id="f")
+    deeper = store.fork(early, early.version, id="g")
+    live = [LiveView(one) for one in (session, early, deeper, second.session("a"), second.session("f"))]
+    assert all("hunter2" in str(list(view.view.messages)) for view in live)
+    for part in parts_with(session, "hunter2"):
+        (deeper if "prt" in part else session).redact(part, "asked for")
+    late = store.fork(session, session.version - 1, id="h")
+    for one in (session, early, deeper, late, second.session("g")):
+        for text in shown(one):
+            assert "hunter2" not in text
+    for view in live:
+        assert "hunter2" not in str(list(view.advance().messages))
+    assert verify(store, deep=True).sound
+    engine.close()
+
+
+def test_where_else_the_text_stands_is_listed(tmp_path: Path) -> None:
+    """Other parts, forks and sessions that have the text, or a line of it, or the same stored body, are named."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = talk(store)
+        fork = store.fork(session, session.version, id="f")
+        copied = fork.user(f"as you said: {SECRET}")
+        other = store.create_session(id="b")
+        other.user(LONG, id="same")
+        other.rename(f"about {SECRET}")
+        other.user("nothing to see here, nor there")
+        output = parts_with(session, "of the listing")[0]
+        found = session.redact(output).occurrences
+        places = {(one.session, one.kind) for one in found}
+        assert {("b", "PartStarted"), ("b", "SessionRenamed"), ("f", "PartStarted"), ("a", "PartStarted")} <= places
+        assert all(one.part != output for one in found)
+        assert copied
+        assert not session.redact(output, search=False).occurrences
+        with pytest.raises(NotFoundError):
+            session.redact("no such part")
+
+
+def redact_all(store: Store) -> None:
+    """Redact whatever has the secret, where it was said and where that is found again."""
+    waiting = [(name, part) for name in ("a", "f") for part in parts_with(store.session(name), "hunter2")]
+    done: set[str] = set()
+    while waiting:
+        name, part = waiting.pop()
+        if part not in done:
+            done.add(part)
+            waiting += [(one.session, one.part) for one in store.session(name).redact(part).occurrences if one.part]
+
+
+def test_scrub_takes_the_bytes_out_of_every_file(tmp_path: Path) -> None:
+    """Neither plain nor compressed is the text in any file, or in a later backup; every state is read, `verify` passes."""
+    path = tmp_path / "s"
+    with eventlog.open(path) as store:
+        session = talk(store)
+        fork = store.fork(session, session.version, id="f")
+        fork.user(f"again {SECRET}")
+        session.user("kept " * 500, request_id="r1")
+        assert ModelView.of(fork).tokens  # counts are kept by the hash of what was counted
+        store.backup(tmp_path / "b")
+    with eventlog.open(path) as store:
+        assert files_with(path, SECRET)
+        assert files_with(tmp_path / "b", SECRET)
+        head = store.head()
+        redact_all(store)
+        before = store.head()
+        views = {name: [ModelView.of(store.session(name), v).digest for v in range(1, 12)] for name in ("a", "f")}
+        done = store.scrub()
+        assert done.emptied
+        assert not files_with(path, "hunter2")
+        assert not [key for key, _ in store.log.scan_derived(b"") if not key.startswith(b"checkpoint\0")]
+        assert conversations(store.head()) == conversations(before)
+        for name, digests in views.items():
+            assert [ModelView.of(store.session(name), v).digest for v in range(1, 12)] == digests
+        for kept in (head, before):
+            report = verify(store, against=kept, deep=True)
+            assert report.sound, report
+        assert "kept " in str(list(ModelView.of(store.session("a")).messages))
+        version = store.session("a").version
+        store.session("a").user("kept " * 500, request_id="r1")
+        assert store.session("a").version == version
+        assert store.backup(tmp_path / "b").whole
+        assert not files_with(tmp_path / "b", "hunter2")
+        assert store.scrub().emptied == 0
+    with eventlog.open(path) as store:
+        store.session("a").user("and on")
+        assert verify(store, against=head, deep=True).sound
+    eventlog.restore(tmp_path / "b", tmp_path / "r")
+    with eventlog.open(tmp_path / "r") as store:
+        assert verify(store, against=head, deep=True).sound
+        assert not files_with(tmp_path / "r", "hunter2")
+
+
+def test_scrub_ends_the_digests_of_views_that_had_it(tmp_path: Path) -> None:
+    """Who has the rest of a view cannot try secrets against its digest: it is gone, and the audit says redacted."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.create_session(id="a")
+        for text in ("hello", SECRET, "bye"):
+            session.user(text, id=text)
+            view = ModelView.of(session)
+            with session.assistant("p/m") as reply:
+                reply.step(view_version=view.version, view_digest=view.digest, render=None)
+                reply.say("yes")
+                reply.finish()
+        digests = [span.item.view_digest for span in session.spans() if isinstance(span.item, ev.StepStarted)]
+        assert len(digests) == 3
+        (part,) = parts_with(session, "hunter2")
+        session.redact(part)
+        assert store.scrub().emptied
+        left = [span.item.view_digest for span in session.spans() if isinstance(span.item, ev.StepStarted)]
+        assert left == [digests[0], b"", b""]
+        files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+        assert [any(holds(data, digest or b"") for data in files) for digest in digests] == [True, False, False]
+        assert [step.verdict for step in audit(session)][1:] == ["redacted", "redacted"]
+        assert verify(store, deep=True).sound
+
+
+def test_what_an_heir_redacts_of_an_erased_parent_goes(tmp_path: Path) -> None:
+    """A part that was inherited from a session erased since can be redacted, and is scrubbed where it lies."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = talk(store)
+        first, second = (store.fork(session, session.version, id=name) for name in ("f", "g"))
+        store.erase("a", forks="keep")
+        for part in parts_with(first, "hunter2"):
+            first.redact(part)
+        for fork in (first, second):
+            assert not any("hunter2" in text for text in shown(fork))
+        store.scrub()
+        assert not files_with(tmp_path / "s", "hunter2")
+        assert verify(store, deep=True).sound
+
+
+def test_an_append_that_was_emptied_without_a_redaction_is_a_fault(tmp_path: Path) -> None:
+    """A forger who writes an append anew as if it had been scrubbed is found: no redaction says so."""
+    from eventlog.maintenance.vacuum import emptied, rewrite
+
+    with eventlog.open(tmp_path / "s") as store:
+        talk(store)
+
+        def forge(commit: Commit) -> Commit:
+            return emptied(commit, commit.payload) if commit.first == 2 else commit
+
+        rewrite(store.log, {"a": forge}, shred=False)
+        report = verify(store, session="a")
+        assert not report.sound
+        assert report.sessions[0].first_bad == 2
+
+
+def test_a_scrub_that_dies_can_be_done_again(tmp_path: Path) -> None:
+    """Killed at any point, a scrub leaves a whole store with the same head; done again it takes the bytes out."""
+    with eventlog.open(tmp_path / "made") as store:
+        session = talk(store)
+        for part in parts_with(session, "hunter2"):
+            session.redact(part, search=False)
+        head = store.head()
+
+    def work(io: DyingIO) -> None:
+        store = Store(open_log(tmp_path / "s", io=io))
+        store.scrub()
+        store.close()
+
+    at, finished = 3, False
+    while not finished:
+        shutil.copytree(tmp_path / "made", tmp_path / "s")
+        finished = survives(at, work)
+        with eventlog.open(tmp_path / "s") as store:
+            assert conversations(store.head()) == conversations(head)
+            assert not store.log.check()
+            if not finished:
+                store.scrub()
+        assert not files_with(tmp_path / "s", "hunter2")
+        shutil.rmtree(tmp_path / "s")
+        at += 5
+
+
+def test_scrub_needs_the_store_alone(tmp_path: Path) -> None:
+    """While somebody else has it open a scrub is refused; so it is in memory, where nothing is on disk."""
+    with eventlog.open(tmp_path / "s") as store:
+        talk(store)
+        with eventlog.open(tmp_path / "s"), pytest.raises(BusyError):
+            store.scrub()
+    with eventlog.open("memory:") as store, pytest.raises(CallError):
+        store.scrub()
+
+
+def test_a_restore_before_a_redaction_says_what_was_scrubbed_since(tmp_path: Path) -> None:
+    """Spec §14: going back in time brings no scrubbed part back: it is redacted, in forks too, and `verify` says nothing else."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.create_session(id="a")
+        session.user(f"say {SECRET}")
+        session.user("kept")
+        session.fork(id="f").user("in the fork")
+        past = store.head()
+        position = max(event.position for event in store.session("f").events())
+        (part,) = [one.event.part for one in session.events(0, 3) if isinstance(one.event, ev.PartStarted)]
+        session.redact(part)
+        store.scrub()
+        store.backup(tmp_path / "b")
+    for upto, names in ((position, ["a", "f"]), (3, ["a"])):
+        eventlog.restore(tmp_path / "b", tmp_path / f"r{upto}", position=upto)
+        with eventlog.open(tmp_path / f"r{upto}") as store:
+            report = verify(store, deep=True, against=past if upto == position else None)
+            assert report.sound, report
+            for name in names:
+                first = Transcript(store.session(name)).oldest_first()[0].parts[0]
+                assert (first.id, first.redacted) == (part, True)
+            store.session("a").user("and on")
+            assert store.scrub().emptied == 0
+            assert verify(store, deep=True).sound

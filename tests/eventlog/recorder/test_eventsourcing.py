@@ -1,0 +1,380 @@
+"""The reusable test cases that ship with `eventsourcing`, on our log as its persistence module, over both engines.
+
+`cases` is the wheel's own module; its classes are used through it, so that pytest does not collect the originals.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import ClassVar
+from unittest import TestCase, mock
+
+from eventsourcing.application import Application
+from eventsourcing.dispatch import singledispatchmethod
+from eventsourcing.persistence import StoredEvent, Tracking
+from eventsourcing.projection import Projection, ProjectionRunner
+from eventsourcing.tests import application as application_cases
+from eventsourcing.tests import persistence as cases
+from eventsourcing.tests import projection as projection_cases
+from eventsourcing.utils import Environment, get_topic
+
+import eventlog
+from eventlog import events as ev
+from eventlog.log.contract import Log
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.memory import MemoryLog
+from eventlog.recorder import (
+    LogAggregateRecorder,
+    LogApplicationRecorder,
+    LogFactory,
+    LogProcessRecorder,
+    LogTrackingRecorder,
+    RecorderStream,
+    factory,
+)
+from eventlog.recorder.conversations import ConversationEvent
+from eventlog.recorder.factory import open_from
+
+MODULE = "eventlog.recorder"
+
+
+class OnMemory(TestCase):
+    """A log in memory for each test."""
+
+    def open(self) -> Log:
+        """A log that the test's end closes."""
+        log = MemoryLog()
+        self.addCleanup(log.close)
+        return log
+
+
+class OnDisk(TestCase):
+    """A store directory for each test."""
+
+    def open(self) -> Log:
+        """A log that the test's end closes before it removes the directory."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        log = open_log(Path(folder.name) / "store")
+        self.addCleanup(log.close)
+        return log
+
+
+class TestAggregateRecorderInMemory(OnMemory, cases.AggregateRecorderTestCase):
+    """Events by originator: atomic, unique, selected by version; in memory."""
+
+    def create_recorder(self) -> LogAggregateRecorder:
+        """The recorder under test."""
+        return LogAggregateRecorder(RecorderStream(self.open(), "app"))
+
+
+class TestAggregateRecorderOnDisk(OnDisk, cases.AggregateRecorderTestCase):
+    """Events by originator: atomic, unique, selected by version; on disk."""
+
+    def create_recorder(self) -> LogAggregateRecorder:
+        """The recorder under test."""
+        return LogAggregateRecorder(RecorderStream(self.open(), "app"))
+
+
+class TestApplicationRecorderInMemory(OnMemory, cases.ApplicationRecorderTestCase[LogApplicationRecorder]):
+    """Notifications: contiguous, selected by range and topic, written concurrently, followed live; in memory."""
+
+    def create_recorder(self) -> LogApplicationRecorder:
+        """The recorder under test."""
+        return LogApplicationRecorder(RecorderStream(self.open(), "app"))
+
+    def test_insert_subscribe(self) -> None:
+        """A subscription gives what is there and what comes, in order, until it is stopped."""
+        self.optional_test_insert_subscribe()
+
+
+class TestApplicationRecorderOnDisk(OnDisk, cases.ApplicationRecorderTestCase[LogApplicationRecorder]):
+    """Notifications: contiguous, selected by range and topic, written concurrently, followed live; on disk."""
+
+    def create_recorder(self) -> LogApplicationRecorder:
+        """The recorder under test."""
+        return LogApplicationRecorder(RecorderStream(self.open(), "app"))
+
+    def test_insert_subscribe(self) -> None:
+        """A subscription gives what is there and what comes, in order, until it is stopped."""
+        self.optional_test_insert_subscribe()
+
+
+class TestTrackingRecorderInMemory(OnMemory, cases.TrackingRecorderTestCase):
+    """Positions only grow, and can be waited for; in memory."""
+
+    def create_recorder(self) -> LogTrackingRecorder:
+        """The recorder under test."""
+        return LogTrackingRecorder(RecorderStream(self.open(), "app"))
+
+
+class TestTrackingRecorderOnDisk(OnDisk, cases.TrackingRecorderTestCase):
+    """Positions only grow, and can be waited for; on disk."""
+
+    def create_recorder(self) -> LogTrackingRecorder:
+        """The recorder under test."""
+        return LogTrackingRecorder(RecorderStream(self.open(), "app"))
+
+
+class TestProcessRecorderInMemory(OnMemory, cases.ProcessRecorderTestCase):
+    """Events and their tracking position are recorded together or not at all; in memory."""
+
+    def create_recorder(self) -> LogProcessRecorder:
+        """The recorder under test."""
+        return LogProcessRecorder(RecorderStream(self.open(), "app"))
+
+
+class TestProcessRecorderOnDisk(OnDisk, cases.ProcessRecorderTestCase):
+    """Events and their tracking position are recorded together or not at all; on disk."""
+
+    def create_recorder(self) -> LogProcessRecorder:
+        """The recorder under test."""
+        return LogProcessRecorder(RecorderStream(self.open(), "app"))
+
+
+class TestNotificationsInMemory(OnMemory, cases.NonInterleavingNotificationIDsBaseCase):
+    """Two large inserts at the same time do not interleave; in memory."""
+
+    def create_recorder(self) -> LogApplicationRecorder:
+        """The recorder under test."""
+        return LogApplicationRecorder(RecorderStream(self.open(), "app"))
+
+
+class TestNotificationsOnDisk(OnDisk, cases.NonInterleavingNotificationIDsBaseCase):
+    """Two large inserts at the same time do not interleave; on disk."""
+
+    def create_recorder(self) -> LogApplicationRecorder:
+        """The recorder under test."""
+        return LogApplicationRecorder(RecorderStream(self.open(), "app"))
+
+
+class OtherTrackingRecorder(LogTrackingRecorder):
+    """A subclass that a factory is asked for."""
+
+
+class TestFactoryInMemory(cases.InfrastructureFactoryTestCase[LogFactory]):
+    """The factory is found through PERSISTENCE_MODULE and makes every kind of recorder; in memory."""
+
+    def setUp(self) -> None:
+        """Name the module in the environment."""
+        self.env = Environment("TestCase", {"PERSISTENCE_MODULE": MODULE, "EVENTLOG_PATH": self.path()})
+        super().setUp()
+
+    def path(self) -> str:
+        """Where the store is."""
+        return "memory:"
+
+    def expected_factory_class(self) -> type[LogFactory]:
+        """Asked for by the test case."""
+        return LogFactory
+
+    def expected_aggregate_recorder_class(self) -> type[LogAggregateRecorder]:
+        """Asked for by the test case."""
+        return LogAggregateRecorder
+
+    def expected_application_recorder_class(self) -> type[LogApplicationRecorder]:
+        """Asked for by the test case."""
+        return LogApplicationRecorder
+
+    def expected_tracking_recorder_class(self) -> type[LogTrackingRecorder]:
+        """Asked for by the test case."""
+        return LogTrackingRecorder
+
+    def tracking_recorder_subclass(self) -> type[LogTrackingRecorder]:
+        """Asked for by the test case."""
+        return OtherTrackingRecorder
+
+    def expected_process_recorder_class(self) -> type[LogProcessRecorder]:
+        """Asked for by the test case."""
+        return LogProcessRecorder
+
+
+class TestFactoryOnDisk(TestFactoryInMemory):
+    """The factory is found through PERSISTENCE_MODULE and makes every kind of recorder; on disk."""
+
+    def path(self) -> str:
+        """Where the store is."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name + "/store"
+
+
+class InEnvironment(TestCase):
+    """The process's environment selects our module, for cases that construct everything themselves and close little."""
+
+    disk: ClassVar[bool] = False
+
+    def setUp(self) -> None:
+        """Set the environment; the end of the test closes every log that was opened, then removes the directory."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = f"{folder.name}/store" if self.disk else "memory:"
+
+        def opened(env: Environment) -> Log:
+            log = open_from(env)
+            self.addCleanup(log.close)
+            return log
+
+        for patch in (
+            mock.patch.dict(os.environ, {"PERSISTENCE_MODULE": MODULE, "EVENTLOG_PATH": self.path}),
+            mock.patch.object(factory, "open_from", opened),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+
+class TestExampleApplicationInMemory(InEnvironment, application_cases.ExampleApplicationTestCase):
+    """The example application runs on our module, with snapshots; in memory."""
+
+    expected_factory_topic = "eventlog.recorder.factory:LogFactory"
+
+
+class TestExampleApplicationOnDisk(TestExampleApplicationInMemory):
+    """The example application runs on our module, with snapshots; on disk."""
+
+    disk = True
+
+
+class CountersView(LogProcessRecorder, projection_cases.EventCountersView):
+    """A materialised view in the log: each count is an event, recorded with the position of what was counted."""
+
+    def _count(self, name: str) -> int:
+        newest = self.select_events(name, desc=True, limit=1)
+        return newest[0].originator_version if newest else 0
+
+    def _increment(self, name: str, tracking: Tracking) -> None:
+        self.insert_events([StoredEvent(name, self._count(name) + 1, "counted", b"")], tracking=tracking)
+
+    def get_created_event_counter(self) -> int:
+        """How many events created something."""
+        return self._count("created")
+
+    def get_subsequent_event_counter(self) -> int:
+        """How many did not."""
+        return self._count("subsequent")
+
+    def incr_created_event_counter(self, tracking: Tracking) -> None:
+        """Count one that created something."""
+        self._increment("created", tracking)
+
+    def incr_subsequent_event_counter(self, tracking: Tracking) -> None:
+        """Count one that did not."""
+        self._increment("subsequent", tracking)
+
+
+class TestViewInMemory(OnMemory, projection_cases.EventCountersViewTestCase):
+    """A view is updated together with its position, each position once; in memory."""
+
+    def construct_event_counters_view(self) -> CountersView:
+        """The view under test."""
+        return CountersView(RecorderStream(self.open(), "view"))
+
+
+class TestViewOnDisk(OnDisk, projection_cases.EventCountersViewTestCase):
+    """A view is updated together with its position, each position once; on disk."""
+
+    def construct_event_counters_view(self) -> CountersView:
+        """The view under test."""
+        return CountersView(RecorderStream(self.open(), "view"))
+
+
+class TestProjectionInMemory(InEnvironment, projection_cases.AggregateEventCountersProjectionTestCase):
+    """A projection follows an application on our module, and its errors come out; in memory."""
+
+    view_class = CountersView
+
+
+class TestProjectionOnDisk(TestProjectionInMemory):
+    """A projection and the application it follows share one store; on disk."""
+
+    disk = True
+
+
+class TestEventSourcedProjectionInMemory(InEnvironment, projection_cases.EventSourcedProjectionTestCase):
+    """A projection that is itself event-sourced keeps its events and positions on our module; in memory."""
+
+
+class TestEventSourcedProjectionOnDisk(TestEventSourcedProjectionInMemory):
+    """The same in one store with the application it follows; on disk."""
+
+    disk = True
+
+
+class TestProjectionOfDecisions(InEnvironment, projection_cases.TaggedDecisionCountersProjectionTestCase):
+    """A view of tagged decisions, which the library's own module records, is kept in our log."""
+
+    view_class = CountersView
+    env: ClassVar[dict[str, str]] = {
+        "DCBAPPLICATION_PERSISTENCE_MODULE": "eventsourcing.dcb.popo",
+        "MAPPER_TOPIC": "eventsourcing.dcb.msgpack:MessagePackMapper",
+    }
+    disk = True
+
+
+# --- an example: a projection that follows our conversations
+
+
+class Chats(Application[str]):
+    """The conversations of a store, as an application to follow."""
+
+    name = "chats"
+
+
+class Prompts(LogProcessRecorder):
+    """A view: what users said, by session, kept with the position up to which it was read."""
+
+    def add(self, session: str, text: str, tracking: Tracking) -> None:
+        """Keep one more."""
+        known = self.select_events(session, desc=True, limit=1)
+        version = known[0].originator_version + 1 if known else 1
+        self.insert_events([StoredEvent(session, version, "prompt", text.encode())], tracking=tracking)
+
+    def of(self, session: str) -> list[str]:
+        """What was said in a session."""
+        return [event.state.decode() for event in self.select_events(session)]
+
+
+class CollectPrompts(Projection[Prompts]):
+    """Processes the text parts of user messages."""
+
+    name = "prompts"
+    topics = (get_topic(ev.UserMessageAdded), get_topic(ev.PartStarted))
+
+    @singledispatchmethod
+    def process_event(self, domain_event: ConversationEvent, tracking: Tracking) -> None:
+        """Keep a prompt; track everything else."""
+        match domain_event.event:
+            case ev.PartStarted(kind=eventlog.Text(text=str(text))) if text:
+                self.view.add(domain_event.originator_id, text, tracking)
+            case _:
+                self.view.insert_tracking(tracking)
+
+
+def test_a_projection_follows_our_conversations(tmp_path: Path) -> None:
+    """A projection of `eventsourcing` sees every prompt of every conversation once: before it runs, live, after a restart."""
+    path = str(tmp_path / "chats")
+    env = {
+        "CHATS_PERSISTENCE_MODULE": "eventlog.recorder.conversations",
+        "PROMPTS_PERSISTENCE_MODULE": MODULE,
+        "EVENTLOG_PATH": path,
+    }
+    with eventlog.open(path) as store:
+        first, second = store.create_session(id="first"), store.create_session(id="second")
+        first.user("early")
+        for prompts in (["one", "two"], ["three"]):
+            with ProjectionRunner(
+                application_class=Chats, projection_class=CollectPrompts, view_class=Prompts, env=env
+            ) as runner:
+                for text in prompts:
+                    first.user(text)
+                    second.user(text.upper())
+                runner.wait(runner.app.recorder.max_notification_id(), timeout=60)
+            runner.view.stream.log.close()
+            first.user(f"after {prompts[-1]}")
+        with LogFactory(Environment("prompts", env)) as made:
+            view = Prompts(RecorderStream(made.log, "prompts"))
+            assert view.of("first") == ["early", "one", "two", "after two", "three"]
+            assert view.of("second") == ["ONE", "TWO", "THREE"]
+            made.close()

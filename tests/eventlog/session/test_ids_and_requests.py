@@ -1,0 +1,162 @@
+"""Ids, request ids, threads and pipelines: what is the same thing, and what happens once."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.errors import (
+    AlreadyExistsError,
+    LimitError,
+    NotFoundError,
+    RequestReusedError,
+)
+from eventlog.store import Store
+from tests.support.engines import Engine
+from tests.support.sample_sessions import kinds, run_together, said
+
+
+def test_callers_bring_their_own_ids_and_find_things_by_them(engine: Engine) -> None:
+    """Spec §3: ids are opaque, up to 256 bytes, and things are found by them, also after reopening."""
+    store = engine.open()
+    session = store.create_session(id="my session/ü")
+    session.user("hi", id="my message")
+    with session.assistant(id="é" * 128) as reply:
+        reply.text(id="my part")
+        reply.tool("bash", call_id="c", id="my call").fail()
+        reply.finish()
+    store.close()
+    with engine.open() as again:
+        found = again.session("my session/ü")
+        events = {recorded.version: recorded.event for recorded in found.events()}
+        assert getattr(events[found.find("my message")], "message", "") == "my message"
+        assert getattr(events[found.find("é" * 128)], "message", "") == "é" * 128
+        assert getattr(events[found.find("my part")], "part", "") == "my part"
+        assert getattr(events[found.find("my call")], "part", "") == "my call"
+        with pytest.raises(NotFoundError):
+            found.find("nothing")
+        with pytest.raises(NotFoundError):
+            again.session("nothing")
+        with pytest.raises(AlreadyExistsError):
+            again.create_session(id="my session/ü")
+        with pytest.raises(AlreadyExistsError):
+            found.user("again", id="my message")
+        with pytest.raises(LimitError):
+            again.create_session(id="x" * 257)
+        with pytest.raises(LimitError):
+            found.user("x", id="é" * 129)
+
+
+def test_one_session_has_one_handle_in_a_store(store: Store) -> None:
+    """Spec §16: a session asked for twice is one handle, so that its threads share one order."""
+    session = store.create_session()
+    assert store.session(session.id) is session
+
+
+def test_a_repeated_request_gives_the_first_result(engine: Engine) -> None:
+    """Promise 5: same request id and content gives the original result, also over handles, pipelines and restarts."""
+    store = engine.open()
+    session = store.create_session()
+    message = session.user("once", request_id="r")
+    committed = session.append([(5, ev.SessionRenamed("t"))], request_id="raw")
+    assert session.user("once", request_id="r") == message
+    with session.pipeline():
+        assert session.user("once", request_id="r") == message
+        again = session.user("twice", request_id="r2")
+        assert session.user("twice", request_id="r2") == again
+    version = session.version
+    other = engine.open()
+    assert other.session(session.id).user("once", request_id="r") == message
+    store.close()
+    other.close()
+    with engine.open() as reopened:
+        found = reopened.session(session.id)
+        assert found.user("once", request_id="r") == message
+        repeated = found.append([(99, ev.SessionRenamed("t"))], request_id="raw")
+        assert repeated.repeated
+        assert (repeated.first, repeated.last) == (committed.first, committed.last)
+        assert found.version == version
+        with pytest.raises(RequestReusedError):
+            found.user("other", request_id="r")
+        with pytest.raises(RequestReusedError):
+            found.append([(5, ev.SessionRenamed("u"))], request_id="raw")
+        assert found.version == version
+
+
+def test_a_repeated_request_is_looked_up_before_the_version(store: Store) -> None:
+    """Promise 5: a retry whose expected version is long gone still gets its first result."""
+    session = store.create_session()
+    first = session.append([(1, ev.SessionRenamed("a"))], expected_version=1, request_id="r")
+    session.rename("b")
+    again = session.append([(1, ev.SessionRenamed("a"))], expected_version=1, request_id="r")
+    assert (again.first, again.repeated) == (first.first, True)
+    assert store.info(session.id).title == "b"
+
+
+def test_eight_threads_with_one_request_write_once(store: Store) -> None:
+    """Promise 5: the same request from many threads at once is one message."""
+    session = store.create_session()
+    found: list[str] = []
+    run_together(8, lambda _: found.append(session.user("once", request_id="r")))
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert kinds(session) == ["SessionStarted", "UserMessageAdded", "PartStarted"]
+
+
+def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> None:
+    """Spec §16: a handle is safe across threads: streams, tools, user messages, reads and commands at once."""
+    session = store.create_session()
+
+    def work(number: int) -> None:
+        for turn in range(4):
+            session.user(f"{number} {turn}", id=f"u{number}.{turn}")
+            with session.assistant(id=f"a{number}.{turn}") as reply:
+                text = reply.text(id=f"t{number}.{turn}")
+                for word in range(40):
+                    text.append(f"{word} ")
+                call = reply.tool("bash", call_id="c", input="{}", id=f"c{number}.{turn}")
+                call.output("o")
+                call.succeed("done")
+                reply.finish()
+            session.rename(f"{number}")
+            assert sum(span.last - span.first + 1 for span in session.history()) <= session.version
+
+    run_together(8, work)
+    assert not session.holds_lease
+    texts = said(session)
+    assert all(
+        texts[f"t{number}.{turn}"] == "".join(f"{word} " for word in range(40))
+        for number in range(8)
+        for turn in range(4)
+    )
+    versions = [recorded.version for recorded in session.events()]
+    assert versions == list(range(1, session.version + 1))
+    assert store.info(session.id).messages == 64
+    reread = list(store.log.read(session.id))
+    assert [commit.position for commit in reread] == sorted(commit.position for commit in reread)
+
+
+def test_a_pipeline_waits_once_at_its_end(store: Store) -> None:
+    """Promise 1: commands inside a pipeline return at once, in order, and are all durable when it ends."""
+    session = store.create_session()
+    with session.pipeline():
+        for number in range(20):
+            session.rename(str(number))
+        with session.pipeline():
+            session.user("inner")
+    head = store.log.head(session.id)
+    assert head is not None
+    assert head.version == 23
+    assert kinds(session)[1:21] == ["SessionRenamed"] * 20
+    assert store.info(session.id).title == "19"
+
+
+def test_a_pipelined_command_that_is_refused_leaves_the_others(store: Store) -> None:
+    """Spec §3: a refusal inside a pipeline concerns that command only."""
+    session = store.create_session()
+    with session.pipeline():
+        session.rename("a")
+        with pytest.raises(NotFoundError):
+            session.unpin("none")
+        session.rename("b")
+    assert kinds(session) == ["SessionStarted", "SessionRenamed", "SessionRenamed"]

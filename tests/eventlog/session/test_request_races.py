@@ -1,0 +1,168 @@
+"""Promise 5 under contention: one request id sent through several handles at once has one result, and is in the log once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from threading import Barrier, Thread
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.aio import AsyncSession
+from eventlog.errors import FencedError, RequestReusedError
+from eventlog.log.contract import Committed, LeaseState
+from eventlog.session.session import Session
+from tests.faults.tally import SLOW, tally
+from tests.support.engines import Engine
+
+RACES = 5_000 if SLOW else 150
+"""Request ids that two handles send at once."""
+PATIENCE = 60.0
+
+Ask = Callable[[Session, str], object]
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Threads change places far more often than they would by themselves."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(2e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def by_user(session: Session, request: str) -> object:
+    """Add a user message, whose ids come from the request's."""
+    return session.user("hi", request_id=request)
+
+
+def by_append(session: Session, request: str) -> object:
+    """Append an event as it is; returns where it is in the log."""
+    event = ev.UserMessageAdded(f"message {request}")
+    committed = session.append([(0, event)], request_id=request)
+    return committed.first, committed.last, committed.position
+
+
+def by_task(session: Session, request: str) -> object:
+    """Add a user message from an event loop."""
+    return asyncio.run(AsyncSession(session).user("hi", request_id=request))
+
+
+ASKS: list[Ask] = [by_user, by_append, by_task]
+
+
+@pytest.mark.parametrize("ask", ASKS)
+def test_a_request_that_another_handle_commits_meanwhile_has_its_result(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, ask: Ask
+) -> None:
+    """Promise 5: what another handle commits between the look-up of the request id and the decision is the result."""
+    store, other = engine.open(), engine.open()
+    session = store.create_session(id="s")
+    look_up = store.log.request
+    first: list[object] = []
+
+    def slow(session: str, request: str) -> Committed | None:
+        found = look_up(session, request)
+        if not first:
+            first.append(None)
+            first[0] = ask(other.session("s"), request)
+        return found
+
+    monkeypatch.setattr(store.log, "request", slow)
+    assert ask(session, "r") == first[0]
+    assert len(messages(session)) == 1
+
+
+def test_other_content_that_another_handle_commits_meanwhile_is_told(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 5: the slower of two different requests with one id is refused for that, not for its message's id."""
+    store, other = engine.open(), engine.open()
+    session = store.create_session(id="s")
+    look_up = store.log.request
+    calls: list[str] = []
+
+    def slow(session: str, request: str) -> Committed | None:
+        found = look_up(session, request)
+        calls.append(request)
+        if len(calls) == 1:
+            other.session("s").user("one", request_id=request)
+        return found
+
+    monkeypatch.setattr(store.log, "request", slow)
+    with pytest.raises(RequestReusedError):
+        session.user("another", request_id="r")
+    assert len(messages(session)) == 1
+
+
+def test_a_lost_lease_does_not_hide_the_result_of_a_request(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 5: a handle whose lease another one took still gives the result of what that one committed under the id."""
+    store, other = engine.open(), engine.open()
+    session = store.create_session(id="s")
+    session.acquire()
+    look_up = store.log.request
+    first: list[str] = []
+
+    def slow(name: str, request: str) -> Committed | None:
+        found = look_up(name, request)
+        if not first:
+            first.append("")
+            lose_lease(session)
+            first[0] = other.session("s").user("hi", request_id=request)
+        return found
+
+    monkeypatch.setattr(store.log, "request", slow)
+    assert session.user("hi", request_id="r") == first[0]
+    with pytest.raises(FencedError):
+        session.user("another")
+
+
+@pytest.mark.parametrize("leased", [False, True], ids=["without a lease", "one holds the lease"])
+@pytest.mark.usefixtures("impatient")
+def test_two_handles_that_race_with_one_request_id_have_one_result(engine: Engine, *, leased: bool) -> None:
+    """Promise 5: of two handles in two threads that send one request id at once, both get the first result."""
+    stores = engine.open(), engine.open()
+    stores[0].create_session(id="s")
+    sessions = [store.session("s") for store in stores]
+    asks = [by_user] if leased else ASKS[:2]
+    together = Barrier(2)
+    found: list[list[object]] = [[], []]
+
+    def send(mine: list[object], session: Session) -> None:
+        for number in range(RACES):
+            together.wait(PATIENCE)
+            try:
+                mine.append(asks[number % len(asks)](session, f"r{number}"))
+            except Exception as error:  # noqa: BLE001 - compared below
+                mine.append(error)
+
+    if leased:
+        sessions[0].acquire()
+    threads = [Thread(target=send, args=pair) for pair in zip(found, sessions, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] == found[1]
+    assert len(found[0]) == len(messages(sessions[1])) == RACES
+    tally(f"request ids sent by two handles at once ({engine.name})", RACES)
+
+
+def lose_lease(session: Session) -> None:
+    """Another owner takes the session's lease, and gives it back."""
+    log = session.store.log
+    head = log.head(session.id)
+    assert head is not None
+    assert log.set_lease(session.id, LeaseState(head.lease.epoch + 1), replaces=head.lease)
+
+
+def messages(session: Session) -> Counter[str]:
+    """The user messages that were added, each once."""
+    found = Counter(
+        recorded.event.message for recorded in session.events() if isinstance(recorded.event, ev.UserMessageAdded)
+    )
+    assert set(found.values()) <= {1}
+    return found

@@ -1,0 +1,137 @@
+"""An end that found no room is no end: it can be repeated, and what comes after it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.aio import AsyncSession
+from eventlog.errors import BusyError, RefusedError
+from eventlog.session.reply import Reply
+from eventlog.session.session import Session
+from eventlog.session.text_stream import Stream
+from tests.support.faulty_log import FaultyLog, together
+from tests.support.sample_sessions import kinds, said
+
+WAYS = pytest.mark.parametrize("way", ["refuse", "fail"])
+
+
+def is_open(what: Reply | Stream) -> bool:
+    """Whether it says that it is open."""
+    return what.is_open
+
+
+@WAYS
+def test_the_end_of_a_text_can_be_repeated(log: FaultyLog, session: Session, way: str) -> None:
+    """Spec §3: a text whose end was refused is open: it takes deltas, it can be ended, and then it is."""
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        text.append("a")
+        setattr(log, way, 1)
+        with pytest.raises(BusyError):
+            text.end()
+        assert is_open(text)
+        text.append("b")
+        text.end()
+        assert not is_open(text)
+        with pytest.raises(RefusedError):
+            text.append("c")
+        with pytest.raises(RefusedError):
+            text.end()
+        reply.finish()
+    assert said(session) == {"p": "ab"}
+    assert kinds(session).count("PartEnded") == 1
+
+
+@WAYS
+def test_a_message_whose_text_could_not_be_ended_can_be_finished(log: FaultyLog, session: Session, way: str) -> None:
+    """Spec §3: `finish` ends what is open, also what somebody tried to end before."""
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        text.append("a")
+        setattr(log, way, 1)
+        with pytest.raises(BusyError):
+            text.end()
+        reply.finish()
+    assert kinds(session)[-2:] == ["PartEnded", "MessageFinished"]
+
+
+@WAYS
+def test_what_ended_in_a_refused_pipeline_is_open(log: FaultyLog, session: Session, way: str) -> None:
+    """Spec §3: the end of a text, of a step and of a message that a pipeline could not commit have not been; all can be repeated."""
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        text.append("a")
+        reply.step()
+        session.flush()
+        setattr(log, way, 1)
+        with pytest.raises(BusyError):
+            together(session, text.end, lambda: reply.end_step("stop"), reply.finish)
+        assert is_open(reply)
+        text.append("b")
+        reply.finish()
+        assert not is_open(reply)
+    assert said(session) == {"p": "ab"}
+    assert kinds(session)[-3:] == ["PartEnded", "StepFinished", "MessageFinished"]
+
+
+@WAYS
+def test_what_began_in_a_refused_pipeline_does_not_hold_up_the_end(log: FaultyLog, session: Session, way: str) -> None:
+    """Spec §3: a text and a step that never came to be need no end."""
+    with session.assistant() as reply:
+        session.flush()
+        setattr(log, way, 1)
+        with pytest.raises(BusyError):
+            together(session, lambda: reply.text(id="p"), reply.step)
+        reply.finish()
+    assert kinds(session)[-2:] == ["AssistantMessageStarted", "MessageFinished"]
+
+
+@WAYS
+def test_an_awaited_end_can_be_repeated(log: FaultyLog, session: Session, way: str) -> None:
+    """Spec §16: the same for asyncio; a message whose end was refused is closed when its block is left."""
+    chat = AsyncSession(session)
+
+    async def turn() -> None:
+        async with chat.assistant() as reply:
+            text = reply.text()
+            text.append("a")
+            setattr(log, way, 1)
+            with pytest.raises(BusyError):
+                await reply.end(text)
+            text.append("b")
+            setattr(log, way, 1)
+            with pytest.raises(BusyError):
+                await reply.finish()
+            text.append("c")
+            await reply.end(text)
+
+    asyncio.run(turn())
+    assert list(said(session).values()) == ["abc"]
+    assert session.state().open_messages() == ()
+    assert isinstance(list(session.events())[-1].event, ev.MessageFinished)
+
+
+@WAYS
+def test_a_call_that_could_not_run_takes_more_input(log: FaultyLog, session: Session, way: str) -> None:
+    """Spec §3: a call whose running was refused is pending: its arguments may go on, and it can be run."""
+    with session.assistant() as reply:
+        call = reply.tool("bash", call_id="c")
+        call.input("{")
+        setattr(log, way, 1)
+        with pytest.raises(BusyError):
+            call.run("{}")
+        call.input("}")
+        call.run("{}")
+        with pytest.raises(RefusedError):
+            call.input("more")
+        call.output("o")
+        setattr(log, way, 1)
+        with pytest.raises(BusyError):
+            call.succeed("out")
+        call.output("ut")
+        call.succeed("out")
+        reply.finish()
+    assert list(said(session).values()) == ["{}out"]

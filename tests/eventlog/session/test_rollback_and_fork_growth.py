@@ -1,0 +1,191 @@
+"""What history costs where there is much of it: counted in events read, or as a ratio of processor time at two sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import process_time
+
+import pytest
+
+import eventlog
+from eventlog import events as ev
+from eventlog.log.contract import Commit, Log
+from eventlog.session.session import Session
+from eventlog.state.committed import CHECKPOINT_EVENTS
+from eventlog.state.loader import PACKED
+from eventlog.store import Store
+from eventlog.values import Patch, Text
+from projections.verify.verify import verify
+from tests.support.engines import Engine
+from tests.support.sample_sessions import derived_reads
+
+SMALL, LARGE = 1_000, 8_000
+"""Messages, or what else is counted, of the two sizes."""
+
+
+def talk(session: Session, messages: int) -> None:
+    """Questions and answers in turn, a hundred in an append."""
+    made: list[ev.Event] = []
+    for number in range(messages):
+        name = f"{session.id} {session.version} {number}"
+        if number % 2:
+            made += [ev.AssistantMessageStarted(name), ev.PartStarted(name, f"{name}:text", Text("answer"))]
+            made += [ev.PartEnded(f"{name}:text"), ev.MessageFinished(name, "stop")]
+        else:
+            made += [ev.UserMessageAdded(name), ev.PartStarted(name, f"{name}:text", Text("question"))]
+        if number % 100 == 99 or number == messages - 1:
+            session.append([(0, event) for event in made])
+            made = []
+
+
+@pytest.fixture
+def events_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Log], list[int]]:
+    """Lets a test count the events that a log reads from here on, read by read."""
+
+    def counting(log: Log) -> list[int]:
+        counts: list[int] = []
+        read = log.read
+
+        def watched(session: str, after: int = 0, upto: int | None = None) -> Iterator[Commit]:
+            for commit in read(session, after, upto):
+                counts.append(commit.count)
+                yield commit
+
+        monkeypatch.setattr(log, "read", watched)
+        return counts
+
+    return counting
+
+
+def test_rolling_back_the_newest_message_reads_that_message(
+    tmp_path: Path, events_read: Callable[[Log], list[int]]
+) -> None:
+    """A rollback, and its redo, cost what they hide or show again, whatever the length of the history."""
+    found: list[tuple[int, int]] = []
+    for messages in (SMALL, LARGE):
+        with eventlog.open(tmp_path / str(messages)) as store:
+            session = store.create_session(id="s")
+            talk(session, messages)
+            version = session.version
+            session.user([Text("the newest"), Patch("hash", ("a.py",))], id="newest")
+            counts = events_read(store.log)
+            assert session.rollback(before="newest").patches == (Patch("hash", ("a.py",)),)
+            back = sum(counts)
+            session.redo()
+            forth = sum(counts) - back
+            session.rollback(version)
+            found.append((back, forth))
+    assert found[0] == found[1]
+    assert sum(found[0]) < 10
+
+
+def test_a_rollback_costs_the_same_after_ten_thousand_others(tmp_path: Path) -> None:
+    """10,000 rollbacks stay fast: the next one and its redo take the processor no longer than after an eighth of them."""
+
+    def cost(rollbacks: int) -> float:
+        with eventlog.open(tmp_path / str(rollbacks)) as store:
+            session = store.create_session(id="s")
+            talk(session, 10)
+            version, made = session.version, list[ev.Event]()
+            for number in range(rollbacks):  # to and fro, and something is said each time
+                version += 2
+                to = version - 2 if number % 3 else 20 + number % 7
+                made += [ev.Custom("n", "{}"), ev.RolledBack(to)]
+            session.append([(0, event) for event in made])
+            best = 1e9
+            for _ in range(7):
+                begin = process_time()
+                session.rollback(session.version - 1)
+                session.rollback(25)
+                session.redo()
+                best = min(best, process_time() - begin)
+            return best
+
+    assert any(cost(10_000 + attempt) < 2 * cost(1_250 + attempt) for attempt in range(3))
+
+
+def alone(session: Session, messages: int) -> None:
+    """Appended without a lease, as an import does."""
+    talk(session, messages)
+
+
+def leased(session: Session, messages: int) -> None:
+    """Appended under one lease."""
+    with session.lease():
+        talk(session, messages)
+
+
+@pytest.mark.parametrize("writing", [alone, leased])
+def test_opening_a_state_reads_no_more_of_a_longer_history(
+    engine: Engine, events_read: Callable[[Log], list[int]], writing: Callable[[Session, int], None]
+) -> None:
+    """Promise 8: a process that opens a session reads the newest checkpoint and the few events after it, whatever came before."""
+    for messages in (SMALL, LARGE, LARGE + LARGE // 4):
+        with engine.open() as store:
+            session = store.create_session(id=str(messages))
+            writing(session, messages)
+        with engine.open() as store:
+            counts, values = events_read(store.log), derived_reads(store.log)
+            assert store.session(str(messages)).state().last_message
+            assert sum(counts) <= CHECKPOINT_EVENTS + 300  # what is kept comes before an append
+            assert not [key for key in values if PACKED.encode() in key]
+
+
+def test_keeping_a_state_writes_no_more_for_a_longer_history(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    """Promise 14: checkpoints of the state cost what came since the one before, so they do not grow with its square."""
+    written: list[int] = []
+    for messages in (2 * SMALL, 2 * LARGE):
+        with engine.open(checkpoint_events=500) as store:
+            put, sizes = store.log.put_derived, list[int]()
+
+            def watched(
+                items: Sequence[tuple[bytes, bytes | None]],
+                put: Callable[[Sequence[tuple[bytes, bytes | None]]], None] = put,
+                sizes: list[int] = sizes,
+            ) -> None:
+                sizes.extend(len(value or b"") for _, value in items)
+                put(items)
+
+            monkeypatch.setattr(store.log, "put_derived", watched)
+            talk(store.create_session(id=str(messages)), messages)
+            written.append(sum(sizes))
+    assert written[1] < 16 * written[0]  # written whole each time it would be some 60 times
+
+
+def chain(store: Store, forks: int) -> None:
+    """Each session continues the one before it."""
+    session = store.create_session(id="00000")
+    talk(session, 16)
+    for number in range(1, forks):
+        session = session.fork(id=f"{number:05}")
+        talk(session, 16)
+
+
+def star(store: Store, forks: int) -> None:
+    """All sessions continue one long one, each at another version, and come before or after it."""
+    session = store.create_session(id="00100")
+    for number in range(forks):
+        talk(session, 16)
+        session.fork(id=f"{number + number // 100:05}x")
+
+
+@pytest.mark.parametrize("family", [chain, star])
+def test_verify_reads_what_is_stored_and_not_what_is_inherited(
+    events_read: Callable[[Log], list[int]], family: Callable[[Store, int], None]
+) -> None:
+    """To verify a store costs what it holds, however often that is inherited: in events read, and in processor time."""
+    read: list[int] = []
+    taken: list[float] = []
+    for forks in (SMALL // 16, LARGE // 16):
+        with eventlog.open("memory:", checkpoint_events=20) as store:
+            family(store, forks)
+            counts = events_read(store.log)
+            begin = process_time()
+            report = verify(store)
+            taken.append(process_time() - begin)
+            assert report.sound
+            assert len(report.sessions) in {forks, forks + 1}
+            read.append(sum(counts))
+    assert read[1] < 9 * read[0]
+    assert taken[1] < 16 * taken[0]

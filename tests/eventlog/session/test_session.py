@@ -1,0 +1,328 @@
+"""The session handle: every command is the events it means, on every engine, and what is refused writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.errors import (
+    CallError,
+    NotFoundError,
+    RefusedError,
+)
+from eventlog.session.session import Session
+from eventlog.store import Store
+from eventlog.values import (
+    File,
+    Limits,
+    MessageError,
+    Model,
+    Patch,
+    Reasoning,
+    Subtask,
+    Text,
+    Todo,
+    Tokens,
+    Tool,
+    Usage,
+)
+from tests.support.engines import Engine
+from tests.support.sample_sessions import USAGE, exchange, last, said
+
+
+def test_a_whole_turn_is_the_events_it_means(store: Store) -> None:
+    """Spec §3: a turn of text, reasoning, a tool, a step and its usage is exactly these events, in the order of calls."""
+    session = store.create_session(title="t", scope="s", directory="/d", agent="build", model="p/m")
+    user = session.user("hi", agent="build", model="p/m", variant="high", system="be brief", tools="{}", format="{}")
+    with session.assistant("p/m", agent="build", mode="plan", variant="high", cwd="/c", root="/r") as reply:
+        step = reply.step(view_version=3, view_digest=b"d", render="{}", snapshot="s1")
+        thought = reply.reasoning()
+        thought.append("hm")
+        thought.end('{"signature":"x"}')
+        text = reply.text(metadata="{}")
+        text.append("a")
+        text.append("b")
+        call = reply.tool("bash", call_id="c1")
+        call.input('{"command"')
+        call.input(':"ls"}')
+        call.run({"command": "ls"}, title="List")
+        call.output("a.py\n")
+        call.progress("Listing", "{}")
+        call.succeed("a.py\n", title="Listed", metadata="{}")
+        patch = reply.part(Patch("s1", ("a.py",)))
+        reply.finish("tool-calls", usage=USAGE, snapshot="s2")
+    model = Model("p", "m")
+    events = [recorded.event for recorded in session.events()]
+    named = {
+        recorded.event.part: recorded.version
+        for recorded in session.events()
+        if isinstance(recorded.event, ev.StepFinished)
+    }
+    (end,) = named
+    first = events[2]
+    assert isinstance(first, ev.PartStarted)
+    assert events == [
+        ev.SessionStarted("t", "s", "/d", "build", model),
+        ev.UserMessageAdded(user, "build", model, "high", "be brief", "{}", "{}"),
+        ev.PartStarted(user, first.part, Text("hi")),
+        ev.AssistantMessageStarted(reply.id, user, "build", "plan", model, "high", "/c", "/r"),
+        ev.StepStarted(reply.id, step, "turn", 3, b"d", "{}", "s1"),
+        ev.PartStarted(reply.id, thought.id, Reasoning()),
+        ev.PartDelta(thought.id, "text", "hm"),
+        ev.PartEnded(thought.id, '{"signature":"x"}'),
+        ev.PartStarted(reply.id, text.id, Text(metadata="{}")),
+        ev.PartDelta(text.id, "text", "a"),
+        ev.PartDelta(text.id, "text", "b"),
+        ev.PartStarted(reply.id, call.id, Tool("c1", "bash")),
+        ev.PartDelta(call.id, "input", '{"command"'),
+        ev.PartDelta(call.id, "input", ':"ls"}'),
+        ev.ToolRunning(call.id, '{"command":"ls"}', "List"),
+        ev.PartDelta(call.id, "output", "a.py\n"),
+        ev.ToolProgress(call.id, "Listing", "{}"),
+        ev.ToolCompleted(call.id, "a.py\n", None, "Listed", "{}"),
+        ev.PartStarted(reply.id, patch, Patch("s1", ("a.py",))),
+        ev.PartEnded(text.id),
+        ev.StepFinished(reply.id, end, "tool-calls", "s2"),
+        ev.UsageRecorded(USAGE, reply.id, end, model),
+        ev.MessageFinished(reply.id, "tool-calls"),
+    ]
+
+
+COMMANDS: list[tuple[str, Callable[[Session], object], ev.Event]] = [
+    ("rename", lambda s: s.rename("new"), ev.SessionRenamed("new")),
+    ("archive", lambda s: s.archive(), ev.SessionArchived()),
+    ("unarchive", lambda s: s.unarchive(), ev.SessionUnarchived()),
+    ("metadata", lambda s: s.set_metadata("k", "1"), ev.MetadataSet("k", "1")),
+    ("interrupt", lambda s: s.interrupt("stop"), ev.InterruptRequested("stop")),
+    ("custom", lambda s: s.record_custom("app", "{}"), ev.Custom("app", "{}")),
+    (
+        "usage",
+        lambda s: s.record_usage(USAGE, purpose="title", failed=True),
+        ev.UsageRecorded(USAGE, purpose="title", failed=True),
+    ),
+    (
+        "settings",
+        lambda s: s.set_settings(model="p/m", limits=Limits(10), policy="{}"),
+        ev.SettingsSet(Model("p", "m"), Limits(10), "{}"),
+    ),
+    ("system prompt", lambda s: s.set_system_prompt("head", "rest"), ev.SystemPromptSet("head", "rest")),
+    ("tools", lambda s: s.set_tools("[]"), ev.ToolsSet("[]")),
+    ("todos", lambda s: s.set_todos([Todo("do")]), ev.TodosSet((Todo("do"),))),
+]
+
+
+@pytest.mark.parametrize(("command", "event"), [case[1:] for case in COMMANDS], ids=[case[0] for case in COMMANDS])
+def test_a_command_is_one_durable_event(engine: Engine, command: Callable[[Session], object], event: ev.Event) -> None:
+    """Promise 1: a command that returned is committed, as its event, and another handle reads it."""
+    store = engine.open()
+    session = store.create_session()
+    command(session)
+    other = engine.open().session(session.id)
+    assert last(other) == event
+    assert other.version == session.version == 2
+    assert not session.holds_lease
+
+
+def test_pins_are_set_and_taken_away(store: Store) -> None:
+    """Spec §3: a fact or a part is pinned by an id, and unpinned once."""
+    session = store.create_session()
+    exchange(session)
+    fact = session.pin("a fact")
+    part = next(name for name, facts in session.state().parts.items() if facts.kind == "text")
+    other = session.pin(part=part)
+    assert [recorded.event for recorded in session.events(session.find(fact) - 1)] == [
+        ev.Pinned(fact, "a fact"),
+        ev.Pinned(other, None, part),
+    ]
+    session.unpin(fact)
+    with pytest.raises(NotFoundError):
+        session.unpin(fact)
+
+
+def test_parts_and_messages_are_edited_and_removed(store: Store) -> None:
+    """Spec §3: an ended part may be edited or removed, and a message removed, by events that keep what was there."""
+    session = store.create_session()
+    exchange(session)
+    message = session.state().last_message
+    (part,) = session.state().messages[message].parts
+    before = session.version
+    session.edit_part(part, "better")
+    session.remove_part(part)
+    session.remove_message(message)
+    assert [recorded.event for recorded in session.events(before)] == [
+        ev.PartEdited(part, "better"),
+        ev.PartRemoved(part),
+        ev.MessageRemoved(message),
+    ]
+    with pytest.raises(NotFoundError):
+        session.edit_part(part, "again")
+
+
+def test_prunes_are_restored(store: Store) -> None:
+    """Promise 9: a pruned result is restored by an event; a prune of the pruned is refused."""
+    session = store.create_session()
+    with session.assistant() as reply:
+        call = reply.tool("bash", call_id="c", input="{}")
+        call.succeed("out")
+        reply.finish()
+    session.prune([call.id], policy="p", freed=7)
+    assert last(session) == ev.Pruned((call.id,), "p", 7)
+    with pytest.raises(RefusedError):
+        session.prune([call.id])
+    session.restore([call.id])
+    assert last(session) == ev.Restored((call.id,))
+
+
+def test_a_user_message_of_given_parts(store: Store) -> None:
+    """Spec §3: a user message is complete at birth, with all its parts in one append."""
+    session = store.create_session()
+    message = session.user(
+        [Text("a"), Subtask("look", agent="explore")],
+        files=[File("image/png", "data:x")],
+        synthetic=True,
+        delivery="queue",
+    )
+    events = [recorded.event for recorded in session.events(1)]
+    assert events[0] == ev.UserMessageAdded(message, synthetic=True, delivery="queue")
+    started = [event for event in events if isinstance(event, ev.PartStarted)]
+    assert [event.kind for event in started] == [
+        Text("a"),
+        Subtask("look", agent="explore"),
+        File("image/png", "data:x"),
+    ]
+    assert [commit.count for commit in store.log.read(session.id)] == [1, 4]
+    with pytest.raises(RefusedError):
+        session.user([Tool("c", "bash")])
+    assert session.version == 5
+
+
+def test_an_answer_replies_to_the_last_user_message(store: Store) -> None:
+    """Spec §3: an assistant message knows what it answers, past messages that a rollback hid."""
+    session = store.create_session()
+    first = session.user("one")
+    to = session.version
+    session.user("two")
+    session.rollback(to)
+    with session.assistant() as reply:
+        reply.finish()
+    started = next(
+        recorded.event for recorded in session.events(to) if isinstance(recorded.event, ev.AssistantMessageStarted)
+    )
+    assert started.reply_to == first
+
+
+def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
+    """Spec §3: an answer left by its block is closed: aborted without an error, failed with the error's name."""
+    session = store.create_session()
+    with session.assistant() as reply:
+        text = reply.text()
+        text.append("half")
+        call = reply.tool("bash", call_id="c", input="{}")
+    assert [recorded.event for recorded in session.events(session.version - 3)] == [
+        ev.PartEnded(text.id),
+        ev.ToolFailed(call.id, "[Tool execution was interrupted]", interrupted=True),
+        ev.MessageFinished(reply.id, None, MessageError("aborted")),
+    ]
+    with pytest.raises(KeyError), session.assistant() as reply:
+        raise KeyError
+    assert last(session) == ev.MessageFinished(reply.id, None, MessageError("unknown", "KeyError"))
+    with pytest.raises(KeyboardInterrupt), session.assistant() as reply:
+        raise KeyboardInterrupt
+    assert last(session) == ev.MessageFinished(reply.id, None, MessageError("aborted", "KeyboardInterrupt"))
+    assert session.state().open_messages() == ()
+    assert not session.holds_lease
+
+
+def test_a_call_without_a_result_keeps_the_message_open(store: Store) -> None:
+    """Spec §3: a message cannot finish over a pending call; nothing of the refused append is written."""
+    session = store.create_session()
+    with session.assistant() as reply:
+        text = reply.text()
+        text.append("x")
+        call = reply.tool("bash", call_id="c")
+        with pytest.raises(RefusedError):
+            reply.finish()
+        assert text.is_open
+        text.append("y")
+        call.fail("no")
+        reply.finish()
+    assert said(session) == {text.id: "xy"}
+    with pytest.raises(RefusedError):
+        text.append("z")
+    with pytest.raises(RefusedError):
+        call.succeed("late")
+
+
+def test_a_refused_command_writes_nothing(store: Store) -> None:
+    """Spec §3: violations are refused before anything is written, and the handle goes on."""
+    session = store.create_session()
+    exchange(session)
+    before = session.version
+    (part, *_) = session.state().messages[session.state().last_message].parts
+    for command in (
+        lambda: session.append([(1, ev.SessionRenamed("half")), (1, ev.PartEnded(part))]),
+        lambda: session.unpin("none"),
+        lambda: session.restore([part]),
+        lambda: session.rollback(99),
+        session.rollback,
+        lambda: session.user("x", id=session.state().last_message),
+        lambda: session.set_metadata("k", 5),  # type: ignore[arg-type]  # the mistake it is about
+        lambda: session.record_usage(Usage(Tokens(1 << 70))),
+        lambda: session.append([]),
+    ):
+        with pytest.raises(CallError):
+            command()
+        assert session.version == before
+        assert store.info(session.id).version == before
+    session.rename("after")
+    assert session.version == before + 1
+    assert store.info(session.id).title == "after"
+
+
+def test_what_needs_the_lease_is_refused_without_it(store: Store) -> None:
+    """Promise 4: only the lease holder streams parts; what is left over from a finished block is refused."""
+    session = store.create_session()
+    with session.assistant() as reply:
+        pass
+    with pytest.raises(RefusedError):
+        session.command([ev.AssistantMessageStarted("m")])
+    with pytest.raises(CallError):
+        reply.text()
+    assert session.state().open_messages() == ()
+
+
+def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) -> None:
+    """Spec §5.4: started outside a lease it would be settled away by the next call: that is refused, and the error says what to do."""
+    session = store.create_session()
+    exchange(session)
+    part = session.request_compaction()
+    before = session.version
+    with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
+        session.start_compaction(part)
+    assert session.version == before
+    with session.lease():
+        session.start_compaction(part)
+        with session.assistant(summary=True) as reply:
+            reply.say("what was done")
+            reply.finish()
+        session.complete_compaction(part, reply.id)
+    assert session.state().compaction_in_force() is not None
+
+
+def test_a_compaction_is_completed_under_the_lease_that_it_was_started_under(store: Store) -> None:
+    """Spec §5.4: completing it outside is refused, and does not settle it away; whether it was asked for or runs, it can be failed."""
+    session = store.create_session()
+    exchange(session)
+    part = session.request_compaction()
+    with session.lease():
+        session.start_compaction(part)
+        with session.assistant(summary=True) as reply:
+            reply.finish()
+    before = session.version
+    with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
+        session.complete_compaction(part, reply.id)
+    assert session.version == before
+    session.fail_compaction(session.request_compaction(), "not now")
+    assert last(session) == ev.CompactionFailed(session.state().compactions[-1][1], "not now")

@@ -1,0 +1,241 @@
+"""Accepted deltas: seen by their own handle, committed in time and in order, checked, and bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.codec.bodies import INLINE
+from eventlog.errors import (
+    CallError,
+    LimitError,
+    RefusedError,
+)
+from eventlog.session.text_stream import MAX_DELTA
+from eventlog.store import Store
+from eventlog.values import (
+    Attachment,
+    Body,
+    File,
+    Snapshot,
+    Subtask,
+    Text,
+    Truncation,
+)
+from tests.support.engines import Engine
+from tests.support.sample_sessions import ODD, said
+
+
+def test_accepted_deltas_are_visible_to_their_own_handle_at_once(engine: Engine) -> None:
+    """Promise 2: accepted events are visible to their own handle, to others only when they are committed."""
+    store, other = engine.open(flush_interval=60.0), engine.open()
+    session = store.create_session()
+    watcher = other.session(session.id)
+    with session.assistant() as reply:
+        text = reply.text()
+        text.append("abc")
+        assert watcher.version < session.version
+        assert said(session) == {text.id: "abc"}
+        assert said(watcher) == {text.id: "abc"}  # reading made them durable
+        reply.finish()
+
+
+def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> None:
+    """Promise 1: what was accepted is committed by itself, however slowly it comes."""
+    store, other = engine.open(flush_interval=0.02), engine.open()
+    session = store.create_session()
+    with session.assistant() as reply:
+        text = reply.text()
+        for word in ("one", "two"):
+            text.append(word)
+            reached = other.log.last_position()
+            assert other.log.wait_beyond(reached, 60.0) or said(other.session(session.id))
+        deadline = 3000
+        while said(other.session(session.id)).get(text.id) != "onetwo" and deadline:
+            other.log.wait_beyond(other.log.last_position(), 0.02)
+            deadline -= 1
+        assert said(other.session(session.id)) == {text.id: "onetwo"}
+        reply.finish()
+
+
+def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> None:
+    """Promise 1: a delta that goes in while the buffer is emptied is flushed as well, with no later one to push it."""
+    session = store.create_session()
+    appender = session.appender
+    store.flush_interval = 0.002
+    with session.assistant() as reply:
+        text = reply.text()
+        session.flush()
+        tick = store.clock
+
+        def flushed_meanwhile() -> int:
+            appender.flush()  # as the flusher would, between the check and the delta
+            return tick()
+
+        text._clock = flushed_meanwhile
+        text.append("lost?")
+        position = store.log.last_position()
+        assert store.log.wait_beyond(position, 5.0) or said(session)
+        assert appender.log.head(session.id).version == session.state().version  # type: ignore[union-attr]  # it is there
+        assert not appender.buffer
+        reply.finish()
+
+
+def test_two_parts_stream_in_turn_without_losing_order(store: Store) -> None:
+    """Promise 2: order is the order of calls, also over parts and between deltas and events."""
+    session = store.create_session()
+    with session.assistant() as reply:
+        one, two = reply.text(), reply.reasoning()
+        for number in range(50):
+            one.append(f"a{number}")
+            two.append(f"b{number}")
+            if number == 25:
+                reply.part(Snapshot("mid"))
+        reply.finish()
+    order = [
+        recorded.event.text if isinstance(recorded.event, ev.PartDelta) else "|"
+        for recorded in session.events(4)
+        if isinstance(recorded.event, ev.PartDelta) or isinstance(getattr(recorded.event, "kind", None), Snapshot)
+    ]
+    expected = [text for number in range(50) for text in (f"a{number}", f"b{number}")]
+    expected.insert(52, "|")
+    assert order == expected
+
+
+def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
+    """Promise 1: a full buffer blocks the producer until it is committed; it never drops and never grows beyond its bound."""
+    store = engine.open(flush_interval=60.0)
+    session = store.create_session()
+    session.appender.buffer.capacity = session.appender.buffer.limit = 3 * 16
+    with session.assistant() as reply:
+        text = reply.text()
+        for number in range(100):
+            text.append(f"{number},")
+            assert len(session.appender.buffer) <= 3 * 16
+        assert store.log.head(session.id).version >= 80  # type: ignore[union-attr]  # it is there
+        reply.finish()
+    assert said(session) == {text.id: "".join(f"{number}," for number in range(100))}
+
+
+def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
+    """Promise 12: what is no text is refused; an empty delta is nothing; a huge one is over a stated limit."""
+    session = store.create_session()
+    with session.assistant() as reply:
+        text = reply.text()
+        session.flush()
+        before = session.version
+        text.append("")
+        with pytest.raises(CallError):
+            text.append(b"bytes")  # type: ignore[arg-type]  # the mistake it is about
+        with pytest.raises(LimitError):
+            text.append("x" * (MAX_DELTA + 1))
+        assert session.version == before
+        reply.finish()
+
+
+def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 1: many large deltas between two flushes are all kept, in appends of bounded size."""
+    monkeypatch.setattr("eventlog.append.appender.MAX_RUN", 1000)
+    session = store.create_session()
+    with session.assistant() as reply:
+        text = reply.text()
+        session.flush()
+        before = len(list(store.log.read(session.id)))
+        for number in range(40):
+            text.append(str(number % 10) * 100)
+        session.flush()
+        assert len(list(store.log.read(session.id))) - before == 4
+        reply.finish()
+    assert said(session)[text.id] == "".join(str(number % 10) * 100 for number in range(40))
+
+
+def test_deltas_of_a_part_that_was_ended_otherwise_are_reported(store: Store) -> None:
+    """Spec §3: deltas for an ended part are never written; the next command says so, and what was allowed is kept."""
+    session = store.create_session()
+    with session.assistant() as reply:
+        one, two = reply.text(), reply.text()
+        one.append("a")
+        session.append([(1, ev.PartEnded(one.id))])
+        one.append("too late")
+        two.append("b")
+        with pytest.raises(RefusedError):
+            session.flush()
+        session.flush()
+        reply.abort()
+    assert said(session) == {one.id: "a", two.id: "b"}
+
+
+def test_clock_and_ids_are_the_callers(engine: Engine) -> None:
+    """Spec §16: clock and id source are injectable, and a clock set back changes times, not order."""
+    ticks = iter([1000, 500, 2000, *range(3000, 4000)])
+    counter = iter(range(1000))
+
+    def numbered(prefix: str) -> str:
+        return f"{prefix}{next(counter)}"
+
+    store = engine.open(clock=lambda: next(ticks), new_id=numbered)
+    session = store.create_session()
+    assert session.id == "ses_0"
+    session.rename("a")
+    session.rename("b")
+    assert [(recorded.version, recorded.time) for recorded in session.events()] == [(1, 1000), (2, 500), (3, 2000)]
+
+
+def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
+    """Spec §3: text with lone surrogates is kept exactly: titles, texts, deltas, bodies, results, ids of parts."""
+    store = engine.open()
+    session = store.create_session(title=ODD, scope=ODD)
+    session.user(ODD)
+    session.user(ODD * INLINE)
+    with session.assistant() as reply:
+        text = reply.text(id="part" + ODD)
+        text.append(ODD)
+        text.append("\udfff")
+        call = reply.tool("bash", call_id=ODD, input=ODD)
+        call.output(ODD)
+        call.succeed(ODD * INLINE)
+        reply.finish()
+    store.close()
+    with engine.open() as again:
+        assert again.info(session.id).title == ODD
+        assert again.info(session.id).scope == ODD
+        events = [recorded.event for recorded in again.session(session.id).events()]
+        texts = [
+            again.text(event.kind.text)
+            for event in events
+            if isinstance(event, ev.PartStarted) and isinstance(event.kind, Text)
+        ]
+        assert texts == [ODD, ODD * INLINE, ""]
+        assert said(again.session(session.id)) == {"part" + ODD: ODD + "\udfff", call.id: ODD}
+        assert next(again.text(event.output) for event in events if isinstance(event, ev.ToolCompleted)) == ODD * INLINE
+
+
+def test_a_large_body_is_stored_once(engine: Engine) -> None:
+    """Promise 14: the same large text in several sessions and events is stored once, by its content."""
+    store = engine.open()
+    large = f'["{"content " * INLINE}"]'
+    one, two = store.create_session(), store.create_session()
+    one.set_tools(large)
+    one.set_tools(large)
+    two.set_system_prompt(large, large)
+    two.user(large, files=[File("text/plain", large)], system=large)
+    with two.assistant() as reply:
+        call = reply.tool("bash", call_id="c", input=large)
+        call.succeed(large, attachments=[Attachment("text/plain", large)], truncation=Truncation(large, 1, len(large)))
+        reply.part(Subtask(large))
+        reply.finish()
+    assert len(list(store.log.bodies())) == 1
+    completed = next(recorded.event for recorded in two.events() if isinstance(recorded.event, ev.ToolCompleted))
+    assert isinstance(completed.output, Body)
+    assert completed.truncation is not None
+    assert {
+        store.text(content)
+        for content in (completed.output, completed.truncation.preview, completed.attachments[0].url)
+    } == {large}
+
+
+def test_a_short_text_stays_in_its_event(store: Store) -> None:
+    """Promise 14: a text that a reference would not make shorter is kept where it is."""
+    session = store.create_session()
+    session.user("x" * INLINE)
+    assert list(store.log.bodies()) == []

@@ -1,0 +1,385 @@
+"""Facts about what is long over lie packed: nobody sees the difference, but for the memory that a long session takes."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from types import BuiltinFunctionType, FunctionType, ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventlog
+from eventlog import events as ev
+from eventlog.errors import AlreadyExistsError, CallError, RefusedError
+from eventlog.history.lineage import END, Stream
+from eventlog.ids import new_id
+from eventlog.log.memory import MemoryLog
+from eventlog.state.archive import Packed
+from eventlog.state.evolve import evolve
+from eventlog.state.facts import MessageFacts, PartFacts
+from eventlog.state.loader import PACKED, fold_spans, restore, save_state
+from eventlog.state.rules import admit
+from eventlog.state.state import State
+from eventlog.state.stored import Below, Piece, below_of
+from eventlog.values import Text, Tool
+from tests.support.history_strategies import histories
+from tests.support.sample_sessions import derived_reads
+
+
+@contextmanager
+def packing(warm: int, chunk: int) -> Generator[None]:
+    """Pack after `warm + chunk` messages already, `chunk` at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eventlog.state.state.WARM", warm)
+        patch.setattr("eventlog.state.state.CHUNK", chunk)
+        patch.setattr("eventlog.state.archive.BUCKET", 4)
+        patch.setattr("eventlog.state.version_log.RECENT", 4)
+        yield
+
+
+def answers(state: State) -> list[object]:
+    """Everything a command may ask."""
+    return [
+        state.version,
+        state.open_messages(),
+        state.last_user(),
+        state.last_message,
+        state.open_compaction(),
+        state.running_compaction(),
+        state.closing("x"),
+        sorted(state.messages.items()),
+        sorted(state.parts.items()),
+        [state.answered(message) for message in sorted(state.messages)],
+    ]
+
+
+def reopened(packed: Packed) -> Packed:
+    """The same, stored and opened again."""
+    again = Packed()
+    again.follow(packed.stored())
+    return again
+
+
+def kept(state: State) -> State:
+    """The state as it is when it is opened from its checkpoint."""
+    data, packed = state.encode()
+
+    def find(opened: State, pieces: Sequence[Piece]) -> list[Below]:
+        ((version, digest),) = pieces
+        assert opened.version == state.version == version
+        below = below_of(packed, digest)
+        assert below is not None
+        return [below]
+
+    return State.decode(data, find)
+
+
+def outcome(state: State, event: ev.Event) -> type[Exception] | None:
+    """How the state takes an event."""
+    try:
+        admit(state, event)
+    except CallError as error:
+        return type(error)
+    return None
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories(), st.integers(1, 3), st.integers(1, 4), st.integers(0, 3))
+def test_what_is_packed_answers_as_before(
+    grown: list[tuple[int, ev.Event]], warm: int, chunk: int, behind: int
+) -> None:
+    """Promises 7 and 8: a state whose older facts are packed answers, allows and refuses what one without any packed does."""
+    plain, events = State(), [event for _, event in grown]
+    with packing(warm, chunk):
+        packed = State()
+        for event in events:
+            assert outcome(packed, event) is outcome(plain, event) is None
+            evolve(plain, event)
+            evolve(packed, event)
+            packed.settle(packed.version - behind)
+            assert packed.open_messages() == plain.open_messages()
+            assert packed.last_user() == plain.last_user()
+        assert answers(packed) == answers(plain)
+        again = kept(packed)
+        for event in events:
+            assert outcome(again, event) is outcome(plain, event)
+        assert answers(again) == answers(plain)
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories(), st.integers(0, 100), st.integers(0, 100))
+def test_what_is_taken_back_leaves_no_trace_in_what_is_packed(
+    grown: list[tuple[int, ev.Event]], first: int, second: int
+) -> None:
+    """Promise 4: what is not committed is not packed, so taking it back makes the state what it was, also after a redo."""
+    events = [event for _, event in grown]
+    low, high = sorted((first % len(events), second % len(events)))
+    plain = State()
+    for event in events[:low]:
+        evolve(plain, event)
+    with packing(1, 1):
+        state = State()
+        for event in events[:high]:
+            evolve(state, event)
+            state.settle(min(low, state.version))
+        state.retract(low)
+        assert answers(state) == answers(plain)
+        for event in events[low:]:
+            admit(state, event)
+            evolve(state, event)
+            evolve(plain, event)
+        assert answers(state) == answers(plain)
+
+
+def turn(number: int) -> list[ev.Event]:
+    """A question, and an answer with a text and a call."""
+    user, reply = f"u{number}", f"a{number}"
+    return [
+        ev.UserMessageAdded(user),
+        ev.PartStarted(user, f"{user}:text", Text("hi")),
+        ev.AssistantMessageStarted(reply, user),
+        ev.PartStarted(reply, f"{reply}:text", Text()),
+        ev.PartEnded(f"{reply}:text"),
+        ev.PartStarted(reply, f"{reply}:call", Tool(f"call{number}", "bash")),
+        ev.ToolRunning(f"{reply}:call", "{}"),
+        ev.ToolCompleted(f"{reply}:call", "out"),
+        ev.MessageFinished(reply, "stop"),
+    ]
+
+
+def long_state(turns: int) -> State:
+    """The state of a session of many turns, all committed."""
+    state = State()
+    evolve(state, ev.SessionStarted())
+    for number in range(turns):
+        for event in turn(number):
+            admit(state, event)
+            evolve(state, event)
+        state.settle(state.version)
+    return state
+
+
+def test_old_ids_are_never_new_again() -> None:
+    """Spec §3: an id that was used long ago is refused, whether it is a message's or a part's, and a new one is not."""
+    state = long_state(1_000)
+    for event in (ev.UserMessageAdded("a3"), ev.AssistantMessageStarted("u3")):
+        assert outcome(state, event) is AlreadyExistsError
+    evolve(state, ev.AssistantMessageStarted("new"))
+    assert outcome(state, ev.PartStarted("new", "u3:text", Text())) is AlreadyExistsError
+    assert outcome(state, ev.PartStarted("new", "u3", Text())) is None
+    assert outcome(state, ev.PartStarted("new", "zzz", Text())) is None
+    assert outcome(state, ev.UserMessageAdded("a1000")) is None
+
+
+def test_old_parts_can_be_changed_and_changed_back() -> None:
+    """Promise 9: a part that was packed is pruned, restored and pruned again, across being packed in between."""
+    state = long_state(200)
+    for event in (ev.Pruned(("a3:call",)), ev.Restored(("a3:call",)), ev.Pruned(("a3:call",))):
+        admit(state, event)
+        evolve(state, event)
+        assert outcome(state, event) is RefusedError
+        for number in range(state.version, state.version + 200):
+            for more in turn(number):
+                evolve(state, more)
+            state.settle(state.version)
+    part = kept(state).part("a3:call")
+    assert (part.kind, part.call, len(part.prunes)) == ("tool", "call3", 3)
+
+
+def test_a_rollback_into_what_is_packed_opens_the_message_again() -> None:
+    """Spec §7: right after a rollback everything is as it was, however long ago: the message is open, its tool runs."""
+    state = long_state(600)
+    evolve(state, ev.RolledBack(1 + 9 * 3 + 7))
+    assert state.open_messages() == ("a3",)
+    assert state.last_user() == "u3"
+    assert [type(event) for event in state.closing("x")] == [ev.ToolFailed, ev.MessageFinished]
+    assert outcome(state, ev.PartStarted("a3", "new", Tool("call3", "bash"))) is AlreadyExistsError
+    for event in state.closing("x"):
+        admit(state, event)
+        evolve(state, event)
+    assert state.open_messages() == ()
+    evolve(state, ev.RolledBack(1 + 9 * 600))
+    assert state.last_user() == "u599"
+
+
+def reachable(state: State) -> int:
+    """How many objects a state holds, itself included: not what all states share, as classes, functions and modules."""
+    seen: dict[int, object] = {}
+    found: list[object] = [state]
+    while found:
+        thing = found.pop()
+        if id(thing) not in seen and not isinstance(thing, (type, ModuleType, FunctionType, BuiltinFunctionType)):
+            seen[id(thing)] = thing
+            found += gc.get_referents(thing)
+    return len(seen)
+
+
+def test_an_old_part_is_no_object() -> None:
+    """Promise 8: what a session of any length holds of an old part is some bytes, packed, and stored the same way."""
+    short, long = long_state(500), long_state(2_500)
+    parts = 3 * 2_000
+    assert reachable(short) > 3 * 50  # the newest are objects: the count does see them
+    assert reachable(long) - reachable(short) < parts / 4
+    assert len(long.encode()) - len(short.encode()) < 40 * parts
+
+
+def rows(count: int) -> list[tuple[str, MessageFacts]]:
+    """Messages of one part each."""
+    return [
+        (f"m{n}", MessageFacts(n, True, False, {f"p{n}": PartFacts(n, f"m{n}", "text", "", "ended")}))
+        for n in range(count)
+    ]
+
+
+def test_ids_of_one_hash_are_told_apart() -> None:
+    """Spec §3: ids are found by what they are: hashes that meet cost time only, and the newest facts of an id count."""
+    packed = Packed()
+    packed._modulus = 1  # now every id has the same hash
+    found = rows(100)
+    for start in range(0, 100, 10):
+        packed.add(found[start : start + 10])
+    newer = (
+        "m5",
+        MessageFacts(
+            5,
+            True,
+            False,
+            {"p5": PartFacts(5, "m5", "text", "", "ended"), "q": PartFacts(500, "m5", "text", "", "ended")},
+        ),
+    )
+    packed.add([newer])
+    for again in (packed, reopened(packed)):
+        assert [again.find(name) for name, _ in found if name != "m5"] == [row for row in found if row[0] != "m5"]
+        assert again.find("m5") == again.find("p5") == again.find("q") == newer
+        assert again.find("m100") is again.find("") is again.find("\ud800") is None
+        assert sorted(again) == sorted([*(row for row in found if row[0] != "m5"), newer])
+
+
+def test_call_ids_may_be_any_text() -> None:
+    """Spec §3: a call id with lone surrogates is kept exactly where it lies packed, and found again."""
+    packed = Packed()
+    odd = ("m", MessageFacts(1, False, False, {"p": PartFacts(2, "m", "tool", "\ud800", "pending", (100,))}))
+    packed.add([odd, *rows(3)])
+    for again in (packed, reopened(packed)):
+        assert again.find("p") == odd
+        assert again.find("m2") == rows(3)[2]
+
+
+def test_readers_need_no_lock() -> None:
+    """Spec §16: while one thread makes a session longer, others find every part of it that was ever there."""
+    missing: list[str] = []
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        known = [session.user(f"{number}", id=new_id("m_")) and session.state().last_message for number in range(40)]
+        done = False
+
+        def read() -> None:
+            while not done:
+                state = session.state()
+                missing.extend(name for name in known if state.messages.get(name) is None)
+
+        threads = [Thread(target=read) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(400):
+                session.user(f"{number}")
+        finally:
+            done = True
+            for thread in threads:
+                thread.join()
+    assert not missing
+
+
+@pytest.mark.parametrize("lost", ["nothing", "all of it", "its soundness"])
+def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) -> None:
+    """Promise 8, spec §6: opening for writing and going on reads nothing of what is packed; an old id is found, from the log if that is lost."""
+    events = [(0, event) for number in range(300) for event in turn(number)]
+    with eventlog.open(tmp_path) as store:
+        session = store.create_session(id="s")
+        session.append(events)
+        session.acquire()
+        session.release()
+        (key,) = store.log.derived_keys(b"checkpoint\0" + PACKED.encode())
+        value = store.log.get_derived(key)
+        assert value is not None
+        changed = {"nothing": value, "all of it": None, "its soundness": value[:-1] + bytes([value[-1] ^ 1])}
+        store.log.put_derived([(key, changed[lost])])
+    with eventlog.open(tmp_path) as store:
+        wanted = derived_reads(store.log)
+        session = store.session("s")
+        session.user(id="x")  # a message alone: the ids of parts that the store gives do not sort behind those above
+        assert key not in wanted
+        assert session.state().last_user() == "x"
+        facts = session.state().part("a3:call")
+        assert (facts.kind, facts.call, facts.message) == ("tool", "call3", "a3")
+        assert key in wanted
+        with pytest.raises(AlreadyExistsError):
+            session.user("again", id="u3")
+        version = session.version
+        session.rollback(before="a3")
+        assert session.state().last_user() == "u3"
+        session.rollback(version)
+        assert session.state().last_user() == "x"
+        whole = State()
+        fold_spans(store.log, session.ancestry(), whole, session.version)
+        assert session.state().canonical() == whole.canonical()
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories(), st.integers(1, 3), st.integers(1, 4), st.lists(st.integers(0, 200), max_size=8))
+def test_pieces_add_up_to_what_is_packed(
+    grown: list[tuple[int, ev.Event]], warm: int, chunk: int, looks: list[int]
+) -> None:
+    """Promise 7: a state that is kept in pieces, opened and kept on, answers as one that never was, whatever was read of it between."""
+    plain, state, log = State(), State(), MemoryLog()
+    with packing(warm, chunk):
+        for number, (_, event) in enumerate(grown):
+            for one in (plain, state):
+                evolve(one, event)
+                one.settle(one.version)
+            if number % 5 == 4:
+                save_state(log, "s", state)
+            if number in looks:
+                save_state(log, "s", state)
+                state, saved = restore(log, [Stream("s", 1, END)], state.version)
+                assert saved == state.version
+                if number % 2:
+                    assert answers(state) == answers(plain)
+        save_state(log, "s", state)
+        state, _ = restore(log, [Stream("s", 1, END)], state.version)
+        assert answers(state) == answers(plain)
+        assert state.canonical() == plain.canonical()
+
+
+@pytest.mark.parametrize("lost", [0, 1, -1])
+def test_a_lost_piece_is_read_from_the_log(tmp_path: Path, lost: int) -> None:
+    """Promise 8: where one of the pieces is lost nothing but time is, and what is kept next has everything again."""
+    prefix = b"checkpoint\0" + PACKED.encode()
+    with eventlog.open(tmp_path, checkpoint_events=300) as store:
+        session = store.create_session(id="s")
+        turns = 0
+        while turns < 600 or len(session.state().pieces) < 3:
+            session.append([(0, event) for number in range(turns, turns + 20) for event in turn(number)])
+            turns += 20
+        pieces = session.state().pieces
+        key = next(key for key in store.log.derived_keys(prefix) if key.endswith(pieces[lost][0].to_bytes(8, "big")))
+        store.log.put_derived([(key, None)])
+    for again in range(2):
+        with eventlog.open(tmp_path, checkpoint_events=300) as store:
+            session = store.session("s")
+            facts = session.state().part("a3:call")
+            assert bool(session.state().pieces) is bool(again)  # those of which one is lost are used no more
+            assert (facts.kind, facts.call, facts.message) == ("tool", "call3", "a3")
+            whole = State()
+            fold_spans(store.log, session.ancestry(), whole, session.version)
+            assert session.state().canonical() == whole.canonical()
+            if not again:
+                session.append([(0, event) for number in range(turns, turns + 40) for event in turn(number)])
+                session.append([(0, ev.Custom("n", "{}"))])
+                assert session.state().pieces[0][0] > pieces[-1][0]

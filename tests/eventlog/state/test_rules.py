@@ -1,0 +1,287 @@
+"""What may follow what: every rule of the state machines, and that a decision taken back leaves no trace."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog import events as ev
+from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError
+from eventlog.state.evolve import evolve
+from eventlog.state.rules import admit
+from eventlog.state.state import State
+from eventlog.values import File, MessageError, PartKind, Reasoning, Snapshot, Text, Tokens, Tool, Usage
+from tests.support.history_strategies import histories
+
+
+def after(*events: ev.Event) -> State:
+    """The state after a session's events, each of them allowed."""
+    state = State()
+    for event in (ev.SessionStarted(), *events):
+        admit(state, event)
+        evolve(state, event)
+    return state
+
+
+def part(name: str, kind: PartKind, message: str = "m2") -> ev.PartStarted:
+    """A part of the open message."""
+    return ev.PartStarted(message, name, kind)
+
+
+USER = (ev.UserMessageAdded("m1"), ev.PartStarted("m1", "u1", Text("hi")))
+OPEN = (*USER, ev.AssistantMessageStarted("m2"))
+TEXT = (*OPEN, part("t1", Text()))
+TOOL = (*OPEN, part("c1", Tool("call", "bash")))
+RUNNING = (*TOOL, ev.ToolRunning("c1", "{}"))
+COMPLETED = (*RUNNING, ev.ToolCompleted("c1", "out"))
+FINISHED = (*TEXT, ev.PartDelta("t1", "text", "x"), ev.PartEnded("t1"), ev.MessageFinished("m2", "stop"))
+ASKED = (*FINISHED, ev.UserMessageAdded("m3"), ev.CompactionRequested("m3", "k1"))
+STARTED = (*ASKED, ev.CompactionStarted("k1", "m2"))
+SUMMARY = (*STARTED, ev.AssistantMessageStarted("m4", summary=True), ev.MessageFinished("m4"))
+COMPACTED = (*SUMMARY, ev.CompactionCompleted("k1", "m4"))
+TWICE = (
+    *COMPACTED,
+    ev.UserMessageAdded("m5"),
+    ev.CompactionRequested("m5", "k2"),
+    ev.CompactionStarted("k2", "m3"),
+    ev.AssistantMessageStarted("m6", summary=True),
+    ev.MessageFinished("m6"),
+    ev.CompactionCompleted("k2", "m6"),
+)
+BACK = (*FINISHED, ev.RolledBack(3))
+
+REFUSED: list[tuple[str, tuple[ev.Event, ...], ev.Event, type[CallError]]] = [
+    ("a second start", (), ev.SessionStarted(), RefusedError),
+    ("a fork inside a session", (), ev.SessionForked("p", 1), RefusedError),
+    ("anything after the erasure", (ev.SessionErased(),), ev.SessionRenamed("t"), RefusedError),
+    ("a message id again", USER, ev.UserMessageAdded("m1"), AlreadyExistsError),
+    ("a message id of the other kind again", USER, ev.AssistantMessageStarted("m1"), AlreadyExistsError),
+    ("a message id that a rollback hid", BACK, ev.AssistantMessageStarted("m2"), AlreadyExistsError),
+    ("an empty message id", (), ev.UserMessageAdded(""), LimitError),
+    ("a message id that is too long", (), ev.UserMessageAdded("é" * 129), LimitError),
+    ("a part id again", TEXT, part("t1", Text()), AlreadyExistsError),
+    ("a part id of another message again", TEXT, part("u1", Text()), AlreadyExistsError),
+    ("a part of no message", (), part("p", Text()), NotFoundError),
+    ("a part of a finished message", FINISHED, part("p", Text()), RefusedError),
+    ("a part of a removed message", (*FINISHED, ev.MessageRemoved("m2")), part("p", Text()), NotFoundError),
+    ("a part of a hidden message", BACK, part("p", Text()), NotFoundError),
+    ("a part of an earlier user message", OPEN, ev.PartStarted("m1", "p", Text()), RefusedError),
+    ("a tool part of a user message", USER, ev.PartStarted("m1", "p", Tool("c", "bash")), RefusedError),
+    ("a reasoning part of a user message", USER, ev.PartStarted("m1", "p", Reasoning()), RefusedError),
+    ("a provider call id twice in a message", TOOL, part("c2", Tool("call", "bash")), AlreadyExistsError),
+    ("a delta of no part", OPEN, ev.PartDelta("t1", "text", "x"), NotFoundError),
+    ("a delta of an ended part", (*TEXT, ev.PartEnded("t1")), ev.PartDelta("t1", "text", "x"), RefusedError),
+    ("a delta of a user's part", USER, ev.PartDelta("u1", "text", "x"), RefusedError),
+    ("a delta of an unknown field", TEXT, ev.PartDelta("t1", "title", "x"), RefusedError),
+    ("a text delta of a tool", TOOL, ev.PartDelta("c1", "text", "x"), RefusedError),
+    ("an input delta of a running tool", RUNNING, ev.PartDelta("c1", "input", "x"), RefusedError),
+    ("an output delta of a pending tool", TOOL, ev.PartDelta("c1", "output", "x"), RefusedError),
+    ("an output delta of a completed tool", COMPLETED, ev.PartDelta("c1", "output", "x"), RefusedError),
+    ("an input delta of a text", TEXT, ev.PartDelta("t1", "input", "x"), RefusedError),
+    ("a delta of a snapshot", (*OPEN, part("s", Snapshot("a"))), ev.PartDelta("s", "text", "x"), RefusedError),
+    ("an end of an ended part", (*TEXT, ev.PartEnded("t1")), ev.PartEnded("t1"), RefusedError),
+    ("an end of a tool", TOOL, ev.PartEnded("c1"), RefusedError),
+    ("an edit of an open part", TEXT, ev.PartEdited("t1", "y"), RefusedError),
+    ("an edit of a running tool", RUNNING, ev.PartEdited("c1", "y"), RefusedError),
+    ("an edit of a file", (*OPEN, part("f", File("a/b", "u"))), ev.PartEdited("f", "y"), RefusedError),
+    ("a removal of an open part", TEXT, ev.PartRemoved("t1"), RefusedError),
+    ("a removal of a running tool", RUNNING, ev.PartRemoved("c1"), RefusedError),
+    ("a removal of a removed part", (*COMPLETED, ev.PartRemoved("c1")), ev.PartRemoved("c1"), NotFoundError),
+    ("a removal of a running compaction", STARTED, ev.PartRemoved("k1"), RefusedError),
+    ("a run of no call", OPEN, ev.ToolRunning("c1", "{}"), NotFoundError),
+    ("a run of a text", TEXT, ev.ToolRunning("t1", "{}"), RefusedError),
+    ("a second run", RUNNING, ev.ToolRunning("c1", "{}"), RefusedError),
+    ("progress of a pending tool", TOOL, ev.ToolProgress("c1"), RefusedError),
+    ("progress of a completed tool", COMPLETED, ev.ToolProgress("c1"), RefusedError),
+    ("a result of a pending tool", TOOL, ev.ToolCompleted("c1", "out"), RefusedError),
+    ("a second result", COMPLETED, ev.ToolCompleted("c1", "out"), RefusedError),
+    ("a failure after the result", COMPLETED, ev.ToolFailed("c1", "no"), RefusedError),
+    ("a result after the failure", (*TOOL, ev.ToolFailed("c1", "no")), ev.ToolCompleted("c1", "out"), RefusedError),
+    ("a result of an unknown call", OPEN, ev.ToolCompleted("c9", "out"), NotFoundError),
+    ("the end of a user message", USER, ev.MessageFinished("m1"), RefusedError),
+    ("the end of a message with an open text", TEXT, ev.MessageFinished("m2"), RefusedError),
+    ("the end of a message with a pending tool", TOOL, ev.MessageFinished("m2"), RefusedError),
+    ("the end of a message with a running tool", RUNNING, ev.MessageFinished("m2"), RefusedError),
+    ("a second end", FINISHED, ev.MessageFinished("m2"), RefusedError),
+    ("the end of no message", (), ev.MessageFinished("m2"), NotFoundError),
+    ("the removal of an open message", OPEN, ev.MessageRemoved("m2"), RefusedError),
+    ("a second removal", (*USER, ev.MessageRemoved("m1")), ev.MessageRemoved("m1"), NotFoundError),
+    ("a step in a user message", USER, ev.StepStarted("m1", "s1"), RefusedError),
+    ("a step in a finished message", FINISHED, ev.StepStarted("m2", "s1"), RefusedError),
+    ("a step end without a step", OPEN, ev.StepFinished("m2", "s1"), RefusedError),
+    (
+        "a second step end",
+        (*OPEN, ev.StepStarted("m2", "s1"), ev.StepFinished("m2", "s2")),
+        ev.StepFinished("m2", "s3"),
+        RefusedError,
+    ),
+    ("a step with a known part id", TEXT, ev.StepStarted("m2", "t1"), AlreadyExistsError),
+    ("usage of no message", (), ev.UsageRecorded(Usage(Tokens()), "m9"), NotFoundError),
+    ("a prune of a text", FINISHED, ev.Pruned(("t1",)), RefusedError),
+    ("a prune of a running tool", RUNNING, ev.Pruned(("c1",)), RefusedError),
+    ("a second prune", (*COMPLETED, ev.Pruned(("c1",))), ev.Pruned(("c1",)), RefusedError),
+    ("a restore of what is not pruned", COMPLETED, ev.Restored(("c1",)), RefusedError),
+    ("a compaction in an assistant message", FINISHED, ev.CompactionRequested("m2", "k"), RefusedError),
+    ("a compaction in an earlier message", OPEN, ev.CompactionRequested("m1", "k"), RefusedError),
+    ("a compaction that nobody asked for", FINISHED, ev.CompactionStarted("k1"), NotFoundError),
+    ("a second start of a compaction", STARTED, ev.CompactionStarted("k1"), RefusedError),
+    (
+        "a compaction beside a running one",
+        (*STARTED, ev.UserMessageAdded("m5"), ev.CompactionRequested("m5", "k2")),
+        ev.CompactionStarted("k2", "m1"),
+        RefusedError,
+    ),
+    (
+        "a compaction that covers an open message",
+        (*OPEN, ev.UserMessageAdded("m3"), ev.CompactionRequested("m3", "k1")),
+        ev.CompactionStarted("k1", "m2"),
+        RefusedError,
+    ),
+    ("a compaction through no message", ASKED, ev.CompactionStarted("k1", "m9"), NotFoundError),
+    ("the end of a compaction not started", ASKED, ev.CompactionCompleted("k1", "m2"), RefusedError),
+    ("a user's message as the summary", SUMMARY, ev.CompactionCompleted("k1", "m3"), RefusedError),
+    ("the failure of a completed compaction", COMPACTED, ev.CompactionFailed("k1"), RefusedError),
+    ("the undo of a running compaction", STARTED, ev.CompactionUndone("k1"), RefusedError),
+    ("the undo of an earlier compaction", TWICE, ev.CompactionUndone("k1"), RefusedError),
+    ("a second undo", (*COMPACTED, ev.CompactionUndone("k1")), ev.CompactionUndone("k1"), RefusedError),
+    ("a rollback to version 0", USER, ev.RolledBack(0), NotFoundError),
+    ("a rollback to the future", USER, ev.RolledBack(4), NotFoundError),
+    ("a pin of nothing", (), ev.Pinned("p"), RefusedError),
+    ("a pin of two things", TEXT, ev.Pinned("p", "fact", "t1"), RefusedError),
+    ("a pin of no part", (), ev.Pinned("p", part="t1"), NotFoundError),
+    ("a pin id again", (ev.Pinned("p", "fact"),), ev.Pinned("p", "fact"), AlreadyExistsError),
+    ("an unpin of no pin", (), ev.Unpinned("p"), NotFoundError),
+    ("a second unpin", (ev.Pinned("p", "fact"), ev.Unpinned("p")), ev.Unpinned("p"), NotFoundError),
+    ("an unpin of a hidden pin", (*USER, ev.Pinned("p", "f"), ev.RolledBack(2)), ev.Unpinned("p"), NotFoundError),
+    ("a redaction of no part", (), ev.PartRedacted("t1"), NotFoundError),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "error"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
+)
+def test_what_does_not_follow_is_refused(before: tuple[ev.Event, ...], event: ev.Event, error: type[CallError]) -> None:
+    """Spec §3: a state machine violation is refused with an error that says why, and the state stays as it was."""
+    state = after(*before)
+    untouched = encoded(state)
+    with pytest.raises(error) as caught:
+        admit(state, event)
+    assert type(caught.value) is error
+    if isinstance(caught.value, RefusedError):
+        assert caught.value.expected
+    assert encoded(state) == untouched
+
+
+def test_anything_before_the_start_is_refused() -> None:
+    """Spec §3: a session's first event is its start or its fork."""
+    with pytest.raises(RefusedError):
+        admit(State(), ev.SessionRenamed("t"))
+
+
+ALLOWED: list[tuple[str, tuple[ev.Event, ...], ev.Event]] = [
+    ("a text delta", TEXT, ev.PartDelta("t1", "text", "x")),
+    ("an input delta of a pending tool", TOOL, ev.PartDelta("c1", "input", "x")),
+    ("an output delta of a running tool", RUNNING, ev.PartDelta("c1", "output", "x")),
+    ("the failure of a pending tool", TOOL, ev.ToolFailed("c1", "no")),
+    ("the failure of a running tool", RUNNING, ev.ToolFailed("c1", "no")),
+    ("an edit of an ended text", FINISHED, ev.PartEdited("t1", "y")),
+    ("an edit of a result", COMPLETED, ev.PartEdited("c1", "y")),
+    (
+        "the same call id in another message",
+        (*COMPLETED, ev.AssistantMessageStarted("m9")),
+        part("p", Tool("call", "b"), "m9"),
+    ),
+    ("a second step", (*OPEN, ev.StepStarted("m2", "s1"), ev.StepFinished("m2", "s2")), ev.StepStarted("m2", "s3")),
+    ("a restore of what is pruned", (*COMPLETED, ev.Pruned(("c1",))), ev.Restored(("c1",))),
+    ("a prune after a restore", (*COMPLETED, ev.Pruned(("c1",)), ev.Restored(("c1",))), ev.Pruned(("c1",))),
+    ("a prune after its prune was rolled back", (*COMPLETED, ev.Pruned(("c1",)), ev.RolledBack(7)), ev.Pruned(("c1",))),
+    ("a compaction after a failed one", (*STARTED, ev.CompactionFailed("k1")), ev.CompactionStarted("k1", "m2")),
+    ("the undo of the latest compaction", TWICE, ev.CompactionUndone("k2")),
+    ("the undo of the one before", (*TWICE, ev.CompactionUndone("k2")), ev.CompactionUndone("k1")),
+    ("an end that a rollback hid", (*FINISHED, ev.RolledBack(6)), ev.PartEnded("t1")),
+    ("usage of a hidden message", BACK, ev.UsageRecorded(Usage(Tokens()), "m2")),
+    ("a redo", BACK, ev.RolledBack(8)),
+    ("a second message beside an open one", OPEN, ev.AssistantMessageStarted("m9")),
+    ("a user message beside an open one", OPEN, ev.UserMessageAdded("m9")),
+]
+
+
+@pytest.mark.parametrize(("before", "event"), [case[1:] for case in ALLOWED], ids=[case[0] for case in ALLOWED])
+def test_what_follows_is_allowed(before: tuple[ev.Event, ...], event: ev.Event) -> None:
+    """Spec §3 and §7: the rules refuse nothing that may happen, before and after rollbacks."""
+    admit(after(*before), event)
+
+
+def encoded(state: State) -> tuple[bytes, bytes]:
+    """The state as a checkpoint has it, without what only the way back needs."""
+    return state.encode()
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories(), st.integers(0, 100), st.integers(0, 100))
+def test_retracting_is_as_if_it_never_happened(grown: list[tuple[int, ev.Event]], first: int, second: int) -> None:
+    """Promise 4: what was decided ahead of a failed append is taken back without a trace, and may be decided again."""
+    history = [event for _, event in grown]
+    low, high = sorted((1 + first % len(history), 1 + second % len(history)))
+    state = State()
+    snapshots = {0: encoded(state)}
+    for event in history:
+        evolve(state, event)
+        snapshots[state.version] = encoded(state)
+    for version in (high, low):
+        state.retract(version)
+        assert encoded(state) == snapshots[version]
+    for event in history[low:]:
+        admit(state, event)
+        evolve(state, event)
+    assert encoded(state) == snapshots[len(history)]
+    state.settle(low)
+    state.retract(low)
+    assert encoded(state) == snapshots[low]
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories())
+def test_closing_leaves_nothing_open(grown: list[tuple[int, ev.Event]]) -> None:
+    """Spec §9: what closes an interrupted session is allowed, and after it no message, part or compaction is open."""
+    state = after(*(event for _, event in grown[1:]))
+    for event in state.closing("interrupted"):
+        admit(state, event)
+        evolve(state, event)
+    assert state.open_messages() == ()
+    assert state.closing("interrupted") == []
+    compaction = state.open_compaction()
+    assert compaction is None or state.status(state.parts[compaction]) == "requested"
+
+
+def test_closing_keeps_what_was_said() -> None:
+    """Spec §9: streamed text is ended, tools are failed as interrupted, the message is aborted, in that order."""
+    state = after(*RUNNING, part("t1", Text()), ev.PartDelta("t1", "text", "so far"), part("c2", Tool("c", "b")))
+    assert state.closing("interrupted") == [
+        ev.ToolFailed("c1", "[Tool execution was interrupted]", interrupted=True),
+        ev.PartEnded("t1"),
+        ev.ToolFailed("c2", "[Tool execution was interrupted]", interrupted=True),
+        ev.MessageFinished("m2", None, MessageError("aborted", "interrupted")),
+    ]
+
+
+def test_an_open_compaction_fails_when_it_is_closed() -> None:
+    """Spec §9: an open compaction fails with reason `interrupted`; a requested one stays due."""
+    assert after(*STARTED).closing("interrupted") == [ev.CompactionFailed("k1", "interrupted")]
+    assert after(*ASKED).closing("interrupted") == []
+
+
+def test_a_removed_request_is_no_longer_due() -> None:
+    """Spec §5: a compaction whose part was removed before it began is not asked for any more."""
+    state = after(*ASKED)
+    assert state.open_compaction() == "k1"
+    assert after(*ASKED, ev.PartRemoved("k1")).open_compaction() is None
+
+
+def test_an_interrupt_is_answered_by_the_end_of_a_message() -> None:
+    """Spec §8: an interrupt stays requested until a message ends, whatever is rolled back meanwhile."""
+    state = after(*OPEN, ev.InterruptRequested("stop"), ev.RolledBack(4))
+    assert state.interrupt_pending()
+    evolve(state, ev.MessageFinished("m2"))
+    assert not state.interrupt_pending()

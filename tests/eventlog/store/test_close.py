@@ -1,0 +1,218 @@
+"""What other threads accept in the moment in which a store is closed: it is durable when `close` returns, or it was refused."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.errors import ClosedError, EventlogError
+from eventlog.log.contract import Append, Ticket
+from eventlog.session.session import Session
+from eventlog.session.text_stream import LONG_DELTA, Stream
+from eventlog.store import Store
+from tests.support.faulty_log import FaultyLog, together
+from tests.support.sample_sessions import said
+
+PATIENCE = 30.0
+
+
+class Gate:
+    """A clock that holds one thread up: between a look whether something may be accepted, and its acceptance."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def __call__(self) -> int:
+        """A time; for the thread in question when the gate is opened."""
+        if threading.current_thread() is self.thread:
+            self.reached.set()
+            assert self.opened.wait(PATIENCE)
+        return 1_000
+
+    def run(self, command: Callable[[], object], outcome: list[EventlogError | None]) -> threading.Thread:
+        """Start a command in the thread that is held up; returns once it is."""
+
+        def told() -> None:
+            try:
+                command()
+            except EventlogError as error:
+                outcome.append(error)
+            else:
+                outcome.append(None)
+
+        self.thread = threading.Thread(target=told)
+        self.thread.start()
+        assert self.reached.wait(PATIENCE)
+        return self.thread
+
+
+@pytest.fixture
+def gate() -> Gate:
+    """The clock."""
+    return Gate()
+
+
+@pytest.fixture
+def store(log: FaultyLog, gate: Gate) -> Store:
+    """A store whose deltas are flushed by commands only."""
+    return Store(log, flush_interval=1000.0, clock=gate)
+
+
+@pytest.fixture
+def text(store: Store) -> Iterator[Stream]:
+    """An open text of an open message."""
+    session = store.create_session(id="s")
+    session.acquire()
+    reply = session.assistant()
+    reply.begin()
+    text = reply.text(id="p")
+    text.append("kept ")
+    yield text
+    store.close()
+
+
+def stored(log: FaultyLog) -> Session:
+    """The session as another program sees it."""
+    return Store(log, flush_interval=1000.0).session("s")
+
+
+@pytest.mark.parametrize("piece", ["late", "late" * LONG_DELTA])
+def test_a_delta_that_comes_too_late_is_refused(
+    log: FaultyLog, store: Store, gate: Gate, text: Stream, piece: str
+) -> None:
+    """Promise 1: a delta that was let in before the store was closed, and got there after, is told so: nobody would commit it."""
+    outcome: list[EventlogError | None] = []
+    late = gate.run(lambda: text.append(piece), outcome)
+    store.close()
+    gate.opened.set()
+    late.join(PATIENCE)
+    assert [type(error) for error in outcome] == [ClosedError]
+    assert said(stored(log)) == {"p": "kept "}
+
+
+def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
+    log: FaultyLog, store: Store, gate: Gate, text: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 1: one that arrives when all before it was just taken out is either durable or refused: what its caller is told."""
+    outcome: list[EventlogError | None] = []
+    appender = text._appender
+    accepted, submit = threading.Event(), log.submit
+    wake = appender.wake
+
+    def woken(delta: tuple[tuple[str, str], str] | None = None) -> None:
+        accepted.set()
+        wake(delta)
+
+    def last_flush(append: Append) -> Ticket:
+        gate.opened.set()
+        assert accepted.wait(PATIENCE)
+        return submit(append)
+
+    late = gate.run(lambda: text.append("late"), outcome)
+    monkeypatch.setattr(appender, "wake", woken)
+    monkeypatch.setattr(log, "submit", last_flush)
+    store.close()
+    late.join(PATIENCE)
+    assert type(outcome[0]) in {ClosedError, type(None)}
+    assert said(stored(log)) == {"p": "kept late" if outcome[0] is None else "kept "}
+
+
+def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: Stream) -> None:
+    """Promise 1: each thread hears of its own delta, whichever comes first."""
+    outcome: list[EventlogError | None] = []
+    late = gate.run(lambda: text.append("late"), outcome)
+    store.close()
+    text._flat.extend((("p", "text"), "another", 1))
+    gate.opened.set()
+    late.join(PATIENCE)
+    assert [type(error) for error in outcome] == [ClosedError]
+    with pytest.raises(ClosedError):
+        text._appender.wake((("p", "text"), "another"))
+    assert not text._flat
+
+
+def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, gate: Gate, text: Stream) -> None:
+    """Promise 1: the same of an event that nobody waits for."""
+    outcome: list[EventlogError | None] = []
+    session = text._session
+    late = gate.run(lambda: session.command([ev.Custom("n", "{}")], wait=False), outcome)
+    store.close()
+    gate.opened.set()
+    late.join(PATIENCE)
+    assert [type(error) for error in outcome] == [ClosedError]
+    assert not any(isinstance(recorded.event, ev.Custom) for recorded in stored(log).events())
+
+
+def test_what_was_accepted_through_a_handle_that_is_gone_is_durable(log: FaultyLog) -> None:
+    """Promise 1: closing and flushing commit what a session has accepted, also when nobody has its handle any more."""
+    for end in (Store.close, Store.flush):
+        store = Store(log, flush_interval=1000.0)
+        name = store.create_session().id
+
+        def fail() -> None:
+            raise KeyError
+
+        def leave(store: Store, name: str, fail: Callable[[], None]) -> None:
+            session = store.session(name)
+            together(session, lambda: session.user("kept"), fail)
+
+        with pytest.raises(KeyError):
+            leave(store, name, fail)
+        gc.collect()
+        assert not store._sessions
+        end(store)
+        assert any(isinstance(r.event, ev.UserMessageAdded) for r in Store(log).session(name).events())
+
+
+def test_whoever_closes_it_as_well_waits_for_the_end(
+    log: FaultyLog, store: Store, text: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 1: when `close` returns all is durable, also if another thread was closing the store already."""
+    submit, flushing, go_on = log.submit, threading.Event(), threading.Event()
+
+    def last_flush(append: Append) -> Ticket:
+        flushing.set()
+        assert go_on.wait(PATIENCE)
+        return submit(append)
+
+    monkeypatch.setattr(log, "submit", last_flush)
+    found: list[dict[str, str]] = []
+
+    def close() -> None:
+        store.close()
+        found.append(said(stored(log)))
+
+    first = threading.Thread(target=store.close)
+    first.start()
+    assert flushing.wait(PATIENCE)
+    second = threading.Thread(target=close)
+    second.start()
+    second.join(0.05)
+    assert not found
+    go_on.set()
+    first.join(PATIENCE)
+    second.join(PATIENCE)
+    assert found == [{"p": "kept "}]
+    assert text._session.store.closed
+
+
+def test_a_close_that_was_interrupted_can_be_repeated(
+    log: FaultyLog, store: Store, text: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 1: who breaks off the wait for the end, and closes the store again, has lost nothing."""
+    with monkeypatch.context() as patch:
+        patch.setattr(text._appender, "settle", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.close()
+    store.close()
+    assert said(stored(log)) == {"p": "kept "}
+
+
+def _interrupted() -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,368 @@
+"""The handles for asyncio: the same events as the blocking ones, durability awaited, and cancelled awaits that leave nothing half."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count as counting
+from pathlib import Path
+from threading import Event, Timer
+from time import process_time
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.aio import AsyncSession
+from eventlog.errors import ConflictError, LeaseHeldError, RefusedError, RequestReusedError
+from eventlog.session.session import Session
+from eventlog.store import Store, open_store
+from eventlog.values import MessageError, Text, Tokens, Tool, Usage
+from tests.support.engines import Engine
+from tests.support.faulty_log import FaultyLog
+
+
+def events(chat: AsyncSession) -> list[ev.Event]:
+    """Everything committed."""
+    return [recorded.event for recorded in chat.sync.events()]
+
+
+def test_a_turn_is_the_same_events_as_the_blocking_one(store: Store) -> None:
+    """Spec §16: the asyncio handle appends exactly what the blocking one would, each await durable when it returns."""
+    chat = AsyncSession(store.create_session(id="s"))
+    usage = Usage(Tokens(1, 2))
+
+    async def turn() -> tuple[str, str, str, str]:
+        user = await chat.user("hi")
+        async with chat.assistant("p/m", agent="build") as reply:
+            thought = reply.reasoning()
+            thought.append("hm")
+            await reply.end(thought, "{}")
+            text = reply.text()
+            text.append("a")
+            text.append("b")
+            call = await reply.tool("bash", call_id="c")
+            call.input("{}")
+            await reply.run(call, "{}")
+            call.output("out")
+            await reply.succeed(call, "out")
+            failed = await reply.tool("bash", call_id="d", input={})
+            await reply.fail(failed, "no")
+            await reply.finish("stop", usage=usage)
+            head = store.log.head("s")
+            assert head is not None
+            assert head.version == 21
+        return user, reply.id, thought.id, text.id
+
+    user, message, thought, text = asyncio.run(turn())
+    found = events(chat)
+    assert found[1] == ev.UserMessageAdded(user)
+    assert isinstance(found[3], ev.AssistantMessageStarted)
+    assert (found[3].message, found[3].reply_to) == (message, user)
+    assert found[5:7] == [ev.PartDelta(thought, "text", "hm"), ev.PartEnded(thought, "{}")]
+    assert [event.text for event in found if isinstance(event, ev.PartDelta)] == ["hm", "a", "b", "{}", "out"]
+    assert [event.kind for event in found if isinstance(event, ev.PartStarted) and isinstance(event.kind, Tool)] == [
+        Tool("c", "bash"),
+        Tool("d", "bash"),
+    ]
+    assert found[-3:-1] == [ev.PartEnded(text), ev.UsageRecorded(usage, message, None, found[3].model)]
+    assert found[-1] == ev.MessageFinished(message, "stop")
+    assert not chat.sync.holds_lease
+
+
+def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) -> None:
+    """Spec §9: leaving the block without an end, by an error or by cancellation closes the message and frees the session."""
+    chat = AsyncSession(store.create_session())
+
+    async def leave(error: type[BaseException] | None) -> None:
+        async with chat.assistant() as reply:
+            reply.text().append("half")
+            if error is not None:
+                raise error
+
+    async def cancelled() -> None:
+        started = asyncio.Event()
+
+        async def wait_for_ever() -> None:
+            async with chat.assistant() as reply:
+                reply.text().append("half")
+                started.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(wait_for_ever())
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(leave(None))
+    with pytest.raises(KeyError):
+        asyncio.run(leave(KeyError))
+    asyncio.run(cancelled())
+    finished = [event.error for event in events(chat) if isinstance(event, ev.MessageFinished)]
+    assert finished == [
+        MessageError("aborted"),
+        MessageError("unknown", "KeyError"),
+        MessageError("aborted", "CancelledError"),
+    ]
+    assert not chat.sync.holds_lease
+    assert chat.sync.state().open_messages() == ()
+
+
+def test_many_tasks_share_one_handle(store: Store) -> None:
+    """Spec §16: a handle is safe across tasks: every message is whole, once, and its own task's."""
+    chat = AsyncSession(store.create_session())
+
+    async def talk(number: int) -> None:
+        for turn in range(3):
+            await chat.do(chat.sync.user, f"{number} {turn}", id=f"u{number}.{turn}")
+        async with chat.assistant() as reply:
+            text = reply.text()
+            for word in range(10):
+                text.append(f"{number}.{word} ")
+                if word % 3 == 0:
+                    await asyncio.sleep(0)
+            await reply.end(text)
+            await reply.finish()
+
+    async def everybody() -> None:
+        await asyncio.gather(*(talk(number) for number in range(16)))
+
+    asyncio.run(everybody())
+    texts: dict[str, str] = {}
+    for event in events(chat):
+        if isinstance(event, ev.PartDelta):
+            texts[event.part] = texts.get(event.part, "") + event.text
+    assert sorted(texts.values()) == sorted("".join(f"{number}.{word} " for word in range(10)) for number in range(16))
+    added = [event.message for event in events(chat) if isinstance(event, ev.UserMessageAdded)]
+    assert sorted(added) == sorted(f"u{number}.{turn}" for number in range(16) for turn in range(3))
+    assert store.info(chat.id).messages == 16 * 4
+    assert not chat.sync.holds_lease
+
+
+def test_a_cancelled_await_leaves_the_append_whole(store: Store) -> None:
+    """Promise 4, spec §16: a cancelled await leaves an append that is committed whole, and its request id says so."""
+    chat = AsyncSession(store.create_session())
+
+    async def cancel_at_once() -> None:
+        task = asyncio.create_task(chat.user([Text("a"), Text("b")], request_id="r"))
+        plain = asyncio.create_task(chat.user("plain"))
+        await asyncio.sleep(0)  # both have begun
+        task.cancel()
+        plain.cancel()
+        await asyncio.gather(task, plain, return_exceptions=True)
+        await chat.flush()
+
+    asyncio.run(cancel_at_once())
+    retried = asyncio.run(chat.user([Text("a"), Text("b")], request_id="r"))
+    added = [event for event in events(chat) if isinstance(event, ev.UserMessageAdded)]
+    assert [event.message for event in added].count(retried) == 1
+    assert len(added) == 2
+    kinds = [event.kind for event in events(chat) if isinstance(event, ev.PartStarted)]
+    assert {kind.text for kind in kinds if isinstance(kind, Text)} == {"a", "b", "plain"}
+    assert len(kinds) == 3
+    with pytest.raises(RequestReusedError):
+        asyncio.run(chat.user("other", request_id="r"))
+
+
+def test_a_cancelled_wait_for_the_lease_leaves_it_to_others(engine: Engine) -> None:
+    """Spec §8: who stops waiting for the lease does not get it behind his back."""
+    first, second = engine.open(), engine.open()
+    chat = AsyncSession(first.create_session())
+    other = AsyncSession(second.session(chat.id))
+
+    async def give_up() -> None:
+        async with chat.lease():
+            with pytest.raises(LeaseHeldError):
+                async with other.lease():
+                    pass
+            waiting = asyncio.create_task(other.assistant(wait=20.0).__aenter__())
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        async with chat.lease(wait=20.0):
+            assert not other.sync.holds_lease
+
+    asyncio.run(give_up())
+    assert not other.sync.holds_lease
+    assert not chat.sync.holds_lease
+
+
+def test_a_waiting_caller_gets_the_lease_when_it_is_given_back(engine: Engine) -> None:
+    """Spec §8: waiting callers take their turn, and other tasks go on meanwhile."""
+    first, second = engine.open(), engine.open()
+    chat = AsyncSession(first.create_session())
+    other = AsyncSession(second.session(chat.id))
+    order: list[str] = []
+    begun = asyncio.Event()
+
+    async def hold() -> None:
+        async with chat.assistant() as reply:
+            order.append("first")
+            begun.set()
+            await asyncio.sleep(0.05)
+            await reply.finish()
+
+    async def take_turns() -> None:
+        holding = asyncio.create_task(hold())
+        await begun.wait()
+        async with other.assistant(wait=20.0) as reply:
+            order.append("second")
+            await reply.finish()
+        await holding
+
+    asyncio.run(take_turns())
+    assert order == ["first", "second"]
+    assert sum(isinstance(event, ev.MessageFinished) for event in events(other)) == 2
+
+
+def test_errors_reach_the_one_who_awaits(store: Store) -> None:
+    """Spec §3, promise 4: refusals and conflicts are raised by the await that asked for it, and nothing was written."""
+    chat = AsyncSession(store.create_session())
+
+    async def ask() -> None:
+        with pytest.raises(ConflictError):
+            await chat.append([(1, ev.Custom("n", "{}"))], expected_version=5)
+        async with chat.assistant() as reply:
+            text = reply.text()
+            await reply.end(text)
+            with pytest.raises(RefusedError):
+                await reply.end(text)
+            call = await reply.tool("bash", call_id="c")
+            with pytest.raises(RefusedError):
+                await reply.finish()
+            await reply.fail(call, "no")
+            await reply.abort()
+        await chat.append([(1, ev.Custom("n", "{}"))], expected_version=chat.sync.version)
+
+    asyncio.run(ask())
+    assert not any(isinstance(event, ev.Custom) for event in events(chat)[:-1])
+    assert events(chat)[-1] == ev.Custom("n", "{}")
+
+
+def test_a_foreign_commit_between_two_awaits_is_no_error(engine: Engine) -> None:
+    """Promise 4: user messages of another program do not disturb the one that streams."""
+    first, second = engine.open(), engine.open()
+    chat = AsyncSession(first.create_session())
+    other = AsyncSession(second.session(chat.id))
+
+    async def talk() -> None:
+        async with chat.assistant() as reply:
+            text = reply.text()
+            for number in range(10):
+                text.append(f"{number} ")
+                await other.user(f"and {number}?")
+                if number % 3 == 0:
+                    await chat.flush()
+            await reply.end(text)
+            await reply.finish()
+
+    asyncio.run(talk())
+    joined = "".join(event.text for event in events(chat) if isinstance(event, ev.PartDelta))
+    assert joined == "".join(f"{number} " for number in range(10))
+    assert events(chat) == events(other)
+
+
+async def until(found: Callable[[], bool]) -> None:
+    """Let the loop run until something is so."""
+    for _ in counting():
+        if found():
+            return
+        await asyncio.sleep(0.001)
+
+
+def seconds_of_pending(path: Path, count: int, *, leased: bool) -> float:
+    """Processor time of so many commands that are all awaited at once in one session, without the collector's."""
+    with open_store(path) as store:
+        chat = AsyncSession(store.create_session())
+
+        async def talk() -> float:
+            gc.collect()
+            gc.disable()
+            begin = process_time()
+            await asyncio.gather(*(chat.user(str(number)) for number in range(count)))
+            seconds = process_time() - begin
+            gc.enable()
+            return seconds
+
+        if leased:
+            chat.sync.acquire()
+        seconds = asyncio.run(talk())
+        parts = [event.kind for event in events(chat) if isinstance(event, ev.PartStarted)]
+    assert parts == [Text(str(number)) for number in range(count)]
+    return seconds
+
+
+@pytest.mark.parametrize("leased", [False, True], ids=["without a lease", "under the lease"])
+def test_pending_commands_cost_their_number(tmp_path: Path, *, leased: bool) -> None:
+    """Eight times as many commands pending in one session cost about eight times the processor time, and keep their order."""
+    few, many = (
+        min(seconds_of_pending(tmp_path / f"{count} {run}", count, leased=leased) for run in range(2))
+        for count in (1_000, 8_000)
+    )
+    assert many <= 13 * few
+
+
+COMMANDS: dict[str, Callable[[Session], object]] = {
+    "rename": lambda session: session.rename("t"),
+    "rollback": lambda session: session.rollback(1),
+    "append": lambda session: session.append([(0, ev.SessionArchived())]),
+    "request": lambda session: session.user("hi", request_id="r"),
+    "fork": lambda session: session.fork(),
+    "settings": lambda session: session.set_system_prompt("p"),
+}
+
+
+@pytest.mark.parametrize("leased", [False, True], ids=["without a lease", "under the lease"])
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_command_that_waits_for_the_disk_leaves_the_loop_free(
+    log: FaultyLog, session: Session, command: Callable[[Session], object], *, leased: bool
+) -> None:
+    """While `do` waits for a sync that only the event loop lets go on, the loop runs: blocked, neither would."""
+    chat = AsyncSession(session)
+    too_late = Timer(60.0, log.let_go)
+
+    async def go() -> bool:
+        log.held = []
+        too_late.start()
+        doing = asyncio.create_task(chat.do(command, session))
+        await until(lambda: bool(log.held))
+        in_time = too_late.is_alive()
+        log.let_go()
+        await doing
+        return in_time
+
+    if leased:
+        session.acquire()
+    assert asyncio.run(go())
+    too_late.cancel()
+
+
+@pytest.mark.parametrize("way", ["reply", "lease"])
+def test_a_cancelled_end_gives_the_lease_back_all_the_same(session: Session, way: str) -> None:
+    """Spec §16: cancelled while the end of the block waits for a thread, the message is closed and the lease given back."""
+    chat = AsyncSession(session)
+    busy = Event()
+
+    async def go() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        at_its_end = asyncio.Event()
+
+        async def work() -> None:
+            async with chat.assistant() if way == "reply" else chat.lease():
+                asyncio.get_running_loop().run_in_executor(None, busy.wait)
+                at_its_end.set()
+
+        task = asyncio.create_task(work())
+        await at_its_end.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        busy.set()
+        await until(lambda: not session.holds_lease)
+
+    asyncio.run(asyncio.wait_for(go(), 60.0))
+    assert session.state().open_messages() == ()

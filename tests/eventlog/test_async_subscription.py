@@ -1,0 +1,249 @@
+"""Following a store in asyncio: the same events as `Store.subscribe`, and neither a thread held nor the loop blocked (spec §12, §16)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from eventlog import events as ev
+from eventlog import subscription
+from eventlog.aio import PIECE, AsyncSession, AsyncSubscription
+from eventlog.codec.decoded import Recorded, events_of
+from eventlog.errors import CallError, ClosedError, DamagedError
+from eventlog.log.contract import Commit
+from eventlog.store import Store, open_store
+from tests.support import streaming_worker
+from tests.support.engines import Engine
+
+SLOW = 3_600.0
+"""Seconds between flushes: none comes by itself during a test."""
+
+
+async def taken(following: AsyncIterator[Recorded], count: int) -> list[Recorded]:
+    """The next so many events."""
+    return [await anext(following) for _ in range(count)]
+
+
+async def ended(following: AsyncIterator[Recorded]) -> list[Recorded]:
+    """Everything up to the end."""
+    return [recorded async for recorded in following]
+
+
+def told(store: Store) -> list[Recorded]:
+    """Everything committed, by the blocking subscription."""
+    return list(store.subscribe(timeout=0))
+
+
+def test_history_then_live_is_what_the_blocking_one_tells(engine: Engine) -> None:
+    """Spec §12: a follower that began in the middle of the writing has seen each event once, in order, at its end."""
+    store = engine.open()
+
+    async def follow() -> list[Recorded]:
+        seen: list[Recorded] = []
+        async for recorded in AsyncSubscription(store, timeout=60):
+            seen.append(recorded)
+            if isinstance(recorded.event, ev.SessionArchived):
+                break
+        return seen
+
+    async def write(chat: AsyncSession) -> None:
+        for number in range(10):
+            await chat.user(f"question {number}")
+            async with chat.assistant("p/m") as reply:
+                text = reply.text()
+                for piece in range(2 * PIECE):
+                    text.append(f"{number} {piece} ")
+                await reply.finish()
+
+    async def both() -> list[Recorded]:
+        chats = [AsyncSession(store.create_session(id=name)) for name in "ab"]
+        await chats[0].user("before")
+        follower = asyncio.create_task(follow())
+        await asyncio.gather(*map(write, chats))
+        await chats[0].do(chats[0].sync.archive)
+        return await follower
+
+    seen = asyncio.run(both())
+    assert seen == told(store)
+    assert len(seen) > 20 * 2 * PIECE
+
+
+def test_a_cancelled_wait_loses_nothing(engine: Engine) -> None:
+    """Spec §16: a follower whose waits are cancelled again and again still gets each event once, in order."""
+    store = engine.open()
+    random = Random(1)
+
+    async def follow() -> list[Recorded]:
+        session = store.create_session(id="s")
+        following = AsyncSubscription(store)
+        seen: list[Recorded] = []
+        cancelled = 0
+        while cancelled < 50 or len(seen) < session.version:
+            if cancelled < 50:
+                session.user("more " * random.randrange(1_000))
+            try:
+                async with asyncio.timeout(random.choice((0.0, 1e-5, 1e-3))):
+                    while True:
+                        seen.append(await anext(following))
+            except TimeoutError:
+                cancelled += 1
+        return seen
+
+    assert asyncio.run(follow()) == told(store)
+
+
+def test_waiting_holds_no_thread(engine: Engine) -> None:
+    """Spec §16: forty followers wait while the loop's only worker thread is free for others, and none is left behind."""
+    store = engine.open()
+    session = store.create_session(id="s")
+    session.user("before")
+    before = set(threading.enumerate())
+
+    async def follow() -> list[list[Recorded]]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        followers = [AsyncSubscription(store) for _ in range(40)]
+        await asyncio.gather(*(taken(follower, session.version) for follower in followers))
+        waiting = [asyncio.ensure_future(anext(follower)) for follower in followers]
+        await asyncio.sleep(0.01)
+        assert not any(future.done() for future in waiting)
+        await asyncio.to_thread(session.rename, "Named")
+        return [[await future] for future in waiting]
+
+    for found in asyncio.run(follow()):
+        assert [recorded.event for recorded in found] == [ev.SessionRenamed("Named")]
+    assert set(threading.enumerate()) <= before
+
+
+def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> None:
+    """Promise 2: who asks for provisional events gets accepted ones at once, without a position, and again when committed."""
+    store = engine.open(flush_interval=SLOW)
+
+    async def follow() -> tuple[list[Recorded], list[Recorded]]:
+        chat = AsyncSession(store.create_session(id="s"))
+        await chat.user("go")
+        following = AsyncSubscription(store, session="s", timeout=60, provisional=True)
+        begun = await taken(following, chat.sync.version)
+        async with chat.assistant("p/m") as reply:
+            text = reply.text()
+            text.append("one ")
+            early = await taken(following, 3)
+            text.append("two")
+            early += await taken(following, 1)
+            await reply.finish()
+        later: list[Recorded] = []
+        async for recorded in following:
+            later += [recorded] if recorded.position else []
+            if recorded.position and isinstance(recorded.event, ev.MessageFinished):
+                break
+        return early, begun + later
+
+    early, committed = asyncio.run(follow())
+    assert {recorded.position for recorded in early} == {0}
+    assert [recorded.event.text for recorded in early if isinstance(recorded.event, ev.PartDelta)] == ["one ", "two"]
+    assert committed == told(store)
+    versions = {recorded.version: recorded.event for recorded in committed}
+    assert all(versions[recorded.version] == recorded.event for recorded in early)
+
+
+def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
+    """Spec §12: deltas of a live session of another process arrive while they stream, before its message ends."""
+    path = tmp_path / "store"
+    with open_store(path) as store:
+        store.create_session(id="s").user("go")
+    writer = streaming_worker.start(path, "s")
+
+    async def follow(store: Store) -> list[str]:
+        deltas = await taken(AsyncSubscription(store, kinds=[ev.PartDelta], timeout=60), 10)
+        assert not any(isinstance(recorded.event, ev.MessageFinished) for recorded in told(store))
+        return [recorded.event.text for recorded in deltas if isinstance(recorded.event, ev.PartDelta)]
+
+    with open_store(path, read_only=True) as store:
+        assert asyncio.run(follow(store)) == [f"word {number} " for number in range(10)]
+    writer.communicate(b"end\n", timeout=60)
+    assert writer.returncode == 0
+
+
+def test_sessions_kinds_and_the_cursor_choose(engine: Engine) -> None:
+    """Spec §12: a follower gets the session and the kinds it asks for, and goes on behind its cursor."""
+    store = engine.open()
+    for name in ("a", "b"):
+        session = store.create_session(id=name)
+        for number in range(3):
+            session.user(f"{number}")
+
+    async def follow() -> None:
+        wanted = [recorded for recorded in told(store) if recorded.session == "b" and is_question(recorded)]
+        assert len(wanted) == 3
+        found = await ended(AsyncSubscription(store, session="b", kinds=[ev.UserMessageAdded], timeout=0))
+        assert found == wanted
+        rest = AsyncSubscription(
+            store, found[0].position, session="b", kinds=[ev.UserMessageAdded, ev.SessionErased], timeout=0
+        )
+        assert await ended(rest) == wanted[1:]
+        assert await ended(rest) == []
+        store.session("b").user("more")
+        assert [is_question(recorded) for recorded in await ended(rest)] == [True]
+
+    asyncio.run(follow())
+
+
+def is_question(recorded: Recorded) -> bool:
+    """Whether a user message was added."""
+    return isinstance(recorded.event, ev.UserMessageAdded)
+
+
+def test_a_closed_store_and_wrong_calls_are_typed(engine: Engine) -> None:
+    """Promise 12: the end of the store and a wrong call are errors of their own, not an end of what is followed."""
+    store = engine.open()
+    store.create_session(id="s")
+    wrong: list[dict[str, object]] = [{"kinds": ["delta"]}, {"kinds": ev.PartDelta}, {"kinds": [int]}, {"after": "1"}]
+    for given in wrong:
+        for subscribe in (AsyncSubscription, Store.subscribe):
+            with pytest.raises(CallError):
+                subscribe(store, **given)  # type: ignore[arg-type]  # which is what is tested
+
+    async def follow() -> None:
+        following = AsyncSubscription(store)
+        await anext(following)
+        waiting = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(store.close)
+        with pytest.raises(ClosedError):
+            await waiting
+
+    if engine.name == "embedded":  # the other engine's log outlives its store
+        asyncio.run(follow())
+    store.close()
+    with pytest.raises(ClosedError):
+        AsyncSubscription(store)
+
+
+def test_damage_is_raised_behind_what_came_before_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 12: a follower gets everything before a damaged commit, then its error, and the error again if it goes on."""
+    session = store.create_session(id="s")
+    session.user("sound")
+    last = session.version
+    session.user("damaged")
+
+    def damaged(commit: Commit, after: int) -> Iterator[Recorded]:
+        if commit.first > last:
+            raise DamagedError("a commit", session=commit.session, version=commit.first)
+        return iter(events_of(commit, after))
+
+    async def follow() -> None:
+        following = AsyncSubscription(store, timeout=60)
+        assert await taken(following, last) == told_before
+        for _ in range(2):
+            with pytest.raises(DamagedError) as raised:
+                await anext(following)
+            assert raised.value.version == last + 1
+
+    told_before = told(store)[:last]
+    monkeypatch.setattr(subscription, "events_of", damaged)
+    asyncio.run(follow())

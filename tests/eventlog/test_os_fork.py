@@ -1,0 +1,27 @@
+"""A process that forks while its other threads are at work: no child hangs at a lock that such a thread has held."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("case", ["packing", "loading", "keyed", "counting", "remembering", "folding", "leaving"])
+def test_a_child_does_not_hang(tmp_path: Path, case: str) -> None:
+    """Spec §16: whatever the parent was doing, a child packs, counts, makes keys, opens the store for itself, and comes to its end."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.support.os_forker", case, str(tmp_path / "store")],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,168 @@
+"""Following a store: history, then live, without a gap or a duplicate, across handles, threads and processes (spec §12)."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from threading import Thread
+
+from eventlog import events as ev
+from eventlog.codec.decoded import Recorded
+from eventlog.store import Store, open_store
+from tests.support import streaming_worker
+from tests.support.engines import Engine
+
+SLOW = 3_600.0
+"""Seconds between flushes: none comes by itself during a test."""
+
+
+def streamed(store: Store, session: str, texts: list[str]) -> None:
+    """An answer in deltas, as a whole."""
+    with store.session(session).assistant(model="m") as reply:
+        text = reply.text()
+        for piece in texts:
+            text.append(piece)
+        reply.finish("stop")
+
+
+def everything(store: Store) -> list[Recorded]:
+    """All that is committed, read without following."""
+    found = [event for info in store.sessions() for event in store.session(info.id).events()]
+    return sorted(found, key=lambda recorded: recorded.position)
+
+
+def test_history_then_live_without_a_gap_or_a_duplicate(engine: Engine) -> None:
+    """Spec §12: a follower that began in the middle of the writing has seen each event once, in order, at its end."""
+    store = engine.open()
+    for name in ("a", "b"):
+        store.create_session(id=name).user(f"question of {name}")
+    seen: list[Recorded] = []
+
+    def follow() -> None:
+        for recorded in store.subscribe(timeout=60):
+            seen.append(recorded)
+            if isinstance(recorded.event, ev.SessionArchived):
+                return
+
+    assert len(list(islice(store.subscribe(), 3))) == 3
+    follower = Thread(target=follow)
+    follower.start()
+    for number in range(20):
+        streamed(store, "ab"[number % 2], [f"{number} {piece} " for piece in range(40)])
+    store.session("a").archive()
+    follower.join()
+    expected = everything(store)
+    assert seen == expected
+    assert list(store.subscribe(expected[99].position, timeout=0)) == expected[100:]
+
+
+def test_sessions_and_kinds_choose(engine: Engine) -> None:
+    """Spec §12: a follower gets the session and the kinds it asks for, and its cursor goes on behind them."""
+    store = engine.open()
+    for name in ("a", "b"):
+        store.create_session(id=name).user("hello")
+        streamed(store, name, ["one", "two"])
+    deltas = list(store.subscribe(session="b", kinds=[ev.PartDelta], timeout=0))
+    assert texts_of(deltas) == ["one", "two"]
+    assert {recorded.session for recorded in deltas} == {"b"}
+    rest = list(store.subscribe(deltas[0].position, session="b", kinds=[ev.PartDelta], timeout=0))
+    assert rest == deltas[1:]
+
+
+def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
+    """Spec §12: deltas of a live session of another process arrive while they stream, before its message ends."""
+    path = tmp_path / "store"
+    with open_store(path) as store:
+        store.create_session(id="s").user("go")
+    writer = streaming_worker.start(path, "s")
+    assert writer.stdin is not None
+    with open_store(path, read_only=True) as store:
+        texts = (
+            recorded.event.text for recorded in store.subscribe(timeout=60) if isinstance(recorded.event, ev.PartDelta)
+        )
+        assert list(islice(texts, 10)) == [f"word {number} " for number in range(10)]
+        assert not any(isinstance(recorded.event, ev.MessageFinished) for recorded in store.session("s").events())
+        writer.stdin.write(b"end\n")
+        writer.stdin.flush()
+        finished = (r for r in store.subscribe(timeout=60) if isinstance(r.event, ev.MessageFinished))
+        assert next(finished).session == "s"
+    writer.communicate(timeout=60)
+    assert writer.returncode == 0
+
+
+def test_a_slow_reader_holds_little_and_slows_nobody(tmp_path: Path) -> None:
+    """Spec §12: a follower that stands still keeps a bounded part of what is written meanwhile, and then gets it all."""
+    with open_store(tmp_path / "store") as store:
+        session = store.create_session(id="s")
+        session.user("begin")
+        follower = store.subscribe(timeout=0)
+        next(follower)
+        size = 20_000
+        for number in range(400):
+            session.user(f"{number} " + "x" * size)
+        tracemalloc.start()
+        try:
+            rest = sum(1 for _ in follower)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert rest == session.version - 1
+        assert peak < 400 * size
+
+
+def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> None:
+    """Promise 2: who asks for provisional events gets accepted ones at once, without a position, and again when committed."""
+    store = engine.open(flush_interval=SLOW)
+    session = store.create_session(id="s")
+    session.user("go")
+    follower = store.subscribe(session="s", timeout=30, provisional=True)
+    begun = list(islice(follower, session.version))
+    assert all(recorded.position for recorded in begun)
+    with session.assistant(model="m") as reply:
+        text = reply.text()
+        for piece in ("one ", "two ", "three "):
+            text.append(piece)
+        early = [next(follower) for _ in range(5)]
+        text.append("four")
+        early.append(next(follower))
+        assert {recorded.position for recorded in early} == {0}
+        assert texts_of(early) == ["one ", "two ", "three ", "four"]
+        assert list(store.subscribe(session="s", timeout=0)) == begun
+        reply.finish("stop")
+    later = [recorded for recorded in follower_until(follower, ev.MessageFinished) if recorded.position]
+    assert [(r.version, r.time, r.event) for r in later[: len(early)]] == [(r.version, r.time, r.event) for r in early]
+    assert [*begun, *later] == list(session.events())
+
+
+def follower_until(follower: Iterator[Recorded], kind: type[ev.Base]) -> Iterator[Recorded]:
+    """What a follower gets up to the first committed event of a kind."""
+    for recorded in follower:
+        yield recorded
+        if recorded.position and isinstance(recorded.event, kind):
+            return
+
+
+def test_other_stores_see_nothing_that_is_not_committed(engine: Engine) -> None:
+    """Promise 2: what one handle accepted is told to followers of another store only when it is committed."""
+    writing, reading = engine.open(flush_interval=SLOW), engine.open()
+    session = writing.create_session(id="s")
+    session.user("go")
+    with session.assistant(model="m") as reply:
+        reply.text().append("unseen")
+        assert told(writing) == ["unseen"]
+        assert told(reading) == []
+        writing.flush()
+        assert told(reading) == ["unseen"]
+        reply.finish("stop")
+
+
+def told(store: Store) -> list[str]:
+    """The deltas that a follower with provisional events gets right now."""
+    return texts_of(store.subscribe(kinds=[ev.PartDelta], timeout=0, provisional=True))
+
+
+def texts_of(events: Iterable[Recorded]) -> list[str]:
+    """The texts of the deltas among some events."""
+    return [recorded.event.text for recorded in events if isinstance(recorded.event, ev.PartDelta)]

@@ -1,0 +1,257 @@
+"""Wrong calls: each is a `CallError` that says what was expected, and nothing is written."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import events as ev
+from eventlog.errors import CallError, ClosedError, ErasedError, NotFoundError, RefusedError
+from eventlog.session.session import Session
+from eventlog.store import Store
+from eventlog.values import Limits, Model, Tokens, Usage
+from projections import ModelView
+from projections.window import ContextWindow, Wait
+
+WRONG = object()
+"""Of no type that anything takes."""
+
+
+@pytest.mark.parametrize("address", ["postgresql://h/x", "postgresql+psycopg://h/x", "sqlite:///x", "s3://bucket/x"])
+def test_an_address_is_no_directory(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of a server is refused wherever a directory would be made, as a str and as a `Path`; a name with a colon is not."""
+    monkeypatch.chdir(tmp_path)
+    for path in (address, Path(address)):
+        calls: list[Callable[[str | Path], object]] = [
+            eventlog.open,
+            lambda to: eventlog.restore("b", to),
+            lambda to: eventlog.repair("b", to),
+        ]
+        for call in calls:
+            with pytest.raises(CallError, match=f"{address.partition(':')[0].replace('+', '.')}:// is the address"):
+                call(path)
+    with eventlog.open("a:b") as store, pytest.raises(CallError, match="is the address"):
+        store.backup(address)
+    assert [path.name for path in tmp_path.iterdir()] == ["a:b"]
+
+
+@pytest.mark.parametrize("path", [None, 5, b"chats", WRONG])
+def test_a_path_is_a_path(path: Any) -> None:
+    """What is no path is a wrong call, not an error of some library."""
+    with pytest.raises(CallError, match="a path is a str or a Path, not"):
+        eventlog.open(path)
+
+
+SAID: list[tuple[Callable[[Session], object], str]] = [
+    (lambda s: s.user(_any(5)), "a user message is a str or a list of parts, not an int"),
+    (lambda s: s.user(_any({"text": "hi"})), "a user message is a str or a list of parts, not a dict"),
+    (lambda s: s.user(_any([5])), r"PartStarted.kind is of type Text, Reasoning, .* or Retry, not an int"),
+    (lambda s: s.user("x", files=_any(5)), "files are a list of files, not an int"),
+    (lambda s: s.user("x", tools=_any(["t"])), "UserMessageAdded.tools is of type str or None, not a list"),
+    (lambda s: s.user("x", tools=_any(WRONG), request_id="r"), "UserMessageAdded.tools is of type str or None"),
+    (lambda s: s.user("x", system=_any(5)), "a text is a str, not an int"),
+    (lambda s: s.user("x", delivery=_any("now")), "UserMessageAdded.delivery is of type 'steer' or 'queue'"),
+    (lambda s: s.user("x", model=_any(5)), 'a model is a Model, or a str such as "provider/name", not an int'),
+    (lambda s: s.rename(_any(5)), "SessionRenamed.title is of type str, not an int"),
+    (lambda s: s.set_metadata("k", _any({})), "MetadataSet.value is of type str or None, not a dict"),
+    (lambda s: s.record_usage(_any({})), "UsageRecorded.usage is of type Usage, not a dict"),
+    (
+        lambda s: s.record_usage(Usage(Tokens(_any("5")))),
+        "UsageRecorded.usage.tokens.input is of type int, not a str",
+    ),
+    (lambda s: s.record_usage(Usage(Tokens(1 << 64))), "UsageRecorded.usage.tokens.input is a whole number of 64 bits"),
+    (
+        lambda s: s.record_usage(Usage(Tokens(), _any(0.5))),
+        "UsageRecorded.usage.cost is of type Decimal or None, not a f",
+    ),
+    (lambda s: s.set_tools(_any([{"name": "read"}])), "tool schemas are a JSON array, as a str, not a list"),
+    (lambda s: s.set_tools("{nope"), "tool schemas are a JSON array, as a str; this is no JSON at line 1, column 2"),
+    (lambda s: s.set_tools("{}"), "tool schemas are a JSON array, as a str, not a dict"),
+    (lambda s: s.set_settings(limits=Limits(-5)), "Limits.context is -5; a limit is not less than zero"),
+    (lambda s: s.set_settings(limits=Limits(9, output=-1)), "Limits.output is -1; a limit is not less than zero"),
+    (lambda s: s.set_settings(limits=Limits(_any("9"))), "Limits.context is a whole number, not a str"),
+    (lambda s: s.set_settings(limits=_any({})), "limits are a Limits, not a dict"),
+    (lambda s: s.set_settings(policy="{nope"), "a context policy is a JSON object; this is no JSON"),
+    (lambda s: s.set_system_prompt(_any(None)), "a text is a str, not None"),
+    (lambda s: s.set_todos(_any(5)), "todos are a list of todos, not an int"),
+    (lambda s: s.set_todos(_any(["buy milk"])), r"TodosSet.todos\[0\] is of type Todo, not a str"),
+    (lambda s: s.pin(_any(5)), "a text is a str, not an int"),
+    (lambda s: s.prune("prt_1"), "parts are a list of ids, not a str"),
+    (lambda s: s.restore(_any(5)), "parts are a list of ids, not an int"),
+    (lambda s: s.fork(_any("3")), "a version is a whole number, not a str"),
+    (lambda s: s.rollback(_any("3")), "a version is a whole number, not a str"),
+    (lambda s: s.fork(1, id=_any(5)), "an id is a str, not an int"),
+    (lambda s: ModelView.of(s, at=_any("1")), "a version is a whole number, not a str"),
+    (lambda s: s.append(_any([ev.SessionArchived()])), "as .milliseconds, event., not as a SessionArchived"),
+    (lambda s: s.append(_any([ev.SessionArchived()]), request_id="r"), "as .milliseconds, event., not as a SessionA"),
+    (lambda s: s.append([(1, _any(WRONG))], request_id="r"), "a object is no event"),
+    (lambda s: s.append([(_any("1"), ev.SessionArchived())]), "an event's time is whole milliseconds"),
+    (lambda s: s.store.create_session(id=_any(5)), "an id is a str, not an int"),
+    (lambda s: s.store.create_session(model=_any(5)), "a model is a Model, or a str"),
+    (lambda s: s.store.create_session(title=_any(5)), "SessionStarted.title is of type str, not an int"),
+    (lambda s: s.store.create_session(parent=_any(5)), "a parent is the id of a session, not an int"),
+    (lambda s: s.store.session(_any(5)), "an id is a str, not an int"),
+    (lambda s: ContextWindow(s, limits=_any({})), "limits are a Limits, not a dict"),
+    (lambda s: ContextWindow(s, limits=Limits(-5)), "Limits.context is -5"),
+    (lambda s: ContextWindow(s, model=_any(5)), "a model is a Model, or a str"),
+    (lambda s: ContextWindow(s, _any({})), "a policy is a ContextPolicy, or the name of one, not a dict"),
+]
+
+
+def _any(value: object) -> Any:
+    """What a program without type checks may hand over."""
+    return value
+
+
+@pytest.mark.parametrize("number", range(len(SAID)))
+def test_a_wrong_argument_is_named(number: int) -> None:
+    """Every command says which argument or field is wrong, and which type it is of; nothing is appended, no session begun."""
+    call, said = SAID[number]
+    with eventlog.open("memory:") as store:
+        session = store.create_session(id="s")
+        before = store.head()
+        with pytest.raises(CallError, match=said):
+            call(session)
+        session.flush()
+        assert store.head() == before
+        session.user("and the session goes on")
+
+
+def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
+    """The same while a message is filled: what is refused closes no stream, and the right call can follow."""
+    session = store.create_session()
+    with session.assistant("p/m") as reply:
+        text = reply.text()
+        call = reply.tool("bash", call_id="c1")
+        wrong: list[tuple[Callable[[], object], str]] = [
+            (lambda: text.append(_any(5)), "a delta is a str, not an int"),
+            (lambda: text.end(_any({"a": 1})), "PartEnded.metadata is of type str or None, not a dict"),
+            (lambda: call.run(_any({1})), "this cannot be JSON: Object of type set"),
+            (lambda: call.run({"rate": float("nan")}), "this cannot be JSON"),
+            (lambda: reply.tool("bash", call_id="c2", input=_any({1})), "this cannot be JSON: Object of type set"),
+            (lambda: reply.tool(_any(5), call_id="c2"), "PartStarted.kind.tool is of type str, not an int"),
+            (lambda: reply.finish(usage=_any({})), "UsageRecorded.usage is of type Usage, not a dict"),
+            (lambda: reply.abort(_any("x")), "MessageFinished.error is of type MessageError or None, not a str"),
+        ]
+        for make, said in wrong:
+            with pytest.raises(CallError, match=said):
+                make()
+        call.input("{}")
+        call.run({})
+        call.output("so far")
+        wrong = [
+            (lambda: call.succeed(_any(5)), "an output is a str, or a binary file of one, not an int"),
+            (
+                lambda: call.succeed(_any(io.StringIO("text"))),
+                "a file of an output is binary, its pieces bytes, not a str",
+            ),
+            (lambda: call.succeed("x", attachments=_any("a.png")), "attachments are a list of attachments, not a str"),
+            (lambda: call.fail(_any(5)), "a text is a str, not an int"),
+        ]
+        for make, said in wrong:
+            with pytest.raises(CallError, match=said):
+                make()
+        call.output(" and so on")
+        call.succeed("done")
+        text.append("said")
+        reply.finish()
+    assert not session.state().open_messages()
+
+
+def test_a_reply_is_used_in_its_block(store: Store) -> None:
+    """Before its `with` a reply says that it has not begun, after its end that it is finished, whatever is asked of it."""
+    session = store.create_session()
+    reply = session.assistant("p/m")
+    uses: list[Callable[[], object]] = [
+        reply.text,
+        reply.reasoning,
+        lambda: reply.say("x"),
+        lambda: reply.tool("bash", call_id="c"),
+        lambda: reply.part(eventlog.File("image/png", "data:")),
+        reply.step,
+        reply.end_step,
+        reply.finish,
+        reply.abort,
+    ]
+    for use in uses:
+        with pytest.raises(RefusedError, match="this reply has not begun; expected `with session"):
+            use()
+    with reply:
+        reply.say("x")
+        reply.finish()
+        ended = session.version
+    for use in uses:
+        with pytest.raises(RefusedError, match="this reply is finished"):
+            use()
+    assert session.version == ended
+
+
+def test_a_parent_is_there() -> None:
+    """A sub-session of a session that is not there, or not any more, is refused, and not begun."""
+    with eventlog.open("memory:") as store:
+        with pytest.raises(NotFoundError, match="no session 'nope'"):
+            store.create_session(id="child", parent="nope")
+        store.create_session(id="gone")
+        store.erase("gone")
+        with pytest.raises(ErasedError):
+            store.create_session(id="child", parent="gone")
+        assert list(store.sessions()) == []
+        store.create_session(id="there")
+        assert store.create_session(id="child", parent="there").info.parent == "there"
+
+
+def test_a_window_takes_a_model_as_a_reply_does(store: Store) -> None:
+    """`provider/name` will do for a window's model, and is what is recorded."""
+    session = store.create_session()
+    with ContextWindow(session, model="p/m", limits=Limits(100_000)) as window:
+        assert window.model == Model("p", "m")
+    assert [found.event for found in session.events(1)] == [ev.SettingsSet(Model("p", "m"), Limits(100_000))]
+
+
+def test_a_delta_that_is_refused_later_leaves_no_message_open(store: Store) -> None:
+    """Leaving a reply is told of a delta that no part took, and closes the message all the same: the next loop need not wait."""
+    session = store.create_session()
+    session.user("question")
+    reply = session.assistant("p/m")
+    reply.__enter__()
+    reply.tool("bash", call_id="c1").output("before it runs")
+    deadline = time.monotonic() + 30
+    while session.appender.is_ahead and time.monotonic() < deadline:
+        store.tick()
+    with pytest.raises(RefusedError, match="pending; expected a part that is running"):
+        reply.__exit__(None, None, None)
+    assert not session.state().open_messages()
+    assert not session.holds_lease
+    assert not isinstance(ContextWindow(session).next_step(), Wait)
+
+
+def test_a_closed_store_is_called_closed(tmp_path: Path) -> None:
+    """Whatever is used after the end of its store says so in the same words."""
+    store = eventlog.open(tmp_path / "s")
+    session = store.create_session()
+    reply = session.assistant()
+    reply.__enter__()
+    ended = reply.text()
+    ended.end()
+    text = reply.text()
+    store.close()
+    uses: list[Callable[[], object]] = [
+        lambda: text.append("x"),
+        lambda: ended.append("x"),
+        lambda: session.user("x"),
+        lambda: session.version,
+        lambda: list(session.events()),
+        lambda: store.session(session.id),
+        lambda: store.log.head(session.id),
+        reply.text,
+        lambda: reply.__exit__(None, None, None),
+    ]
+    for use in uses:
+        with pytest.raises(ClosedError, match="the store is closed"):
+            use()

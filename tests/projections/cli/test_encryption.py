@@ -1,0 +1,127 @@
+"""The command line on encrypted stores: the key file by option and by environment, and what is said without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from projections.cli.exits import Exit
+from tests.support.cli_runner import Cli, program
+from tests.support.encrypted_store import leaks
+from tests.support.file_search import files_with
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    """Where the key file is."""
+    return tmp_path / "my.keys"
+
+
+def test_import_makes_an_encrypted_store(cli: Cli, tmp_path: Path, stream: Path, keys: Path) -> None:
+    """With --key-file a new store is encrypted; every command reads it, wherever the option stands, or by environment."""
+    assert cli("--key-file", keys, "import", stream).code == 0
+    assert not files_with(tmp_path / "store", "Hello there")
+    name = cli("sessions", "--json", f"--key-file={keys}").json["sessions"][0]["id"]
+    for command in (["show", name], ["view", name], ["export", name, "--format", "markdown"], ["events", name]):
+        assert "Hello" in cli(*command, "--key-file", keys).out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVENTLOG_KEY_FILE", str(keys))
+        assert "Hello" in cli("show", name).out
+        assert cli("verify", "--deep").code == 0
+        assert cli("stats", name).code == 0
+        assert cli("audit", name).code == 0
+        assert cli("import", stream, "--json").json["files"]
+
+
+def test_without_the_key_file_it_says_what_to_name(cli: Cli, stream: Path, keys: Path, tmp_path: Path) -> None:
+    """Lists, hashes, proofs and backups work; content ends with code 3 and the option's name."""
+    assert cli("--key-file", keys, "import", stream).code == 0
+    (listed,) = cli("sessions", "--json").json["sessions"]
+    assert (listed["title"], listed["locked"]) == ("", True)
+    assert "no key" in cli("sessions").out
+    head = tmp_path / "head.json"
+    head.write_text(cli("head", "--json").out)
+    report = cli("verify", "--against", head, "--json")
+    assert (report.code, report.json["sessions"][0]["locked"]) == (0, True)
+    assert "nothing was read" in cli("verify").out
+    assert cli("prove", listed["id"], "--version", "2", "--json").json["version"] == 2
+    assert cli("backup", tmp_path / "b").code == 0
+    for command in (
+        ["show", listed["id"]],
+        ["view", listed["id"]],
+        ["export", listed["id"], "--format", "jsonl"],
+        ["import", stream],
+    ):
+        answer = cli(*command)
+        assert answer.code == Exit.MISSING, (command, answer)
+        assert "--key-file" in answer.err
+        assert "Traceback" not in answer.err
+
+
+def test_keys_that_do_not_fit_are_a_wrong_call(cli: Cli, store: Path, stream: Path, keys: Path, tmp_path: Path) -> None:
+    """A key file for a plain store, another store's, and one that is not there, each end with code 2 and a sentence."""
+    with eventlog.open(tmp_path / "other", keys=keys):
+        pass
+    for arguments, said in (
+        (["--key-file", keys, "sessions"], "not encrypted"),
+        (["--key-file", keys, "import", stream], "not encrypted"),
+        (["--store", tmp_path / "other", "--key-file", tmp_path / "none", "sessions"], "no key file"),
+    ):
+        answer = cli(*arguments)
+        assert (answer.code, said in answer.err) == (Exit.USAGE, True), answer
+    assert store.exists()
+    assert not (tmp_path / "none").exists()
+
+
+def test_erasing_ends_the_key_in_every_backup(cli: Cli, store: Path, tmp_path: Path, keys: Path) -> None:
+    """`erase` destroys the key: the backup that was made before lists the session and cannot show it."""
+    del store
+    path, backup = tmp_path / "e", tmp_path / "b"
+    with eventlog.open(path, keys=keys) as opened:
+        opened.create_session(id="p").user("the secret")
+    where = ["--store", path, "--key-file", keys]
+    assert cli(*where, "backup", backup).code == 0
+    assert cli(*where, "erase", "p").code == 0
+    assert cli("--store", backup, "--key-file", keys, "show", "p").code == Exit.MISSING
+    assert "no key" in cli("--store", backup, "--key-file", keys, "sessions").out
+
+
+def test_the_demo_makes_an_encrypted_store_that_is_named(tmp_path: Path, keys: Path) -> None:
+    """`demo` keeps its sessions encrypted where both are named, and writes nothing to a key file for a temporary store."""
+    done = program("--store", tmp_path / "d", "--key-file", keys, "demo")
+    assert (done.returncode, f"--key-file {keys}" in done.stdout) == (0, True), done.stderr
+    assert not leaks(tmp_path)
+    with eventlog.open(tmp_path / "d", read_only=True) as opened:
+        assert all(info.locked for info in opened.sessions())
+    before = keys.read_bytes()
+    assert program("demo", env={"EVENTLOG_KEY_FILE": str(keys), "PATH": ""}).returncode == 0
+    assert keys.read_bytes() == before
+
+
+def test_every_session_without_its_key_is_marked(cli: Cli, tmp_path: Path, keys: Path) -> None:
+    """Lists mark whatever has lost its key, forks and archived ones too, in the table, in JSON and in the API; others show what they are."""
+    with eventlog.open(tmp_path / "store", keys=keys) as store:
+        kept = store.create_session(id="a", title="kept")
+        kept.user("hello")
+        kept.fork(id="a-fork")
+        lost = store.create_session(id="b", title="lost")
+        lost.user("hello")
+        lost.fork(id="b-fork")
+        lost.subsession(id="b-sub").archive()
+    header, *lines = keys.read_text().splitlines()
+    for gone in range(1, len(lines)):  # the first is the store's own
+        keys.write_text("\n".join([header, *lines[:gone], *lines[gone + 1 :]]) + "\n")
+        with eventlog.open(tmp_path / "store", keys=keys, read_only=True) as store:
+            locked = {info.id for info in store.sessions() if info.locked}
+        listed = cli("sessions", "--json", "--key-file", keys).json["sessions"]
+        assert locked == {info["id"] for info in listed if info["locked"]} != set()
+        assert locked in ({"a", "a-fork"}, {"b", "b-fork"}, {"b-sub"})
+        assert all(
+            info["title"] in {"kept", "lost", ""} and bool(info["locked"]) == (info["id"] in locked) for info in listed
+        )
+        assert cli("sessions", "--key-file", keys).out.count("no key") == len(locked)
+    listed = cli("sessions", "--json").json["sessions"]
+    assert len(listed) == 5
+    assert all(info["locked"] for info in listed)

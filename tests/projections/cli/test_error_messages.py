@@ -1,0 +1,146 @@
+"""What commands say to somebody who uses them for the first time: which session is meant, what is unknown, times, numbers, widths."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from eventlog.values import Tokens, Usage
+from projections import event_kind, event_record, event_summary
+from projections.cli.exits import Exit
+from tests.support.cli_runner import Cli, on_terminal, valid
+
+NOW = 1_750_000_000_000
+"""2025-06-15T15:06:40Z."""
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Cli:
+    """The command line on a store of three sessions: one whose cost is known, one of unknown cost, one without a call."""
+    monkeypatch.setenv("EVENTLOG_STORE", str(tmp_path / "store"))
+    with eventlog.open(tmp_path / "store", clock=lambda: NOW) as store:
+        for name, cost in (("priced", Decimal("0.25")), ("unpriced", None)):
+            session = store.create_session(id=name, title="A title of some words")
+            session.user("question")
+            with session.assistant(model="acme/one") as reply:
+                reply.say("answer")
+                reply.finish(usage=Usage(Tokens(10, 5), cost))
+        store.create_session(id="quiet").user("one message")
+    return cli
+
+
+def test_a_beginning_names_the_session_that_others_begin_with(tmp_path: Path, cli: Cli) -> None:
+    """`ab` is the session `abc` where `abc:side` is there too, and none where another one begins so; an id is always itself."""
+    with eventlog.open(tmp_path / "store") as store:
+        for name in ("abc", *(f"abc:side{number}" for number in range(9))):
+            store.create_session(id=name)
+    assert cli("stats", "ab", "--json").json["session"]["id"] == "abc"
+    assert cli("stats", "abc:side3", "--json").json["session"]["id"] == "abc:side3"
+    with eventlog.open(tmp_path / "store") as store:
+        store.create_session(id="abd")
+    refused = cli("stats", "ab")
+    assert (refused.code, "more than one session begins with 'ab': abc, abc:side0" in refused.err) == (Exit.USAGE, True)
+    assert cli("stats", "abc:", "--json").code == Exit.USAGE
+
+
+def test_a_cost_that_nobody_said_is_unknown(cli: Cli) -> None:
+    """`sessions` and `stats` agree: null where no call has a price, never a zero that nobody recorded."""
+    listed = cli("sessions", "--json").json
+    valid("sessions", listed)
+    costs = {info["id"]: info["cost"] for info in listed["sessions"]}
+    assert costs == {"priced": "0.25", "unpriced": None, "quiet": None}
+    for name in ("priced", "unpriced"):
+        found = cli("stats", name, "--json").json
+        valid("stats", found)
+        assert [spent["cost"] for spent in found["session"]["usage"]["own"]] == [costs[name]]
+
+
+def test_a_diff_backwards_says_so(cli: Cli) -> None:
+    """Against an earlier version what is missing is not there yet, and nothing was rolled back."""
+    with_all = cli("stats", "priced", "--json").json["session"]["version"]
+    found = cli("diff", "priced", with_all, 1, "--json").json
+    valid("diff", found)
+    assert {change["kind"] for change in found["changes"]} == {"later"}
+    assert cli("diff", "priced", with_all, 1).out.splitlines()[-2].startswith("not there yet: 2 parts in 2 messages")
+    assert cli("rollback", "priced", "--to", 1).code == Exit.OK
+    gone = cli("diff", "priced", with_all, with_all + 1, "--json").json
+    assert {change["kind"] for change in gone["changes"]} == {"rolled-back"}
+
+
+@pytest.mark.parametrize(
+    ("since", "found"),
+    [
+        ("2025-06-15", 3),
+        ("2025-06-16", 0),
+        ("2025-06-15T15:06:40", 3),
+        ("2025-06-15 15:06:40Z", 3),
+        ("2025-06-15T15:06:41", 0),
+        ("2025-06-15T17:06:40+02:00", 3),
+        ("1s", 0),
+        ("9999w", 3),
+    ],
+)
+def test_since_takes_a_time_or_how_long_ago(cli: Cli, since: str, found: int) -> None:
+    """A date, a time, the time that tables show, and how long ago are understood; times without a zone are UTC."""
+    assert len(cli("sessions", "--since", since, "--json").json["sessions"]) == found
+
+
+@pytest.mark.parametrize("since", ["soon", "30", "2025-13-01", "30d ago", ""])
+def test_since_says_what_it_takes(cli: Cli, since: str) -> None:
+    """What is no time is a wrong call that names the forms there are, without a library's words."""
+    refused = cli("sessions", "--since", since)
+    assert refused.code == Exit.USAGE
+    assert "as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d" in refused.err
+    assert "Value error" not in refused.err
+    aged = cli("retain", "--age", since)
+    assert (aged.code, "a number and s, m, h, d or w, as in 30d" in aged.err) == (Exit.USAGE, True)
+
+
+def test_times_say_that_they_are_utc(cli: Cli) -> None:
+    """Tables and lines for people mark a time as UTC."""
+    for command in (["sessions"], ["events", "quiet"], ["timeline", "quiet"]):
+        assert "2025-06-15 15:06:40Z" in cli(*command).out
+
+
+def test_one_is_not_many(cli: Cli) -> None:
+    """One message is a message; a table begins with a header, also that of the whole store."""
+    assert "1 message, " in cli("view", "quiet").out
+    assert "2 messages, " in cli("view", "priced").out
+    head, *rows = (line.split("\t") for line in cli("stats").out.splitlines())
+    assert head[0] == "store"
+    assert dict(rows)["sessions"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("command", "columns"), [(["sessions"], 40), (["timeline", "priced"], 50), (["diff", "priced", "1", "8"], 50)]
+)
+def test_no_table_is_wider_than_a_narrow_terminal(tmp_path: Path, cli: Cli, command: list[str], columns: int) -> None:
+    """Where a table does not fit each row is a paragraph, with every number and id whole."""
+    _, *rows = (line.split("\t") for line in cli(*command).out.splitlines() if "\t" in line)
+    code, drawn = on_terminal("--store", tmp_path / "store", *command, columns=columns)
+    assert code == Exit.OK
+    shown = re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn)
+    assert all(len(line) <= columns for line in shown.splitlines() if line.startswith(("  ", "\u2500")))
+    assert all(word in shown for row in rows for cell in row for word in cell.split())
+
+
+def test_an_event_has_a_public_form_for_interfaces(tmp_path: Path, cli: Cli) -> None:
+    """`projections.event_record` is the line that `events --json` prints, by the schema that ships, for provisional events too."""
+    lines = cli("events", "priced", "--json").out.splitlines()
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.session("priced")
+        events = list(session.events())
+        assert [event_record(found) for found in events] == [json.loads(line) for line in lines]
+        assert [event_kind(found.event) for found in events] == [json.loads(line)["kind"] for line in lines]
+        assert event_summary(events[0].event).startswith("title='A title of some words'")
+        following = store.subscribe(store.log.last_position(), session="priced", provisional=True, timeout=30)
+        with session.assistant() as reply:
+            reply.text().append("early")
+            early = next(found for found in following if event_kind(found.event) == "part-delta")
+            valid("events", event_record(early))
+            assert (early.position, event_record(early)["event"]["text"]) == (0, "early")

@@ -1,0 +1,178 @@
+"""How commands end: exit codes, and one line that helps."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import errors
+from projections.cli.exits import Exit, classify
+from tests.support.cli_runner import ROOT, Cli
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["nonsense"], Exit.USAGE, "eventlog --help"),
+        (["sessions", "--nonsense"], Exit.USAGE, "eventlog sessions --help"),
+        (["rollback", "ses_a1"], Exit.USAGE, "--to"),
+        (["rollback", "ses_a1", "--to", "many"], Exit.USAGE, "--to"),
+        (["rollback", "ses_a1", "--to", "9999"], Exit.MISSING, "version"),
+        (["view", "ses_a1", "--at", "9999"], Exit.MISSING, "version"),
+        (["fork", "ses_a1", "--at", "9999"], Exit.MISSING, "version"),
+        (["show", "unknown"], Exit.MISSING, "eventlog sessions"),
+        (["import", "/nonexistent"], Exit.MISSING, "no such file"),
+        (["import", "/"], Exit.USAGE, "/: it is a directory; name a file"),
+        (["events", "ses_a1", "--from", "5", "--to", "3"], Exit.USAGE, "--to 3 is before --from 5"),
+        (["events", "ses_a1", "--from", "99999"], Exit.MISSING, "no version '99999' in session ses_a1"),
+        (
+            ["view", "ses_a1", "--model", "two"],
+            Exit.USAGE,
+            "no model two (it has acme/one); give --model as provider/name",
+        ),
+        (["--store", "/dev/null", "sessions"], Exit.USAGE, "not a directory"),
+    ],
+)
+def test_errors_are_one_line_that_helps(cli: Cli, store: Path, arguments: list[str], code: Exit, words: str) -> None:
+    """A wrong call ends with its exit code and one line on standard error that says what to do."""
+    del store
+    answer = cli(*arguments)
+    assert answer.code == code
+    assert answer.out == ""
+    assert answer.err.startswith("eventlog: ")
+    assert len(answer.err.splitlines()) == 1
+    assert words in answer.err
+
+
+def test_a_held_lease_is_busy(cli: Cli, store: Path) -> None:
+    """Rolling back a session that another program runs returns 5 and changes nothing."""
+    script = (
+        "import eventlog, sys\n"
+        f"store = eventlog.open({str(store)!r})\n"
+        "store.session('ses_a1').acquire()\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        answer = cli("rollback", "ses_a1", "--to", 1)
+        assert answer.code == Exit.BUSY
+        assert "try again" in answer.err
+        assert cli("view", "ses_a1", "--json").code == Exit.OK
+
+
+def _every_error() -> Iterator[BaseException]:
+    """Each error of the engine, with something for every argument that it must have."""
+    for name in errors.__all__:
+        kind: Any = getattr(errors, name)
+        _, *parameters = inspect.signature(kind.__init__).parameters.values()
+        needed = [each for each in parameters if each.default is each.empty and each.kind <= each.VAR_POSITIONAL]
+        yield kind(*(1 if each.annotation == "int" else "something" for each in needed))
+
+
+@pytest.mark.parametrize("error", [*_every_error()], ids=lambda error: type(error).__name__)
+def test_every_error_of_the_engine_has_an_exit_code(error: BaseException) -> None:
+    """No error of the engine ends as a defect, and its line is one line."""
+    code, line = classify(error)
+    expected = {
+        errors.RetryError: {Exit.BUSY},
+        errors.CallError: {Exit.USAGE, Exit.MISSING},
+        errors.KeyMissingError: {Exit.MISSING},
+        errors.DataError: {Exit.DAMAGED},
+        errors.StopError: {Exit.STORAGE, Exit.BUSY},
+        errors.EventlogError: {Exit.STORAGE},
+    }
+    assert code in next(codes for kind, codes in expected.items() if isinstance(error, kind))
+    assert "\n" not in line
+
+
+def test_a_defect_is_said_in_one_line(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody foresaw ends in one line and exit code 70, and shows its place when asked to."""
+    del store
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("never\nmind")
+
+    monkeypatch.setattr("projections.cli.output.document", broken)
+    answer = cli("sessions", "--json")
+    assert answer.code == Exit.DEFECT
+    assert len(answer.err.splitlines()) == 1
+    monkeypatch.setenv("EVENTLOG_DEBUG", "1")
+    assert "Traceback" in cli("sessions", "--json").err
+
+
+def test_interrupted_from_the_keyboard(tmp_path: Path) -> None:
+    """Ctrl-C ends a command in one line and with 130."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = [sys.executable, "-m", "projections", "--store", str(tmp_path / "store"), "import", str(pipe)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "store" / "format").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        writer = _opened_to_write(pipe)  # now it waits for somebody to write into the pipe
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        os.close(writer)
+    assert (process.returncode, out, err) == (Exit.INTERRUPTED, "", "eventlog: interrupted\n")
+
+
+def _opened_to_write(pipe: Path) -> int:
+    """The writing end of a named pipe, once somebody reads it."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_quiet(store: Path, closed: str) -> None:
+    """A command whose standard streams are closed does its work and says nothing."""
+    command = [sys.executable, "-m", "projections", "--store", str(store), "rollback", "ses_a1", "--to", "2"]
+    answer = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", *command], cwd=ROOT, capture_output=True, check=False, timeout=60
+    )
+    assert (answer.returncode, answer.stderr) == (Exit.OK, b"")
+    assert (answer.stdout == b"") == (">&-" in closed.split())
+    with eventlog.open(store, read_only=True) as opened:
+        assert opened.session("ses_a1").version > 2
+        assert isinstance([*opened.session("ses_a1").events()][-1].event, eventlog.events.RolledBack)
+
+
+def test_broken_pipe_is_quiet(tmp_path: Path) -> None:
+    """When whoever reads has enough, the command ends with 141 and says nothing."""
+    with eventlog.open(tmp_path / "store") as opened:
+        session = opened.create_session(id="s")
+        with session.assistant() as reply:
+            text = reply.text()
+            for number in range(5000):
+                text.append(f"word {number} ")
+            reply.finish()
+    command = [sys.executable, "-m", "projections", "--store", str(tmp_path / "store"), "events", "s", "--json"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["version"] == 1
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        process.wait(30)
+    assert process.returncode == Exit.PIPE

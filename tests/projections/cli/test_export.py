@@ -1,0 +1,175 @@
+"""`export`, and the providers' forms of `view`: what the library makes, as files and on standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog.importers import import_file
+from projections.cli.exits import Exit
+from projections.exports.jsonl import jsonl_lines
+from projections.exports.markdown import markdown_of
+from projections.exports.opencode import opencode_export
+from projections.formats.ai_sdk import model_messages
+from projections.formats.anthropic import anthropic_request
+from projections.formats.openai_responses import responses_request
+from projections.view.model_view import ModelView
+from tests.support.cli_runner import Cli, on_terminal, program, valid
+from tests.support.opencode_schema import document_faults
+from tests.support.provider_rules import anthropic_faults
+
+
+def test_export_to_standard_output(store: Path) -> None:
+    """Each format goes to standard output, byte for byte what the library makes."""
+    with eventlog.open(store, read_only=True) as opened:
+        session = opened.session("ses_a1")
+        lines, text, document = b"".join(jsonl_lines(session)), markdown_of(session), opencode_export(session)
+    made = {
+        form: program("export", "ses_a1", "--format", form, "--store", store)
+        for form in ("jsonl", "markdown", "opencode")
+    }
+    assert all(done.returncode == Exit.OK and not done.stderr for done in made.values())
+    assert made["jsonl"].stdout == lines.decode()
+    assert made["markdown"].stdout == text
+    assert json.loads(made["opencode"].stdout) == document
+    assert document_faults(document) == []
+
+
+def test_export_to_a_file_can_be_imported(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """An exported file is imported into another store, the whole tree with it; a file that is there is replaced whole."""
+    with eventlog.open(store) as opened:
+        opened.session("ses_a1").fork(id="ses_fork").user("on")
+    target = tmp_path / "out.jsonl"
+    target.write_text("before")
+    answer = cli("export", "ses_a1", "--format", "jsonl", "--tree", "--output", target)
+    assert answer.code == Exit.OK
+    assert answer.out == ""
+    assert str(target) in answer.err
+    assert [*tmp_path.glob("*.part")] == []
+    with eventlog.open("memory:") as other, eventlog.open(store, read_only=True) as opened:
+        report = import_file(other, target)
+        assert report.skipped == []
+        assert report.sessions == ["ses_a1", "ses_fork"]
+        for name in report.sessions:
+            assert other.session(name).version == opened.session(name).version
+
+
+def test_a_tree_of_documents_is_a_directory(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """OpenCode takes one session a file, so a tree needs a directory; session ids never lead out of it."""
+    with eventlog.open(store) as opened:
+        opened.session("ses_a1").subsession(id="../../evil").user("hi")
+        opened.session("ses_a1").subsession(id=".. /../evil").user("hi")
+    folder = tmp_path / "out" / "documents"
+    assert cli("export", "ses_a1", "--format", "opencode", "--tree").code == Exit.USAGE
+    assert cli("export", "ses_a1", "--format", "opencode", "--tree", "-o", folder).code == Exit.OK
+    files = sorted(path.name for path in folder.iterdir())
+    assert len(files) == 3
+    assert "ses_a1.json" in files
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["documents"]
+    assert not any(document_faults(json.loads((folder / name).read_text())) for name in files)
+
+
+def test_export_says_what_is_wrong(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """No format, an unknown session, and a place that cannot be written end with their exit codes, leaving nothing behind."""
+    del store
+    assert cli("export", "ses_a1").code == Exit.USAGE
+    assert cli("export", "nobody", "--format", "jsonl").code == Exit.MISSING
+    assert cli("export", "ses_a1", "--format", "jsonl", "-o", tmp_path / "no" / "file").code == Exit.MISSING
+    assert cli("export", "ses_a1", "--format", "markdown", "-o", tmp_path).code == Exit.USAGE
+    assert not any(path.name.endswith(".part") for path in tmp_path.parent.iterdir())
+
+
+def test_markdown_on_a_terminal_is_harmless(store: Path) -> None:
+    """Escape sequences in what was said do not reach a terminal."""
+    with eventlog.open(store) as opened:
+        opened.session("ses_a1").user("\x1b]0;owned\x07 \x9b31m")
+    code, out = on_terminal("--store", store, "export", "ses_a1", "--format", "markdown")
+    assert code == Exit.OK
+    assert "owned" in out
+    assert "\x1b]" not in out
+    assert "\x9b" not in out
+
+
+@pytest.mark.parametrize("form", ["anthropic", "responses", "ai-sdk"])
+def test_view_in_a_providers_form(cli: Cli, store: Path, form: str) -> None:
+    """`view --format` prints what the provider takes, alone or with --json beside session, version and tokens."""
+    with eventlog.open(store, read_only=True) as opened:
+        view = ModelView.of(opened.session("ses_a1"))
+        expected: dict[str, Any] = {
+            "anthropic": anthropic_request(view.messages, view.system),
+            "responses": responses_request(view.messages, view.system),
+            "ai-sdk": {"messages": model_messages(view.messages, view.system)},
+        }[form]
+        known = {"session": "ses_a1", "version": view.version, "tokens": view.tokens}
+    answer = cli("view", "ses_a1", "--format", form, "--json")
+    valid("view", answer.json)
+    assert answer.json == {**known, **expected}
+    printed = cli("view", "ses_a1", "--format", form).json
+    assert printed == (expected["messages"] if form == "ai-sdk" else expected)
+    if form == "anthropic":
+        assert anthropic_faults(printed) == []
+
+
+def test_stats_tell_the_tree(cli: Cli, store: Path) -> None:
+    """`stats` has what a session spent itself, what it inherited, and what its whole tree spent."""
+    with eventlog.open(store) as opened:
+        opened.session("ses_a1").fork(id="ses_fork")
+    usage = cli("stats", "ses_fork", "--json").json["session"]["usage"]
+    assert usage["own"] == []
+    assert usage["inherited"] == usage["tree"] != []
+    lines = cli("stats", "ses_fork").out.splitlines()
+    assert any(line.startswith("spent\tmodel") for line in lines)
+    assert any(line.startswith("tree\t") for line in lines)
+
+
+def test_export_reads_only(cli: Cli, store: Path) -> None:
+    """Exporting opens the store for reading: but for the table of readers, not a byte of it changes."""
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file() and path.name != "lock.mdb"}
+    for form in ("jsonl", "markdown", "opencode"):
+        assert cli("export", "ses_a1", "--format", form).code == Exit.OK
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_export_harms_no_store_and_no_keys(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """Nothing is written over, or beside, the files of a store, nor over keys, through a link either; a pipe gets what it is given."""
+    keys = tmp_path / "chats.keys"
+    with eventlog.open(tmp_path / "locked", keys=keys) as other:
+        other.create_session(id="kept").user("hi")
+    (tmp_path / "link").symlink_to(store / "lmdb" / "data.mdb")
+    (tmp_path / "keys").symlink_to(keys)
+    before = {
+        path: path.read_bytes() for path in [*store.rglob("*"), keys] if path.is_file() and path.name != "lock.mdb"
+    }
+    places = [store / "lmdb" / "data.mdb", store / "format", store / "journal" / "new", tmp_path / "link", keys]
+    for place in [*places, tmp_path / "keys", tmp_path / "locked" / "x"]:
+        answer = cli("export", "ses_a1", "--format", "jsonl", "-o", place)
+        assert (answer.code, "name another place" in answer.err) == (Exit.USAGE, True), place
+    answer = cli("export", "ses_a1", "--format", "opencode", "--tree", "-o", store / "journal")
+    assert (answer.code, "name another place" in answer.err) == (Exit.USAGE, True)
+    for command in (["backup", tmp_path / "locked" / "b"], ["repair", "--into", tmp_path / "locked" / "b"]):
+        answer = cli(*command)
+        assert (answer.code, "name another place" in answer.err) == (Exit.USAGE, True), command
+    answer = cli("restore", store, "--into", tmp_path / "locked" / "b")
+    assert (answer.code, "name another place" in answer.err) == (Exit.USAGE, True)
+    for path, data in before.items():
+        assert path.read_bytes() == data, path
+    (tmp_path / "other").symlink_to(tmp_path / "real")
+    assert cli("export", "ses_a1", "--format", "jsonl", "-o", tmp_path / "other").code == Exit.OK
+    assert (tmp_path / "other").is_symlink()
+
+
+def test_export_into_a_pipe_with_a_name(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """What is no file is written to, and never replaced by one: a pipe as well as a device."""
+    del store
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert cli("export", "ses_a1", "--format", "jsonl", "-o", pipe).code == Exit.OK
+    assert os.read(reader, 1 << 16).startswith(b"{")
+    os.close(reader)
+    assert pipe.is_fifo()

@@ -1,0 +1,99 @@
+"""`eventlog import`: what comes in, what is skipped, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from eventlog.importers import FORMATS
+from projections.cli.exits import Exit
+from tests.support.cli_runner import STREAM, Cli, on_terminal, program, valid
+
+
+def test_import(cli: Cli, stream: Path) -> None:
+    """`import --json` says what came in, and importing again adds nothing."""
+    first = cli("import", stream, "--json")
+    valid("import", first.json)
+    (entry,) = first.json["files"]
+    assert (entry["path"], entry["format"], entry["messages"], entry["parts"]) == (str(stream), "anthropic_sse", 1, 1)
+    assert entry["events"] > 0
+    assert entry["skipped"] == []
+    (session,) = entry["sessions"]
+    deltas = [json.loads(line) for line in cli("events", session, "--json").out.splitlines()]
+    assert [line["event"]["text"] for line in deltas if line["kind"] == "part-delta"] == ["Hello", " there"]
+    again = cli("import", stream, "--json").json["files"][0]
+    assert (again["sessions"], again["events"], again["messages"]) == ([session], 0, 1)
+    assert "nothing new" in cli("import", stream).out
+
+
+def test_import_reports_what_it_skips(cli: Cli, stream: Path) -> None:
+    """A damaged line is listed with its number and reason, the rest is imported, and that is no failure."""
+    lines = STREAM.splitlines(keepends=True)
+    number = next(index for index, line in enumerate(lines) if '"Hello"' in line)
+    lines[number] = lines[number].replace('"Hello"', '"Hel')
+    stream.write_text("".join(lines))
+    answer = cli("import", stream, "--json")
+    assert answer.code == Exit.OK
+    (entry,) = answer.json["files"]
+    assert [skipped["line"] for skipped in entry["skipped"]] == [number + 1]
+    assert entry["skipped"][0]["reason"]
+    assert f"(line {number + 1})" in cli("import", stream).out
+
+
+def test_import_of_several_files(cli: Cli, stream: Path, tmp_path: Path) -> None:
+    """A file that cannot be imported stops no other; the exit code is that of the first failure."""
+    strange = tmp_path / "strange.txt"
+    strange.write_text("nothing that is known\n")
+    answer = cli("import", strange, tmp_path / "absent", stream, "--json")
+    valid("import", answer.json)
+    assert answer.code == Exit.USAGE
+    assert ["error" in entry for entry in answer.json["files"]] == [True, True, False]
+    assert len(answer.err.splitlines()) == 2
+    assert answer.json["files"][2]["messages"] == 1
+
+
+def test_import_formats_in_the_help(cli: Cli) -> None:
+    """The help names every format that can be imported."""
+    shown = " ".join(cli("import", "--help").out.split())
+    for name in FORMATS:
+        assert name in shown
+
+
+def test_import_of_nothing_makes_no_store(cli: Cli, tmp_path: Path) -> None:
+    """When no file is there, no store is made either."""
+    assert cli("import", tmp_path / "absent").code == Exit.MISSING
+    assert not (tmp_path / "store").exists()
+
+
+def test_import_of_a_pipe_says_what_to_do(stream: Path, tmp_path: Path) -> None:
+    """What cannot be read twice is refused in one line that says how to import it."""
+    done = program("--store", tmp_path / "store", "import", "/dev/stdin", input=stream.read_text())
+    assert (done.returncode, done.stdout) == (Exit.USAGE, "")
+    assert "save what comes from a pipe" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_import_shows_progress_on_a_terminal_only(stream: Path, tmp_path: Path) -> None:
+    """A bar is drawn on a terminal; into a pipe goes the report alone, and nothing on standard error."""
+    code, drawn = on_terminal("--store", tmp_path / "one", "import", stream)
+    assert code == Exit.OK
+    assert "answer.sse" in drawn
+    assert "\x1b[" in drawn
+    piped = program("--store", tmp_path / "two", "import", stream)
+    assert (piped.returncode, piped.stderr) == (Exit.OK, "")
+    assert "\x1b" not in piped.stdout
+
+
+def test_import_errors_name_the_file(cli: Cli, tmp_path: Path) -> None:
+    """Whatever stops an import, its line begins with the file, with one file and with several."""
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"info": []}')
+    other = tmp_path / "other.json"
+    other.write_text('{"messages": []}')
+    for files in ([bad], [bad, other]):
+        answer = cli("import", "--format", "opencode", *files)
+        assert answer.code == Exit.USAGE
+        lines = answer.err.splitlines()
+        assert len(lines) == len(files)
+        for line, file in zip(lines, files, strict=True):
+            assert line.startswith(f"eventlog: {file}: ")

@@ -1,0 +1,133 @@
+"""`eventlog backup`, `restore`, `vacuum`, `erase`, `retain`, `redact` and `scrub`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from eventlog.log.embedded import swap
+from projections.cli.exits import Exit
+from tests.support.cli_runner import Cli, valid
+from tests.support.file_search import files_with
+
+
+def test_backup_and_restore(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """A backup adds what is new, a restore gives the store of a position, and both verify against the head."""
+    kept = tmp_path / "head.json"
+    kept.write_text(cli("head", "--json").out)
+    first = cli("backup", tmp_path / "b", "--json").json
+    valid("backup", first)
+    assert (first["whole"], first["sessions"]) == (True, 2)
+    with eventlog.open(store) as opened:
+        opened.session("ses_b2").user("more")
+    second = cli("backup", tmp_path / "b", "--json").json
+    assert (second["whole"], second["events"]) == (False, second["position"] - first["position"])
+    assert "0 events copied" in cli("backup", tmp_path / "b").out
+    made = cli("restore", tmp_path / "b", "--into", tmp_path / "r", "--position", first["position"], "--json").json
+    valid("restore", made)
+    assert cli("--store", tmp_path / "r", "head", "--json").out == kept.read_text()
+    assert cli("--store", tmp_path / "b", "verify", "--against", kept).code == Exit.OK
+    assert cli("restore", tmp_path / "b", "--into", tmp_path / "r").code == Exit.USAGE
+    assert cli("restore", tmp_path / "nothing", "--into", tmp_path / "n").code == Exit.MISSING
+    assert cli("backup", tmp_path).code == Exit.USAGE
+
+
+def test_an_unfinished_copy_is_named(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """What is no whole store yet does not open as one, and the line says what it is."""
+    assert store
+    cli("backup", tmp_path / "b")
+    swap.set_unfinished(tmp_path / "b", "a backup was being written")
+    answer = cli("--store", tmp_path / "b", "sessions")
+    assert answer.code == Exit.DAMAGED
+    assert "a backup was being written" in answer.err
+    assert cli("backup", tmp_path / "b").code == Exit.OK
+    assert cli("--store", tmp_path / "b", "sessions").code == Exit.OK
+
+
+def test_erase_retain_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """An erased session is named as such; its forks are refused or kept; a vacuum takes its text out of the files."""
+    kept = tmp_path / "head.json"
+    kept.write_text(cli("head", "--json").out)
+    fork = cli("fork", "ses_a1").out.strip()
+    refused = cli("erase", "ses_a1")
+    assert (refused.code, fork in refused.err) == (Exit.USAGE, True)
+    cascaded = cli("erase", "ses_a1", "--forks", "cascade", "--reason", "asked for", "--json").json
+    valid("erase", cascaded)
+    assert set(cascaded["erased"]) == {fork, "ses_a1"}
+    gone = cli("show", "ses_a1")
+    assert (gone.code, "was erased" in gone.err) == (Exit.MISSING, True)
+    assert cli("verify", "ses_a1").code == Exit.OK, "the tombstone can be looked at by itself"
+    done = cli("vacuum", "--json").json
+    valid("vacuum", done)
+    assert done["erased"] == 2
+    assert cli("verify", "ses_a1", "--against", kept).code == Exit.OK
+    assert not files_with(store, "The tests fail")
+    assert cli("verify", "--deep", "--against", kept).code == Exit.OK
+    kept_one = cli("retain", "--count", 1, "--json").json
+    valid("retain", kept_one)
+    assert kept_one == {"erased": [], "running": [], "dry_run": False}
+    assert cli("retain", "--size", "1G", "--age", "30d").out == "0 sessions erased\n"
+    (last,) = cli("sessions", "--json").json["sessions"]
+    planned = cli("retain", "--count", 0, "--dry-run", "--json").json
+    valid("retain", planned)
+    assert planned == {"erased": [last["id"]], "running": [], "dry_run": True}
+    said = f"{last['id']} would be erased\n1 session would be erased\n"
+    assert cli("retain", "--count", 0, "--dry-run").out == said
+    assert cli("sessions", "--json").json["sessions"] == [last]
+    assert cli("retain", "--count", 0).out == f"{last['id']} is erased\n1 session erased\n"
+    assert cli("sessions", "--json").json["sessions"] == []
+    assert "erased" in cli("vacuum").out
+
+
+@pytest.mark.parametrize("arguments", [[], ["--age", "soon"], ["--size", "much"]])
+def test_a_retention_without_sense_is_refused(cli: Cli, store: Path, arguments: list[str]) -> None:
+    """A retention needs a limit, and says how one is written."""
+    assert store
+    assert cli("retain", *arguments).code == Exit.USAGE
+
+
+def test_redact_and_scrub(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """A redacted part shows as such at every version, its other places are listed, and a scrub takes the bytes away."""
+    kept = tmp_path / "head.json"
+    kept.write_text(cli("head", "--json").out)
+    with eventlog.open(store) as opened:
+        opened.session("ses_b2").user("Again: The tests fail", id="again")
+    message = cli("show", "ses_a1", "--json").json["messages"][0]
+    part = next(one["id"] for one in message["parts"] if "The tests fail" in one.get("text", ""))
+    done = cli("redact", "ses_a1", part, "--reason", "secret", "--json").json
+    valid("redact", done)
+    (other,) = done["occurrences"]
+    assert (other["session"], other["kind"]) == ("ses_b2", "part-started")
+    assert "ses_b2" in cli("redact", "ses_a1", part).out
+    cli("redact", "ses_b2", other["part"], "--no-search")
+    for version in (3, 8):
+        assert "The tests fail" not in cli("view", "ses_a1", "--at", version).out
+    assert files_with(store, "The tests fail")
+    valid("scrub", cli("scrub", "--json").json)
+    assert not files_with(store, "The tests fail")
+    assert "0 appends emptied" in cli("scrub").out
+    assert cli("verify", "--deep", "--against", kept).code == Exit.OK
+    assert cli("redact", "ses_a1", "nothing").code == Exit.MISSING
+
+
+def test_repair(cli: Cli, store: Path, tmp_path: Path) -> None:
+    """What is sound is saved, what is lost is listed, and the exit code says whether anything was."""
+    kept = tmp_path / "head.json"
+    kept.write_text(cli("head", "--json").out)
+    done = cli("repair", "--into", tmp_path / "r", "--json")
+    valid("repair", done.json)
+    assert (done.code, done.json["losses"], done.json["sessions"]) == (Exit.OK, [], 2)
+    assert cli("--store", tmp_path / "r", "verify", "--deep", "--against", kept).code == Exit.OK
+    data = store / "lmdb" / "data.mdb"
+    data.write_bytes(bytes(8192) + data.read_bytes()[8192:])
+    assert "eventlog repair" in cli("sessions").err
+    damaged = cli("repair", "--into", tmp_path / "r2", "--json")
+    valid("repair", damaged.json)
+    assert damaged.code == Exit.FAULTS
+    assert damaged.json["losses"]
+    again = cli("repair", "--into", tmp_path / "r3")
+    assert "lost: store: " in again.out
+    assert cli("repair", "--into", tmp_path / "r").code == Exit.USAGE
+    assert cli("--store", tmp_path / "none", "repair", "--into", tmp_path / "r4").code == Exit.MISSING

@@ -1,0 +1,381 @@
+"""`prune`, `compact` and `undo`: the view becomes smaller by hand, failures change nothing, and undoing brings all of it back."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from projections.cli.exits import Exit
+from projections.window.compaction.template import SECTIONS
+from tests.support.cli_runner import ROOT, Cli, on_terminal, valid
+from tests.support.cli_sessions import RECORDED, digest_of_view, recorded, talk
+from tests.support.openai_server import Answer, OpenAIServer, ToolCall
+
+KEY = "sk-very-secret"
+SUMMARY = "\n\n".join(f"{level} {name}\n- a point" for level, name, _ in SECTIONS)
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("EVENTLOG_PRUNE", "EVENTLOG_AUTO_COMPACT", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def talked(tmp_path: Path) -> Path:
+    """A store with the session `talk`."""
+    talk(tmp_path / "store")
+    return tmp_path / "store"
+
+
+def kinds_since(path: Path, version: int) -> list[str]:
+    """The kinds of the events of `talk` after a version."""
+    with eventlog.open(path, read_only=True) as store:
+        return [type(found.event).__name__ for found in store.session("talk").events(after=version)]
+
+
+def version_of(path: Path) -> int:
+    """The version of `talk`."""
+    with eventlog.open(path, read_only=True) as store:
+        return store.session("talk").version
+
+
+# -- prune and undo ----------------------------------------------------------------------------
+
+
+def test_prune_and_undo(cli: Cli, talked: Path) -> None:
+    """A dry run tells what a prune then clears; the view is smaller by it, and after the undo byte-equal to the one before."""
+    before = digest_of_view(talked, "talk")
+    plan = cli("prune", "talk", "--dry-run", "--json").json
+    valid("prune", plan)
+    assert (plan["dry_run"], plan["tokens_after"], digest_of_view(talked, "talk")) == (True, None, before)
+    done = cli("prune", "talk", "--json").json
+    valid("prune", done)
+    assert (done["parts"], done["freed"], done["policy"]) == (plan["parts"], plan["freed"], "recency")
+    assert [part["id"] for part in done["parts"]] == ["p00", "p01", "p10", "p11"]
+    assert 0 < done["tokens_before"] - done["tokens_after"] <= done["freed"]
+    assert digest_of_view(talked, "talk") != before
+    undone = cli("undo", "talk", "--json").json
+    valid("undo", undone)
+    assert (undone["undone"], undone["tokens"]) == ("prune", done["tokens_before"])
+    assert digest_of_view(talked, "talk") == before
+
+
+def test_prune_by_another_planner_and_limits(cli: Cli, talked: Path) -> None:
+    """The planner and the limits given decide for this call; what is recorded of the session stays as it was."""
+    version = version_of(talked)
+    assert cli("prune", "talk", "--context", 0, "--dry-run", "--json").json["parts"] == []
+    small = cli("prune", "talk", "--context", 12_000, "--dry-run", "--json").json
+    assert (small["usable"], len(small["parts"])) == (8_000, 6)
+    done = cli("prune", "talk", "--policy", "opencode", "--preset", "opencode-1.18", "--context", 12_000, "--json").json
+    assert (done["policy"], done["parts"]) == ("opencode", []), "OpenCode's numbers do not shrink with the window"
+    other = cli("prune", "talk", "--policy", "superseded", "--json").json
+    valid("prune", other)
+    assert other["parts"]
+    assert (other["policy"], other["version"]) == ("superseded", version + 1)
+    assert cli("window", "talk", "--json").json["limits"]["context"] == 20_000
+
+
+def test_a_prune_that_is_not_worth_it_writes_nothing(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing to clear, or switched off, a prune says so and writes nothing; it is no failure."""
+    cli("prune", "talk")
+    version = version_of(talked)
+    again = cli("prune", "talk")
+    assert (again.code, again.out) == (Exit.OK, "nothing is worth pruning by the policy recency\n")
+    monkeypatch.setenv("EVENTLOG_PRUNE", "0")
+    off = cli("prune", "talk", "--policy", "superseded")
+    assert off.code == Exit.OK
+    assert "EVENTLOG_PRUNE" in off.out
+    found = cli("prune", "talk", "--json").json
+    valid("prune", found)
+    assert (found["enabled"], found["parts"]) == (False, [])
+    assert version_of(talked) == version
+    monkeypatch.delenv("EVENTLOG_PRUNE")
+    with eventlog.open(talked) as store:
+        store.create_session(id="bare").user("hello")
+    assert "give --context" in cli("prune", "bare").out
+
+
+def test_undo_goes_back_step_by_step(cli: Cli, talked: Path) -> None:
+    """Undone is the newest of what is in force, whatever it was, until nothing is left; each view is byte-equal to the one then."""
+    digests = [digest_of_view(talked, "talk")]
+    version = version_of(talked)
+    commands: list[list[object]] = [["prune", "talk"], ["compact", "talk"]]
+    commands += (["rollback", "talk", "--to", to] for to in (version - 3, version - 1))  # the first hides the second
+    for command in commands:
+        assert cli(*command).code == Exit.OK
+        digests.append(digest_of_view(talked, "talk"))
+    undone: list[str] = []
+    for digest in reversed(digests[:-1]):
+        undone.append(cli("undo", "talk", "--json").json["undone"])
+        assert digest_of_view(talked, "talk") == digest
+    assert undone == ["rollback", "rollback", "compaction", "prune"]
+    version = version_of(talked)
+    nothing = cli("undo", "talk")
+    assert (nothing.code, nothing.err) == (
+        Exit.USAGE,
+        "eventlog: there is nothing to undo; expected a prune, a compaction or a rollback\n",
+    )
+    assert version_of(talked) == version
+
+
+# -- compact -----------------------------------------------------------------------------------
+
+
+def test_compact_offline_and_undo(cli: Cli, talked: Path) -> None:
+    """Without an endpoint the digest summarises; the summary stands for what it covers, and the undo brings the view back."""
+    before = digest_of_view(talked, "talk")
+    foretold = cli("window", "talk", "--json").json["compaction"]
+    done = cli("compact", "talk", "--json").json
+    valid("compact", done)
+    assert (done["completed"], done["reason"], done["summarizer"]) == (True, "", "digest")
+    assert done["covered"] == foretold["messages"]
+    assert done["tokens_after"] < done["tokens_before"]
+    found = cli("window", "talk", "--json").json
+    valid("window", found)
+    assert found["kinds"]["summary"] > 0
+    assert found["kinds"]["carried"] > 0
+    assert [change["parts"] for change in found["changes"]] == [[done["compaction"]]]
+    assert digest_of_view(talked, "talk") != before
+    assert cli("undo", "talk").code == Exit.OK
+    assert digest_of_view(talked, "talk") == before
+    assert "covered by the summary" in cli("compact", "talk").out
+
+
+def test_compact_over_http(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint is asked for the summary with the named model and key, and what it streams becomes the summary."""
+    monkeypatch.setenv("MY_KEY", KEY)
+    version = version_of(talked)
+    pieces = [SUMMARY[at : at + 40] for at in range(0, len(SUMMARY), 40)]
+    with OpenAIServer(Answer(pieces, usage=(900, 90))) as server:
+        done = cli(
+            "compact",
+            "talk",
+            "--summarizer",
+            server.url,
+            "--summary-model",
+            "lab/mini",
+            "--api-key-env",
+            "MY_KEY",
+            "--json",
+        )
+        (asked,) = server.asked
+    valid("compact", done.json)
+    assert (done.code, done.json["summarizer"], done.json["requests"]) == (Exit.OK, "http", 1)
+    assert kinds_since(talked, version)[-1] == "CompactionCompleted"
+    assert asked.body["model"] == "lab/mini"
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    assert cli("recall", "talk", done.json["summary"]).out.endswith(SUMMARY + "\n")
+    assert KEY not in cli("events", "talk", "--json").out
+
+
+def test_the_session_names_the_model(cli: Cli, talked: Path) -> None:
+    """Without --summary-model the endpoint is asked for the session's own model; without any the call is wrong."""
+    with OpenAIServer(Answer(SUMMARY)) as server:
+        assert cli("compact", "talk", "--summarizer", server.url).code == Exit.OK
+        assert server.asked[0].body["model"] == "one"
+        assert "authorization" not in server.asked[0].headers
+        with eventlog.open(talked) as store:
+            store.create_session(id="bare").user("hello")
+        answer = cli("compact", "bare", "--summarizer", server.url)
+    assert answer.code == Exit.USAGE
+    assert "--summary-model" in answer.err
+
+
+REFUSED = Answer(status=401, error={"message": f"bad key {KEY}", "code": "invalid_api_key"})
+FAILING = {
+    "sections-missing": (Answer("Done."), "another summary model"),
+    "empty": (Answer(""), "another summary model"),
+    "tool-called": (Answer(calls=[ToolCall("c", "read")]), "another summary model"),
+    "SummarizerRefusedError": (REFUSED, "API key"),
+}
+"""Answers that fail a compaction, by the reason that is recorded, with the advice."""
+
+
+@pytest.mark.parametrize("reason", FAILING)
+def test_a_failed_compaction(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    """A compaction that fails ends with a code of its own, its reason and what to do; the view is as it was, the log tells of it."""
+    answer, advice = FAILING[reason]
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    before, version = digest_of_view(talked, "talk"), version_of(talked)
+    with OpenAIServer(answer) as server:
+        failed = cli("compact", "talk", "--summarizer", server.url, "--json")
+    valid("compact", failed.json)
+    assert failed.code == Exit.COMPACTION
+    assert (failed.json["completed"], failed.json["tokens_after"]) == (False, None)
+    assert failed.json["reason"].startswith(reason)
+    assert len(failed.err.splitlines()) == 1
+    assert advice in failed.err
+    assert KEY not in failed.err + failed.out
+    assert digest_of_view(talked, "talk") == before
+    assert kinds_since(talked, version)[-1] == "CompactionFailed"
+    assert [one["reason"] for one in cli("window", "talk", "--json").json["failures"]] == [failed.json["reason"]]
+
+
+def test_nothing_to_compact_writes_nothing(cli: Cli, tmp_path: Path) -> None:
+    """Where no message could be covered the call is wrong, and nothing is written."""
+    with eventlog.open(tmp_path / "store") as store:
+        store.create_session(id="talk").user("hello")
+    version = version_of(tmp_path / "store")
+    answer = cli("compact", "talk")
+    assert answer.code == Exit.USAGE
+    assert answer.err.startswith("eventlog: there is nothing to compact")
+    assert version_of(tmp_path / "store") == version
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--summarizer", "nonsense"], "http"),
+        (["--summary-model", "m"], "--summarizer URL"),
+        (["--api-key-env", "K"], "--summarizer URL"),
+        (["--summarizer", "http://127.0.0.1:1", "--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY"),
+        (["--context", "-1"], "--context"),
+        (["--preset", "nope"], "--preset"),
+    ],
+)
+def test_a_wrong_call_writes_nothing(cli: Cli, talked: Path, options: list[str], words: str) -> None:
+    """What is wrong with the options is said in one line before anything is written."""
+    version = version_of(talked)
+    answer = cli("compact", "talk", *options)
+    assert answer.code == Exit.USAGE
+    assert len(answer.err.splitlines()) == 1
+    assert words in answer.err
+    assert version_of(talked) == version
+
+
+def test_progress_is_drawn_while_a_summary_streams(talked: Path) -> None:
+    """On a terminal a bar counts the characters of a summary as it comes, and makes room for the result."""
+    with OpenAIServer(Answer([SUMMARY[:200], SUMMARY[200:]])) as server:
+        code, drawn = on_terminal("--store", talked, "compact", "talk", "--summarizer", server.url)
+    assert code == Exit.OK
+    assert "summarising talk" in drawn
+    assert "covered by the summary" in drawn
+
+
+def test_interrupted_while_a_summary_streams(talked: Path) -> None:
+    """Ctrl-C while the summary streams ends with 130, leaves the view as it was, and the log says that it was aborted."""
+    before, version = digest_of_view(talked, "talk"), version_of(talked)
+    hold = threading.Event()
+    with OpenAIServer(Answer([SUMMARY[:200], SUMMARY[200:]], hold=hold)) as server:
+        command = [sys.executable, "-m", "projections", "--store", str(talked), "compact", "talk"]
+        with subprocess.Popen(
+            [*command, "--summarizer", server.url], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            while not server.asked:
+                assert process.poll() is None
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        hold.set()
+    assert (process.returncode, out, err) == (Exit.INTERRUPTED, "", "eventlog: interrupted\n")
+    assert digest_of_view(talked, "talk") == before
+    with eventlog.open(talked, read_only=True) as store:
+        failed = [event.event for event in store.session("talk").events(after=version)][-1]
+    assert isinstance(failed, eventlog.events.CompactionFailed)
+    assert failed.reason == "aborted"
+
+
+# -- refused -----------------------------------------------------------------------------------
+
+COMMANDS = [["prune", "talk"], ["compact", "talk"], ["undo", "talk"]]
+
+
+def test_a_read_only_store_is_refused(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that can only be read is refused in one line by each command that writes, and a dry run works."""
+    version = version_of(talked)
+    with monkeypatch.context() as patched:
+        patched.setattr(eventlog, "open", functools.partial(eventlog.open, read_only=True))
+        for command in COMMANDS:
+            answer = cli(*command)
+            assert answer.code == Exit.USAGE
+            assert "reading only" in answer.err
+            assert len(answer.err.splitlines()) == 1
+    assert cli("prune", "talk", "--dry-run").code == Exit.OK
+    assert version_of(talked) == version
+
+
+def test_a_held_lease_is_busy(cli: Cli, talked: Path) -> None:
+    """While another program runs the session each command returns 5 and changes nothing; looking goes on."""
+    version = version_of(talked)
+    script = (
+        "import eventlog, sys\n"
+        f"store = eventlog.open({str(talked)!r})\n"
+        "store.session('talk').acquire()\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        for command in COMMANDS:
+            answer = cli(*command)
+            assert answer.code == Exit.BUSY
+            assert "try again" in answer.err
+        assert cli("window", "talk").code == Exit.OK
+        assert version_of(talked) == version
+
+
+DYING = """
+import eventlog, os, sys
+store = eventlog.open(sys.argv[1])
+session = store.session("talk")
+session.request_compaction(auto=True)
+session.user("more")
+session.acquire()
+reply = session.assistant(model="acme/one").__enter__()
+reply.tool("read", call_id="last", input={})
+store.flush()
+os._exit(1)
+"""
+"""Leaves a compaction that was requested, and a message with a call that is running."""
+
+
+def test_what_a_dead_owner_left_is_settled_first(cli: Cli, talked: Path) -> None:
+    """Looking leaves an interrupted session as it is; compacting settles it, and covers what could not be covered while open."""
+    subprocess.run([sys.executable, "-c", DYING, str(talked)], cwd=ROOT, check=False, timeout=60)
+    version = version_of(talked)
+    found = cli("window", "talk", "--json").json
+    valid("window", found)
+    assert found["next_step"] == {"step": "wait", "reason": "another-loop"}
+    assert found["compaction"]["pending"] is not None
+    assert version_of(talked) == version
+    done = cli("compact", "talk", "--json").json
+    assert (done["completed"], done["covered"] > found["compaction"]["messages"]) == (True, True)
+    assert kinds_since(talked, version)[0] == "ToolFailed"
+
+
+# -- recorded ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_sessions(cli: Cli, tmp_path: Path, name: str) -> None:
+    """An imported session is pruned and compacted by hand, each fits its schema, and each undo brings the view back."""
+    path = tmp_path / "store"
+    session = recorded(path, name)
+    assert cli("prune", session, "--context", 36_000).code == Exit.OK, "what the recording left open is settled"
+    assert cli("undo", session).code == Exit.OK
+    before = digest_of_view(path, session)
+    pruned = cli("prune", session, "--context", 36_000, "--json").json
+    valid("prune", pruned)
+    assert pruned["parts"]
+    middle = digest_of_view(path, session)
+    assert middle != before
+    done = cli("compact", session, "--context", 40_000, "--json").json
+    valid("compact", done)
+    assert done["completed"]
+    assert done["covered"] > 10
+    assert digest_of_view(path, session) != middle
+    for digest in (middle, before):
+        valid("undo", cli("undo", session, "--json").json)
+        assert digest_of_view(path, session) == digest

@@ -1,0 +1,285 @@
+"""The reading commands, and rollback and fork: what they print is what is there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from eventlog.events import PartDelta
+from projections.cli.exits import Exit
+from projections.reports.event_json import event_kinds
+from tests.support.cli_runner import COMMANDS, SCHEMAS, Cli, check_schema, on_terminal, valid
+
+
+def test_commands_are_those_of_the_contract(cli: Cli) -> None:
+    """The commands are exactly those that are documented, and each explains itself."""
+    listed = re.findall(r"^  (\w+)  ", cli("--help").out.partition("Commands:")[2], re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
+    for command in COMMANDS:
+        answer = cli(command, "--help")
+        assert answer.code == Exit.OK
+        assert f"eventlog {command}" in answer.out
+
+
+def test_schemas_are_schemas() -> None:
+    """Every shipped schema is a valid JSON Schema, and each command that prints JSON has one."""
+    assert sorted(SCHEMAS) == sorted(set(COMMANDS) - {"demo", "export"})
+    for schema in SCHEMAS.values():
+        check_schema(schema)
+    assert SCHEMAS["events"]["properties"]["kind"]["enum"] == event_kinds()
+
+
+def test_sessions(cli: Cli, store: Path) -> None:
+    """`sessions --json` lists every session with the documented keys."""
+    answer = cli("sessions", "--json")
+    valid("sessions", answer.json)
+    listed = {entry["id"]: entry for entry in answer.json["sessions"]}
+    assert set(listed) == {"ses_a1", "ses_b2"}
+    with eventlog.open(store, read_only=True) as opened:
+        info = opened.info("ses_a1")
+    first = listed["ses_a1"]
+    assert first == {key: getattr(info, key) for key in first if key != "cost"} | {"cost": None}
+    assert info.spent is None
+    assert answer.json["next"] is None
+    assert (first["title"], first["scope"], first["messages"], first["archived"]) == ("Fix it", "alice", 2, False)
+
+
+def test_sessions_filtered_and_by_page(cli: Cli, store: Path) -> None:
+    """Spec §15: sessions are chosen by scope, parent, state, title and activity, and pages join up to the whole list."""
+    with eventlog.open(store) as opened:
+        opened.session("ses_a1").subsession(id="ses_c3", title="Count the LINES")
+        opened.session("ses_b2").archive()
+        updated = opened.info("ses_c3").updated
+
+    def listed(*options: str) -> list[str]:
+        answer = cli("sessions", "--json", *options)
+        valid("sessions", answer.json)
+        return sorted(entry["id"] for entry in answer.json["sessions"])
+
+    assert listed("--scope", "alice") == ["ses_a1", "ses_c3"]
+    assert listed("--parent", "ses_a1") == ["ses_c3"]
+    assert listed("--archived") == ["ses_b2"]
+    assert listed("--active") == ["ses_a1", "ses_c3"]
+    assert listed("--text", "lines") == ["ses_c3"]
+    moment = datetime.fromtimestamp(updated // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    assert "ses_c3" in listed("--since", moment)
+    assert listed("--since", "2999-01-01") == []
+    found: list[str] = []
+    after = ""
+    while True:
+        page = cli("sessions", "--json", "--limit", "1", "--after", after).json
+        found += [entry["id"] for entry in page["sessions"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert found == ["ses_a1", "ses_b2", "ses_c3"]
+
+
+def test_sessions_piped_is_a_plain_table(cli: Cli, store: Path) -> None:
+    """Into a pipe goes a line per session with tab-separated cells, and no colour."""
+    del store
+    lines = cli("sessions").out.splitlines()
+    assert lines[0].split("\t")[:2] == ["session", "title"]
+    assert {line.split("\t")[0] for line in lines[1:]} == {"ses_a1", "ses_b2"}
+    assert "\x1b" not in "".join(lines)
+
+
+def test_show(cli: Cli, store: Path) -> None:
+    """`show` tells all that was said, with whole outputs and what failed, in order or newest first."""
+    del store
+    document = cli("show", "ses_a1", "--json").json
+    valid("show", document)
+    assert [message["id"] for message in document["messages"]] == ["m1", "m2"]
+    parts = {part["kind"]: part for part in document["messages"][1]["parts"]}
+    assert parts["reasoning"]["text"] == "Let me see"
+    assert parts["text"]["text"] == "It is fixed"
+    tools = [part for part in document["messages"][1]["parts"] if part["kind"] == "tool"]
+    assert [(tool["call"], tool["text"], tool["error"]) for tool in tools] == [("c1", "x" * 3000, ""), ("c2", "", "no")]
+    backwards = cli("show", "ses_a1", "--json", "--newest-first").json
+    assert backwards["messages"] == document["messages"][::-1]
+    for text in ("The tests fail", "It is fixed", "x" * 3000, "no"):
+        assert text in cli("show", "ses_a1").out
+
+
+def test_show_by_page(cli: Cli, tmp_path: Path) -> None:
+    """Pages read from the end with the cursor of the last one give the whole transcript once."""
+    with eventlog.open(tmp_path / "store") as opened:
+        session = opened.create_session(id="s")
+        for number in range(7):
+            session.user(f"message {number}", id=f"m{number}")
+    seen: list[str] = []
+    before: list[object] = []
+    while True:
+        page = cli("show", "s", "--limit", 3, "--newest-first", "--json", *before).json
+        valid("show", page)
+        assert len(page["messages"]) <= 3
+        seen += [message["id"] for message in page["messages"]]
+        if page["next"] is None:
+            break
+        before = ["--before", page["next"]]
+    assert seen == [f"m{number}" for number in range(6, -1, -1)]
+    assert "older messages: --before" in cli("show", "s", "--limit", 3).out
+
+
+def test_view_neutral(cli: Cli, store: Path) -> None:
+    """`view --json` gives the neutral messages, the version and the tokens; each call has its result."""
+    document = cli("view", "ses_a1", "--json").json
+    valid("view", document)
+    with eventlog.open(store, read_only=True) as opened:
+        assert document["version"] == opened.session("ses_a1").version
+    assert document["session"] == "ses_a1"
+    assert 100 < document["tokens"] < 5000
+    user, assistant, tool = document["messages"]
+    assert [part["type"] for part in user["parts"]] == ["text", "file"]
+    assert [part["type"] for part in assistant["parts"]] == ["reasoning", "call", "call", "text"]
+    assert [(part["call"], part["error"]) for part in tool["parts"]] == [("c1", False), ("c2", True)]
+
+
+def test_view_openai(cli: Cli, store: Path) -> None:
+    """`view --format openai` prints the messages of a request, wrapped with --json and bare without."""
+    del store
+    document = cli("view", "ses_a1", "--format", "openai", "--json").json
+    valid("view", document)
+    assert [message["role"] for message in document["messages"]] == ["user", "assistant", "tool", "tool"]
+    assert cli("view", "ses_a1", "--format", "openai").json == document["messages"]
+
+
+def test_view_at_a_version(cli: Cli, store: Path) -> None:
+    """`view --at` shows what the model would have been sent then."""
+    with eventlog.open(store, read_only=True) as opened:
+        session = opened.session("ses_a1")
+        before = session.find("m2") - 1
+        deltas = [found.version for found in session.events() if isinstance(found.event, PartDelta)]
+    document = cli("view", "ses_a1", "--at", before, "--json").json
+    assert (document["version"], len(document["messages"])) == (before, 1)
+    partial = cli("view", "ses_a1", "--at", deltas[-2], "--json").json
+    assert partial["messages"][1]["parts"][-1]["text"] == "It"
+
+
+def test_view_options(cli: Cli, store: Path) -> None:
+    """Capabilities, the model and the preset change what is sent; a name that is unknown is a wrong call."""
+    del store
+    kinds_of = [
+        part["type"]
+        for part in cli("view", "ses_a1", "--json", "--capabilities", "text,pdf").json["messages"][0]["parts"]
+    ]
+    assert "file" not in kinds_of
+    other = cli("view", "ses_a1", "--json", "--model", "acme/two").json
+    assert "reasoning" not in [part["type"] for part in other["messages"][1]["parts"]]
+    assert (
+        cli("view", "ses_a1", "--json", "--model", "one").json
+        == cli("view", "ses_a1", "--json", "--model", "acme/one").json
+    )
+    same = cli("view", "ses_a1", "--json", "--model", "acme/one").json
+    assert "reasoning" in [part["type"] for part in same["messages"][1]["parts"]]
+    assert cli("view", "ses_a1", "--json", "--preset", "opencode-1.18").code == Exit.OK
+    for wrong in (["--capabilities", "smell"], ["--preset", "nope"], ["--format", "nope"]):
+        assert cli("view", "ses_a1", *wrong).code == Exit.USAGE
+
+
+def test_events(cli: Cli, store: Path) -> None:
+    """`events --json` prints every event on a line of its own, in version order without gaps."""
+    lines = [json.loads(line) for line in cli("events", "ses_a1", "--json").out.splitlines()]
+    for line in lines:
+        valid("events", line)
+    with eventlog.open(store, read_only=True) as opened:
+        recorded = list(opened.session("ses_a1").events())
+    assert [line["version"] for line in lines] == list(range(1, len(recorded) + 1))
+    assert [line["position"] for line in lines] == [found.position for found in recorded]
+    deltas = [line["event"]["text"] for line in lines if line["kind"] == "part-delta"]
+    assert deltas == ["Let", " me", " see", "It", " is fixed"]
+    output = next(line["event"]["output"] for line in lines if line["kind"] == "tool-completed")
+    assert output == {"body": hashlib.sha256(b"x" * 3000).hexdigest(), "bytes": 3000, "characters": 3000}
+    some = [
+        json.loads(line)["version"]
+        for line in cli("events", "ses_a1", "--from", 3, "--to", 5, "--json").out.splitlines()
+    ]
+    assert some == [3, 4, 5]
+    assert len(cli("events", "ses_a1").out.splitlines()) == len(recorded)
+
+
+def test_stats(cli: Cli, store: Path) -> None:
+    """`stats` counts what is there: messages, parts, tools, deltas, usage; and the store's totals."""
+    document = cli("stats", "ses_a1", "--json").json
+    valid("stats", document)
+    found = document["session"]
+    assert found["messages"] == {"user": 1, "assistant": 1}
+    assert found["deltas"] == {"count": 5, "characters": len("Let me seeIt is fixed")}
+    assert found["parts"] == {"text": 2, "tool": 2, "file": 1, "reasoning": 1, "step-start": 1, "step-finish": 1}
+    assert found["tools"] == [
+        {"tool": "bash", "calls": 2, "completed": 1, "failed": 1, "interrupted": 0, "unfinished": 0}
+    ]
+    spent = found["usage"]["own"]
+    assert [(sum_["model"], sum_["input"], sum_["output"], sum_["reasoning"], sum_["unpriced"]) for sum_ in spent] == [
+        ("acme/one", 100, 20, 3, 1)
+    ]
+    assert found["view"]["messages"] == 3
+    assert sum(found["events"]["kinds"].values()) == found["version"]
+    totals = cli("stats", "--json").json
+    valid("stats", totals)
+    assert totals["store"]["sessions"] == 2
+    assert totals["store"]["messages"] == 2
+    assert totals["store"]["bytes"] == sum(path.stat().st_blocks * 512 for path in store.rglob("*") if path.is_file())
+    assert "acme/one" in cli("stats", "ses_a1").out
+
+
+def test_rollback_and_redo(cli: Cli, store: Path) -> None:
+    """A rollback makes the view what it was at that version, and a rollback to before the rollback brings it back."""
+    with eventlog.open(store, read_only=True) as opened:
+        version = opened.session("ses_a1").version
+        before = opened.session("ses_a1").find("m2") - 1
+    was = cli("view", "ses_a1", "--at", before, "--json").json["messages"]
+    full = cli("view", "ses_a1", "--json").json["messages"]
+    done = cli("rollback", "ses_a1", "--to", before, "--json")
+    valid("rollback", done.json)
+    assert (done.json["to"], done.json["version"]) == (before, version + 1)
+    assert cli("view", "ses_a1", "--json").json["messages"] == was
+    stats = cli("stats", "ses_a1", "--json").json["session"]
+    assert stats["messages"] == {"user": 1, "assistant": 0}
+    assert stats["usage"]["own"][0]["input"] == 100, "what was spent stays spent"
+    assert cli("rollback", "ses_a1", "--to", version).code == Exit.OK
+    assert cli("view", "ses_a1", "--json").json["messages"] == full
+
+
+def test_fork(cli: Cli, store: Path) -> None:
+    """A fork has the view of its parent at that version, and later events of the parent do not reach it."""
+    with eventlog.open(store, read_only=True) as opened:
+        before = opened.session("ses_a1").find("m2") - 1
+    made = cli("fork", "ses_a1", "--at", before, "--json").json
+    valid("fork", made)
+    assert (made["parent"], made["at"]) == ("ses_a1", before)
+    was = cli("view", "ses_a1", "--at", before, "--json").json["messages"]
+    assert cli("view", made["session"], "--json").json["messages"] == was
+    with eventlog.open(store) as opened:
+        opened.session("ses_a1").user("later")
+    assert cli("view", made["session"], "--json").json["messages"] == was
+    assert cli("fork", "ses_a1").out.strip() in {entry["id"] for entry in cli("sessions", "--json").json["sessions"]}
+    inherited = [json.loads(line)["version"] for line in cli("events", made["session"], "--json").out.splitlines()]
+    assert inherited == list(range(1, before + 2))
+
+
+@pytest.mark.parametrize("columns", [20, 80])
+def test_a_narrow_terminal_cuts_nothing(tmp_path: Path, columns: int) -> None:
+    """Numbers and ids are whole whatever the terminal's width; long titles are folded, with every character there."""
+    title = "A title that is long enough to need three lines or more of a narrow terminal, with averyveryverylongword"
+    with eventlog.open(tmp_path / "store") as opened:
+        for number in range(2):
+            session = opened.create_session(id=f"ses_{'abcdefghij' * 4}{number}", title=title, scope="alice-the-great")
+            with session.assistant(model="acme/one") as reply:
+                reply.say("hello")
+                reply.finish(usage=eventlog.Usage(eventlog.Tokens(123_456_789, 20), Decimal("1234.56789")))
+    code, drawn = on_terminal("--store", tmp_path / "store", "sessions", columns=columns)
+    assert code == Exit.OK
+    shown = re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn)
+    for value in (f"ses_{'abcdefghij' * 4}0", "123456809", "1234.56789", "messages", "tokens", "cost"):
+        assert value in shown
+    assert "…" not in shown
+    assert all(word in shown for word in title.split()[:-1])
+    assert len(max(shown.splitlines(), key=len)) < 180, "only what may not break makes a line longer than the terminal"

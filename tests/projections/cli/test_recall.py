@@ -1,0 +1,230 @@
+"""`recall`: what the view no longer shows is read again, whole or by range or by search, and what a compaction covers is listed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from projections import ModelView
+from projections.cli.exits import Exit
+from projections.view.neutral import Result
+from projections.window import ContextWindow
+from projections.window.retrieval.recall import recall
+from projections.window.retrieval.recall_calls import with_recall
+from tests.support.cli_runner import Cli, on_terminal, valid
+from tests.support.cli_sessions import LIMITS, RECORDED, recorded, talk
+
+OUTPUT = "".join(f"line {number}: {'naïve ' if number % 7 == 0 else ''}output\n" for number in range(1, 3001))
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """A store with the session `s`, whose one result `p1` is too long for the view."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="s")
+        session.set_settings(limits=LIMITS)
+        session.user("Run it", id="u1")
+        with session.assistant(model="acme/one", id="a1") as reply:
+            call = reply.tool("bash", call_id="c1", input={"command": "run"}, id="p1")
+            session.set_tools(with_recall(None))
+            ContextWindow(session, environment={}).succeed(call, OUTPUT)
+            reply.say("Done")
+            reply.finish("stop")
+    return tmp_path / "store"
+
+
+def test_what_the_marker_says_can_be_recalled(cli: Cli, long: Path) -> None:
+    """The lines and bytes that the view's marker names are exactly what the preview leaves out."""
+    with eventlog.open(long, read_only=True) as store:
+        view = ModelView.of(store.session("s"))
+    (shown,) = [part.output for message in view.messages for part in message.parts if isinstance(part, Result)]
+    found = re.search(r"recall (\S+) lines (\d+-\d+), or bytes (\d+-\d+)", shown)
+    assert found is not None
+    head, _, tail = shown.partition(shown[shown.rindex("[", 0, found.start()) : shown.index("]", found.end()) + 1])
+    missing = cli("recall", "s", found[1], "--bytes", found[3], "--json").json
+    valid("recall", missing)
+    assert head + missing["text"] + tail.removeprefix("\n") == OUTPUT
+    lines = cli("recall", "s", found[1], "--lines", found[2], "--json").json
+    valid("recall", lines)
+    assert missing["text"] in lines["text"]
+    assert (lines["lines"], lines["bytes"]) == (3000, len(OUTPUT.encode()))
+    assert "-".join(map(str, lines["line_range"])) == found[2]
+
+
+def test_recall_whole_and_by_range(cli: Cli, long: Path) -> None:
+    """The whole, a range of lines, one line, a range of bytes, and a call's arguments, as text and as JSON."""
+    del long
+    assert cli("recall", "s", "p1").out == OUTPUT
+    whole = cli("recall", "s", "p1", "--json").json
+    valid("recall", whole)
+    assert (whole["text"], whole["kind"], whole["line_range"]) == (OUTPUT, "tool", None)
+    assert cli("recall", "s", "p1", "--lines", "2-3").out == "line 2: output\nline 3: output\n"
+    assert cli("recall", "s", "p1", "--lines", "5").out == "line 5: output\n"
+    assert cli("recall", "s", "p1", "--bytes", "0-6").out == "line 1\n"
+    assert cli("recall", "s", "p1", "--bytes", "5").out == "1\n"
+    assert cli("recall", "s", "p1", "--input").out == '{"command":"run"}\n'
+    message = cli("recall", "s", "a1", "--json").json
+    valid("recall", message)
+    assert message["kind"] == "message"
+    assert "p1" in message["parts"]
+    assert "Done" in message["text"]
+
+
+def test_recall_by_search(cli: Cli, long: Path) -> None:
+    """A search gives the matching lines with their numbers, by text or expression, whatever the case if asked, and those around."""
+    del long
+    found = cli("recall", "s", "p1", "--search", "line 1000", "--json").json
+    valid("recall", found)
+    assert [(match["line"], match["text"]) for match in found["matches"]] == [(1000, "line 1000: output")]
+    assert (found["text"], found["more"]) == ("", False)
+    some = cli("recall", "s", "p1", "--search", "^LINE 1[12]:", "--regex", "--ignore-case", "--around", 1)
+    assert some.out.splitlines() == [
+        "10-line 10: output",
+        "11:line 11: output",
+        "12:line 12: output",
+        "13-line 13: output",
+    ]
+    few = cli("recall", "s", "p1", "--search", "naïve", "--most", 2)
+    assert few.out.splitlines() == ["7:line 7: naïve output", "14:line 14: naïve output"]
+    assert "--most" in few.err
+    apart = cli("recall", "s", "p1", "--search", "naïve", "--most", 2, "--around", 1).out.splitlines()
+    assert apart[3] == "--"
+    none = cli("recall", "s", "p1", "--search", "nowhere")
+    assert (none.code, none.out) == (Exit.OK, "")
+    assert "no match in 3000 lines" in none.err
+
+
+def test_pruned_and_covered_is_recalled(cli: Cli, tmp_path: Path) -> None:
+    """What a prune cleared and a compaction covers is listed by the compaction, and each part of it is recalled whole."""
+    talk(tmp_path / "store")
+    whole = {name: cli("recall", "talk", name).out for name in ("p00", "p51", "a0")}
+    assert cli("prune", "talk").code == Exit.OK
+    with eventlog.open(tmp_path / "store", read_only=True) as store:
+        before = {message.source for message in ModelView.of(store.session("talk")).messages}
+    done = cli("compact", "talk", "--json").json
+    with eventlog.open(tmp_path / "store", read_only=True) as store:
+        after = {message.source for message in ModelView.of(store.session("talk")).messages}
+    for name in (done["compaction"], done["summary"]):
+        found = cli("recall", "talk", "--covered", name, "--json").json
+        valid("recall", found)
+        assert (found["compaction"], found["status"], found["summary"]) == (
+            done["compaction"],
+            "completed",
+            done["summary"],
+        )
+        covered = {message["id"] for message in found["messages"]}
+        assert covered == before - after
+        assert len(covered) == done["covered"]
+    parts = {part["id"]: part for message in found["messages"] for part in message["parts"]}
+    assert parts["p00"] == {"id": "p00", "kind": "tool", "tool": "read", "title": "a title", "pruned": True}
+    with eventlog.open(tmp_path / "store", read_only=True) as store:
+        assert all(recall(store.session("talk"), name).text for name in parts)
+    assert {name: cli("recall", "talk", name).out for name in whole} == whole
+    table = cli("recall", "talk", "--covered", done["compaction"]).out
+    assert "p00\ttool\tread\ta title\tpruned" in table
+    code, drawn = on_terminal("--store", tmp_path / "store", "recall", "talk", "--covered", done["compaction"])
+    assert code == Exit.OK
+    assert "p00" in drawn
+
+
+def test_a_second_compaction_covers_the_first_ones_summary(cli: Cli, tmp_path: Path) -> None:
+    """Each compaction lists what it newly covers, the earlier summary included; an undone one covers nothing."""
+    talk(tmp_path / "store")
+    first = cli("compact", "talk", "--json").json
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.session("talk")
+        for turn in range(6, 9):
+            session.user(f"And number {turn}", id=f"u{turn}")
+            with session.assistant(model="acme/one", id=f"a{turn}") as reply:
+                reply.tool("read", call_id=f"c{turn}", input={}, id=f"p{turn}").succeed("word " * 900)
+                reply.finish("stop")
+    second = cli("compact", "talk", "--json").json
+    listed = [cli("recall", "talk", "--covered", one["compaction"], "--json").json for one in (first, second)]
+    earlier, later = ({message["id"]: message for message in one["messages"]} for one in listed)
+    assert not set(earlier) & set(later)
+    assert later[first["summary"]]["summary"]
+    assert cli("undo", "talk").code == Exit.OK
+    undone = cli("recall", "talk", "--covered", second["compaction"], "--json").json
+    valid("recall", undone)
+    assert (undone["status"], undone["messages"]) == ("undone", [])
+    again = cli("recall", "talk", "--covered", first["compaction"], "--json").json
+    assert set(earlier) == {message["id"] for message in again["messages"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], Exit.USAGE, "NAME"),
+        (["p1", "--covered", "x"], Exit.USAGE, "NAME"),
+        (["p1", "--lines", "1-2", "--search", "x"], Exit.USAGE, "--lines and --search"),
+        (["--covered", "x", "--lines", "1-2"], Exit.USAGE, "--covered"),
+        (["p1", "--regex"], Exit.USAGE, "--search TEXT"),
+        (["p1", "--around", "2"], Exit.USAGE, "--search TEXT"),
+        (["p1", "--lines", "a-b"], Exit.USAGE, "--lines 10-20"),
+        (["p1", "--lines", "9-3"], Exit.USAGE, "lines 9-3"),
+        (["p1", "--lines", "9999"], Exit.USAGE, "behind the end"),
+        (["p1", "--search", "(", "--regex"], Exit.USAGE, "regular expression"),
+        (["u1", "--input"], Exit.USAGE, "no input"),
+        (["nope"], Exit.MISSING, "eventlog show"),
+        (["--covered", "nope"], Exit.MISSING, "eventlog window"),
+    ],
+)
+def test_wrong_recalls(cli: Cli, long: Path, arguments: list[str], code: Exit, words: str) -> None:
+    """What cannot be recalled is said in one line with what to do."""
+    del long
+    answer = cli("recall", "s", *arguments)
+    assert answer.code == code
+    assert answer.out == ""
+    assert len(answer.err.splitlines()) == 1
+    assert words in answer.err
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_outputs_are_recalled(cli: Cli, tmp_path: Path, name: str) -> None:
+    """The largest results of a recorded session are recalled as the transcript has them."""
+    session = recorded(tmp_path / "store", name)
+    texts = {
+        part["id"]: part.get("text", "") or part.get("error", "")
+        for message in cli("show", session, "--json").json["messages"]
+        for part in message["parts"]
+    }
+    largest = cli("window", session, "--json", "--top", 2).json["largest_parts"]
+    assert len(largest) == 2
+    for part in largest:
+        found = cli("recall", session, part["id"], "--json").json
+        valid("recall", found)
+        assert found["text"] == texts[part["id"]]
+
+
+def test_stored_text_does_no_harm(cli: Cli, tmp_path: Path) -> None:
+    """No command about the window lets a control character of ids, titles, tools or texts through, and JSON keeps them."""
+    evil = "a\x1b]0;PWN\x07[red]b[/x]\u202e"
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id=evil)
+        for turn in range(4):
+            session.user(evil)
+            with session.assistant(model=evil) as reply:
+                reply.tool(evil, call_id=evil, input={"a": evil}, id=f"{evil}{turn}").succeed(evil * 500, title=evil)
+                reply.finish("stop")
+    harm = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+    commands = (
+        ["window", evil, "--context", "9000", "--output", "1000"],
+        ["prune", evil, "--context", "9000", "--output", "1000"],
+        ["recall", evil, f"{evil}0"],
+        ["recall", evil, f"{evil}0", "--search", "PWN"],
+        ["compact", evil],
+        ["undo", evil],
+    )
+    for command in commands:
+        answer = cli(*command)
+        assert answer.code == Exit.OK, answer
+        assert answer.out
+        assert not harm.search(answer.out), command
+    assert cli("recall", evil, f"{evil}0", "--json").json["text"] == evil * 500
+    code, drawn = on_terminal("--store", tmp_path / "store", "window", evil)
+    assert code == Exit.OK
+    assert not harm.search(re.sub(r"\x1b\[[?0-9;]*[A-Za-z]|\r", "", drawn))
+    assert "[red]b[/x]" in drawn

@@ -1,0 +1,91 @@
+"""Which session, which store; and that reading leaves everything as it was."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from projections.cli.exits import Exit
+from tests.support.cli_runner import Cli
+
+
+def test_session_ids_may_be_abbreviated(cli: Cli, store: Path) -> None:
+    """A beginning that is unique is enough, an ambiguous one lists its candidates, an exact id needs no uniqueness."""
+    with eventlog.open(store) as opened:
+        opened.create_session(id="ses_a")
+    assert cli("view", "ses_b", "--json").json["session"] == "ses_b2"
+    answer = cli("view", "ses_", "--json")
+    assert answer.code == Exit.USAGE
+    assert "ses_a, ses_a1, ses_b2" in answer.err
+    assert cli("view", "ses_a", "--json").json["session"] == "ses_a"
+    assert cli("view", "zzz").code == Exit.MISSING
+
+
+def test_where_the_store_is(cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The option goes before the environment, wherever it stands, and the default is in the user's data directory."""
+    other = tmp_path / "other"
+    with eventlog.open(other) as opened:
+        opened.create_session(id="elsewhere")
+    for arguments in (
+        ["--store", other, "sessions"],
+        ["sessions", "--store", other],
+        ["sessions", f"--store={other}", "--json"],
+    ):
+        assert "elsewhere" in cli(*arguments).out
+    assert "ses_a1" in cli("sessions").out
+    monkeypatch.delenv("EVENTLOG_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    store.rename(tmp_path / "moved")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "moved").rename(tmp_path / "data" / "eventlog")
+    assert "ses_a1" in cli("sessions").out
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert str(tmp_path / "home" / ".local" / "share" / "eventlog") in cli("sessions").err
+
+
+READING = [
+    ["sessions"],
+    ["show", "ses_a1"],
+    ["view", "ses_a1"],
+    ["events", "ses_a1"],
+    ["stats"],
+    ["stats", "ses_a1"],
+    ["verify"],
+    ["verify", "ses_a1"],
+]
+
+
+@pytest.mark.parametrize("arguments", READING, ids=" ".join)
+def test_reading_never_makes_a_store(cli: Cli, tmp_path: Path, arguments: list[str]) -> None:
+    """A reading command on a place without a store says so, returns 3, and leaves the place as it was."""
+    answer = cli(*arguments)
+    assert answer.code == Exit.MISSING
+    assert "no store" in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_changes_nothing(cli: Cli, store: Path) -> None:
+    """After every reading command each file of the store but LMDB's table of readers has the bytes it had."""
+
+    def contents() -> dict[str, str]:
+        return {
+            str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in store.rglob("*")
+            if path.is_file() and path.name != "lock.mdb"
+        }
+
+    before = contents()
+    for arguments in READING:
+        assert cli(*arguments).code == Exit.OK
+    assert contents() == before
+
+
+@pytest.mark.parametrize("command", [["rollback", "s", "--to", "1"], ["fork", "s"]], ids=" ".join)
+def test_branching_never_makes_a_store(cli: Cli, tmp_path: Path, command: list[str]) -> None:
+    """Rolling back or forking where there is no store makes none."""
+    assert cli(*command).code == Exit.MISSING
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,96 @@
+"""`eventlog verify`: a sound store passes, and damage is found and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+import eventlog
+from eventlog.log.memory import MemoryLog
+from projections.cli.exits import Exit
+from projections.transcript.transcript import TranscriptProjection
+from projections.verify.verify import verify_session
+from tests.support.cli_runner import Cli, valid
+
+
+def test_verify_of_a_sound_store(cli: Cli, store: Path) -> None:
+    """A sound store passes; every event and body was read."""
+    document = cli("verify", "--json")
+    assert document.code == Exit.OK
+    valid("verify", document.json)
+    assert document.json["sound"] is True
+    first = next(entry for entry in document.json["sessions"] if entry["id"] == "ses_a1")
+    with eventlog.open(store, read_only=True) as opened:
+        assert first["events"] == first["version"] == opened.session("ses_a1").version
+    assert first["bodies"] == 1
+    assert "all sound" in cli("verify", "ses_a1").out
+
+
+def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
+    """Replay equals live through rollbacks, redos and forks, too."""
+    with eventlog.open(store) as opened:
+        session = opened.session("ses_a1")
+        version = session.version
+        for target in (3, version, session.find("m2") + 4):
+            session.rollback(target)
+            session.user(f"after {target}")
+        fork = session.fork()
+        fork.user("in the fork")
+        fork.rollback(5)
+    document = cli("verify", "--json").json
+    assert document["sound"] is True, document
+
+
+def test_verify_finds_damage(cli: Cli, store: Path) -> None:
+    """A changed byte in the stored events is found: exit code 1, and the sessions are named that it concerns.
+
+    Those are the ones of the same block: what another process has added later can still be read.
+    """
+    with eventlog.open(store) as opened:
+        opened.create_session(id="ses_c3")
+    with lmdb.open(str(store / "lmdb"), max_dbs=32) as environment:
+        data = environment.open_db(b"data", create=False)
+        with environment.begin(write=True) as transaction:
+            key, value = max(transaction.cursor(data), key=lambda item: len(item[1]))
+            middle = len(value) // 2
+            changed = value[:middle] + bytes([value[middle] ^ 1]) + value[middle + 1 :]
+            transaction.put(key, changed, db=data)
+    answer = cli("verify", "--json")
+    assert answer.code == Exit.FAULTS
+    valid("verify", answer.json)
+    assert [entry["id"] for entry in answer.json["sessions"] if not entry["sound"]] == ["ses_a1", "ses_b2"]
+    assert "ses_a1" in cli("verify").out
+    assert cli("show", "ses_a1").code == Exit.DAMAGED
+    assert cli("show", "ses_c3").code == Exit.OK
+
+
+def test_verify_finds_a_wrong_body_and_a_wrong_fold() -> None:
+    """A body that is not what its hash says is named by version, and so is a projection that forgets what was live."""
+
+    class Forgetful(TranscriptProjection):
+        name = "forgetful"
+
+        def __init__(self) -> None:
+            self.folds = 0
+
+        def initial(self) -> Any:
+            self.folds += 1
+            state = super().initial()
+            state.header = str(self.folds)
+            return state
+
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.user("y" * 5000)
+        assert verify_session(store, session.id, [TranscriptProjection()]).sound
+        wrong = verify_session(store, session.id, [Forgetful()]).problems
+        assert [problem.problem for problem in wrong] == ["forgetful: replay differs from live"]
+        assert isinstance(store.log, MemoryLog)
+        bodies = store.log._bodies
+        (digest,) = bodies
+        bodies[digest] = b"\x00" + b"z" * 5000
+        (problem,) = verify_session(store, session.id, []).problems
+        assert problem.version == 3
+        assert digest.hex() in problem.problem

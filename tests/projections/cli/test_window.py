@@ -1,0 +1,194 @@
+"""`window`: what fills a session's window, as JSON, as plain tables and as a picture; and it changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from projections.cli.bar_chart import Stretch, widths
+from projections.cli.exits import Exit
+from projections.window import ContextWindow
+from projections.window.report import window_report
+from tests.support.cli_runner import Cli, on_terminal, valid
+from tests.support.cli_sessions import LIMITS, RECORDED, SECRET, recorded, talk
+
+
+@pytest.fixture(autouse=True)
+def _switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("EVENTLOG_PRUNE", "EVENTLOG_AUTO_COMPACT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def talked(tmp_path: Path) -> Path:
+    """A store with the session `talk`."""
+    talk(tmp_path / "store")
+    return tmp_path / "store"
+
+
+def test_window_as_json_is_the_report(cli: Cli, talked: Path) -> None:
+    """`window --json` is the report, fits its schema, and its kinds sum to the count."""
+    found = cli("window", "talk", "--json").json
+    valid("window", found)
+    assert sum(found["kinds"].values()) == found["counted"]
+    with eventlog.open(talked, read_only=True) as store:
+        assert found == json.loads(json.dumps(window_report(ContextWindow(store.session("talk"))).as_json()))
+        session = store.session("talk")
+        assert (found["session"], found["version"]) == ("talk", session.version)
+    assert found["usable"] == LIMITS.context - (LIMITS.output or 0)
+    assert {part["tool"] for part in found["prune"]["parts"]} == {"read"}
+    assert found["compaction"]["messages"] > 0
+
+
+def test_window_listing_as_long_as_asked_for(cli: Cli, talked: Path) -> None:
+    """`--top` bounds the largest messages and parts, which come in order of their size."""
+    del talked
+    for top in (0, 3):
+        found = cli("window", "talk", "--top", top, "--json").json
+        valid("window", found)
+        assert (len(found["largest_messages"]), len(found["largest_parts"])) == (top, top)
+    sizes = [part["tokens"] for part in cli("window", "talk", "--json").json["largest_parts"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_limits_are_recorded_or_given(cli: Cli, tmp_path: Path) -> None:
+    """An unknown window is said to be unknown; the options give its size for this call, and change a recorded one field by field."""
+    with eventlog.open(tmp_path / "store") as store:
+        store.create_session(id="bare").user("hello")
+    talk(tmp_path / "store")
+    unknown = cli("window", "bare", "--json").json
+    valid("window", unknown)
+    assert (unknown["limits"], unknown["usable"]) == (None, None)
+    assert "give --context" in cli("window", "bare").out
+    given = cli("window", "bare", "--context", 9_000, "--output", 1_000, "--json").json
+    assert (given["limits"], given["usable"]) == ({"context": 9_000, "output": 1_000, "input": None}, 8_000)
+    assert cli("window", "bare", "--context", 0, "--json").json["usable"] is None
+    assert "unlimited" in cli("window", "bare", "--context", 0).out
+    other = cli("window", "talk", "--output", 5_000, "--json").json
+    assert other["limits"] == {"context": 20_000, "output": 5_000, "input": None}
+    assert cli("window", "talk", "--input", 10_000, "--json").json["usable"] == 10_000 - 4_000
+    refused = cli("window", "bare", "--output", 5)
+    assert refused.code == Exit.USAGE
+    assert "--context" in refused.err
+    assert cli("window", "bare", "--json").json == unknown, "nothing is recorded"
+
+
+def test_window_of_another_policy(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The preset, the planner, the model and the environment's switches are obeyed; unknown names are wrong calls."""
+    del talked
+    opencode = cli("window", "talk", "--preset", "opencode-1.18", "--json").json
+    valid("window", opencode)
+    assert (opencode["preset"], opencode["counter"], opencode["prune"]["policy"]) == (
+        "opencode-1.18",
+        "chars/4",
+        "opencode",
+    )
+    assert cli("window", "talk", "--policy", "cost-aware", "--json").json["prune"]["policy"] == "cost-aware"
+    assert cli("window", "talk", "--inside", "--json").json["prune"]["inside"]
+    assert cli("window", "talk", "--model", "acme/two", "--json").json["model"] == "two"
+    monkeypatch.setenv("EVENTLOG_PRUNE", "0")
+    monkeypatch.setenv("EVENTLOG_AUTO_COMPACT", "off")
+    off = cli("window", "talk", "--json").json
+    assert (off["auto"], off["prune"]["enabled"]) == (False, False)
+    assert "prune: switched off" in cli("window", "talk").out
+    monkeypatch.setenv("EVENTLOG_PRUNE", "perhaps")
+    wrong = cli("window", "talk")
+    assert (wrong.code, len(wrong.err.splitlines())) == (Exit.USAGE, 1)
+    monkeypatch.delenv("EVENTLOG_PRUNE")
+    unknown = cli("window", "talk", "--policy", "nonsense")
+    assert (unknown.code, cli("prune", "talk", "--policy", "nonsense").code) == (Exit.USAGE, Exit.USAGE)
+    assert "--policy knows no 'nonsense'; there are cost-aware, opencode, recency, superseded" in unknown.err
+
+
+def test_window_piped_is_plain(cli: Cli, talked: Path) -> None:
+    """Into a pipe go tables with tabs and the plans in words; nothing that was said but names and titles."""
+    del talked
+    answer = cli("window", "talk")
+    assert answer.code == Exit.OK
+    assert "\x1b" not in answer.out
+    kinds = dict(line.split("\t") for line in answer.out.splitlines() if line.count("\t") == 1)
+    found = cli("window", "talk", "--json").json
+    assert int(kinds["tool results"]) == found["kinds"]["results"]
+    for words in ("prune (recency)", "compaction: ", "next step: ", f"of {found['usable']} usable"):
+        assert words in answer.out
+    assert SECRET not in answer.out
+
+
+@pytest.mark.parametrize("columns", [30, 100])
+def test_window_drawn_on_a_terminal(talked: Path, columns: int) -> None:
+    """On a terminal there is a bar as wide as it, free room included, and a legend in which no number is cut."""
+    code, drawn = on_terminal("--store", talked, "window", "talk", columns=columns)
+    assert code == Exit.OK
+    lines = re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn).splitlines()
+    bar = next(line for line in lines if set(line) == {"█", "░"})
+    assert len(bar) == columns
+    with eventlog.open(talked, read_only=True) as store:
+        report = window_report(ContextWindow(store.session("talk")))
+    legend = "\n".join(lines)
+    for name, tokens in (("tool results", report.kinds.results), ("free", (report.usable or 0) - report.tokens)):
+        assert re.search(rf"{name} +{tokens} +\d+\.\d %", legend)
+    assert "…" not in legend
+
+
+def test_a_bar_is_as_wide_as_asked_for() -> None:
+    """The stretches of a bar sum to its width, each at least one character, larger ones never narrower."""
+    for tokens in ([1], [1, 1, 1], [1000, 1, 1], [5, 5, 90], [333, 333, 334, 1, 2, 3], [10**9, 1]):
+        for columns in (20, 33, 100):
+            found = widths([Stretch(str(size), size) for size in tokens], columns)
+            assert sum(found) == columns
+            assert min(found) >= 1
+            assert [x for _, x in sorted(zip(tokens, found, strict=True))] == sorted(found)
+    assert widths([], 80) == []
+
+
+def test_window_changes_nothing(cli: Cli, talked: Path) -> None:
+    """Looking at a window, a dry run of a prune and a recall leave every byte of the store as it was."""
+
+    def contents() -> dict[str, str]:
+        return {
+            str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in talked.rglob("*")
+            if path.is_file() and path.name != "lock.mdb"
+        }
+
+    before = contents()
+    for command in (["window", "talk"], ["prune", "talk", "--dry-run"], ["recall", "talk", "p00"]):
+        assert cli(*command).code == Exit.OK
+    assert contents() == before
+
+
+def test_window_of_a_place_without_a_store(cli: Cli, tmp_path: Path) -> None:
+    """None of the commands makes a store, and a session that is not there is not found."""
+    commands = (
+        ["window", "s"],
+        ["prune", "s"],
+        ["prune", "s", "--dry-run"],
+        ["compact", "s"],
+        ["undo", "s"],
+        ["recall", "s", "p"],
+    )
+    for command in commands:
+        assert cli(*command).code == Exit.MISSING
+    assert list(tmp_path.iterdir()) == []
+    talk(tmp_path / "store", turns=1)
+    for command in commands:
+        answer = cli(*command)
+        assert answer.code == Exit.MISSING
+        assert "eventlog sessions" in answer.err
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_windows_of_recorded_sessions(cli: Cli, tmp_path: Path, name: str) -> None:
+    """A recorded session's window fits the schema and adds up, in both presets and in a window of any size."""
+    session = recorded(tmp_path / "store", name)
+    for options in ([], ["--context", "40000", "--preset", "opencode-1.18"], ["--context", "40000"]):
+        found = cli("window", session, *options, "--json").json
+        valid("window", found)
+        assert sum(found["kinds"].values()) == found["counted"]
+        assert found["messages"] > 10
+    assert cli("window", session, "--context", 40_000).code == Exit.OK

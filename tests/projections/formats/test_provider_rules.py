@@ -1,0 +1,201 @@
+"""The rules of providers that the renderers' tests rely on: each of them catches a request that breaks it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.support.provider_rules import anthropic_faults, chat_faults, model_message_faults, responses_faults
+
+Object = dict[str, Any]
+
+
+def text(said: str) -> Object:
+    """A text block."""
+    return {"type": "text", "text": said}
+
+
+CALL: Object = {"type": "tool_use", "id": "c1", "name": "bash", "input": {}}
+ANSWER: Object = {"type": "tool_result", "tool_use_id": "c1", "content": [text("out")]}
+SEARCH: Object = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+FOUND: Object = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+PICTURE: Object = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+
+
+def conversation(*contents: list[Object]) -> Object:
+    """A request of user and assistant in turn."""
+    roles = ("user", "assistant")
+    return {"system": [], "messages": [{"role": roles[n % 2], "content": found} for n, found in enumerate(contents)]}
+
+
+SOUND: Object = conversation(
+    [text("hi"), PICTURE], [text("yes"), CALL], [ANSWER, text("go on")], [SEARCH, FOUND, text("done")]
+)
+
+
+def test_a_sound_messages_request_has_no_fault() -> None:
+    """Nothing is held against a request that keeps the rules."""
+    assert anthropic_faults(SOUND) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "fault"),
+    [
+        ({"system": [], "messages": []}, "no messages"),
+        ({**SOUND, "system": [text(" ")]}, "an empty system block"),
+        ({"system": [], "messages": SOUND["messages"][1:]}, "the user does not begin"),
+        ({"system": [], "messages": [SOUND["messages"][0], *SOUND["messages"]]}, "two messages of user"),
+        (conversation([]), "without content"),
+        (conversation([text("\n")]), "blank text"),
+        (conversation([text("\ud800")]), "lone surrogate"),
+        (conversation([text("a")], [text("b ")]), "prefill"),
+        (conversation([text("a")], [CALL]), "not answered"),
+        (conversation([text("a")], [CALL], [text("b")]), "answered by []"),
+        (conversation([text("a")], [CALL], [text("b"), ANSWER]), "behind other content"),
+        (conversation([text("a")], [CALL, text("b")], [ANSWER]), "content behind a call"),
+        (conversation([text("a")], [CALL], [ANSWER], [CALL], [ANSWER]), "used twice"),
+        (conversation([text("a")], [{**CALL, "id": "c.1"}], [{**ANSWER, "tool_use_id": "c.1"}]), "id or name"),
+        (conversation([text("a")], [{**CALL, "name": "a b"}], [ANSWER]), "id or name"),
+        (conversation([text("a")], [{**CALL, "input": []}], [ANSWER]), "not an object"),
+        (conversation([text("a")], [CALL], [{**ANSWER, "content": [text("")]}]), "blank text"),
+        (conversation([text("a")], [CALL], [{**ANSWER, "content": [], "is_error": True}]), "error without content"),
+        (conversation([text("a")], [SEARCH, text("b")]), "server tools"),
+        (conversation([text("a")], [{**SEARCH, "id": "x"}, {**FOUND, "tool_use_id": "x"}]), "id of a server tool"),
+        (conversation([text("a")], [PICTURE]), "image by the assistant"),
+        (conversation([CALL]), "tool_use by the user"),
+        (conversation([text("a")], [{"type": "thinking", "thinking": "x", "signature": "s"}]), "ends with thinking"),
+        (conversation([text("a")], [{"type": "thinking", "thinking": "x", "signature": ""}, text("b")]), "signature"),
+        (conversation([{**PICTURE, "source": {**PICTURE["source"], "data": ""}}]), "without bytes"),
+        (conversation([{**PICTURE, "source": {**PICTURE["source"], "data": "?"}}]), "not base64"),
+    ],
+)
+def test_each_messages_rule_is_looked_at(request_: Object, fault: str) -> None:
+    """A Messages request that breaks one rule is told so."""
+    assert any(fault in found for found in anthropic_faults(request_)), anthropic_faults(request_)
+
+
+ITEMS: list[Object] = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+    {"type": "reasoning", "id": "rs_1", "summary": []},
+    {"type": "function_call", "call_id": "c1", "name": "bash", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": ""},
+    {"type": "message", "role": "assistant", "content": "done"},
+]
+
+
+def responses(*places: tuple[int, Object | None]) -> Object:
+    """The sound request with items replaced, or taken out from the end on."""
+    items: list[Object] = deepcopy(ITEMS)
+    for place, item in sorted(places, key=lambda pair: -pair[0]):
+        if item is None:
+            del items[place]
+        else:
+            items[place] = {**items[place], **item}
+    return {"input": items}
+
+
+def test_a_sound_responses_request_has_no_fault() -> None:
+    """Nothing is held against a request that keeps the rules."""
+    assert responses_faults(responses()) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "fault"),
+    [
+        (responses((3, None)), "without a call or an answer"),
+        (responses((2, None)), "answer before its call"),
+        ({"input": ITEMS + ITEMS[2:4]}, "made twice"),
+        ({"input": ITEMS + ITEMS[3:4]}, "answered twice"),
+        ({"input": [*ITEMS[:3], ITEMS[0], *ITEMS[3:]]}, "the user speaks before"),
+        ({"input": ITEMS[:2]}, "reasoning that nothing follows"),
+        (responses((0, {"content": []})), "without content"),
+        (responses((0, {"content": [{"type": "input_text", "text": ""}]})), "empty text"),
+        (responses((4, {"content": ""})), "empty text"),
+        (responses((2, {"call_id": "c" * 65}), (3, {"call_id": "c" * 65})), "id or name"),
+        (responses((2, {"name": "a b"})), "id or name"),
+        ({"input": ITEMS, "instructions": ""}, "empty instructions"),
+        (responses((3, {"output": "\udfff"})), "lone surrogate"),
+    ],
+)
+def test_each_responses_rule_is_looked_at(request_: Object, fault: str) -> None:
+    """A Responses request that breaks one rule is told so."""
+    assert any(fault in found for found in responses_faults(request_)), responses_faults(request_)
+
+
+TOOL_CALL: Object = {"type": "tool-call", "toolCallId": "c1", "toolName": "bash", "input": {}}
+TOOL_RESULT: Object = {
+    "type": "tool-result",
+    "toolCallId": "c1",
+    "toolName": "bash",
+    "output": {"type": "text", "value": ""},
+}
+MODEL: list[Object] = [
+    {"role": "system", "content": "be brief"},
+    {"role": "user", "content": [text("hi")]},
+    {"role": "assistant", "content": [TOOL_CALL]},
+    {"role": "tool", "content": [TOOL_RESULT]},
+]
+
+
+def with_output(output: Object) -> list[Object]:
+    """The sound messages with another output."""
+    return [*MODEL[:3], {"role": "tool", "content": [{**TOOL_RESULT, "output": output}]}]
+
+
+def test_sound_model_messages_have_no_fault() -> None:
+    """Nothing is held against messages that keep the rules."""
+    assert model_message_faults(MODEL) == []
+
+
+BROKEN: list[tuple[list[Object], str]] = [
+    (MODEL[:3], "not answered"),
+    ([*MODEL[:3], MODEL[1]], "speaks before"),
+    ([*MODEL, *MODEL[2:]], "used twice"),
+    ([{"role": "system", "content": ""}], "empty system"),
+    ([{"role": "user", "content": []}], "without content"),
+    ([{"role": "user", "content": [text("")]}], "an empty text"),
+    ([{"role": "user", "content": [TOOL_CALL]}], "by user"),
+    ([{"role": "user", "content": [{"type": "text", "txt": "a"}]}], "a text with"),
+    ([{"role": "user", "content": [{**text("a"), "providerOptions": {"p": 1}}]}], "provider options"),
+    ([{"role": "user", "content": [text("\ud800")]}], "surrogate"),
+    ([{"role": "user", "content": [text("a")], "id": 1}], "the members"),
+    ([{"role": "assistant", "content": [{**TOOL_CALL, "providerExecuted": True}]}], "provider's tools"),
+    (with_output({"type": "text", "value": 1}), "an output"),
+    (with_output({"type": "content", "value": [{"type": "media", "data": "", "mediaType": "a/b"}]}), "bytes"),
+    (with_output({"type": "content", "value": [{"type": "media", "data": "AAAA", "mediaType": ""}]}), "no type"),
+    (with_output({"type": "content", "value": [{"type": "file"}]}), "content of type"),
+]
+
+
+@pytest.mark.parametrize(("messages", "fault"), BROKEN)
+def test_each_model_message_rule_is_looked_at(messages: list[Object], fault: str) -> None:
+    """Model messages that break one rule are told so."""
+    found: list[str] = []
+    try:
+        found = model_message_faults(messages)
+    except KeyError as error:  # a part without the member that a later rule looks at
+        found = [f"a text with no {error}"]
+    assert any(fault in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    ("messages", "fault"),
+    [
+        ([{"role": "tool", "tool_call_id": "c1", "content": ""}], "without a call"),
+        ([{"role": "assistant", "content": "", "tool_calls": [{"id": "c1"}]}], "not answered"),
+        (
+            [
+                {"role": "assistant", "content": "", "tool_calls": [{"id": "c1"}]},
+                {"role": "user", "content": "x"},
+                {"role": "tool", "tool_call_id": "c1", "content": ""},
+            ],
+            "speaks before",
+        ),
+        ([{"role": "user", "content": "\ud800"}], "surrogate"),
+    ],
+)
+def test_each_chat_rule_is_looked_at(messages: list[Object], fault: str) -> None:
+    """Chat messages that break one rule are told so."""
+    assert any(fault in found for found in chat_faults(messages)), chat_faults(messages)

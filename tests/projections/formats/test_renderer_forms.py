@@ -1,0 +1,391 @@
+"""The renderers, one rule at a time: thinking, server tools, call ids, files, failures, in each provider's form (spec §4)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from anthropic.types import (
+    WebSearchToolRequestErrorObjectParam,
+)
+from pydantic import TypeAdapter, ValidationError
+
+import eventlog
+from projections.formats.ai_sdk import model_messages
+from projections.formats.anthropic import CONTINUE, OPENING, AnthropicEncoder, anthropic_request, encode_anthropic
+from projections.formats.calls import CallIds, Names, Rendered
+from projections.formats.openai_responses import responses_request
+from projections.view.model_view import LiveView
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
+from tests.support.provider_forms import ANTHROPIC, BLOCKS, RESPONSES, STRICT, check, checked
+from tests.support.provider_rules import anthropic_faults
+
+PICTURE = "data:image/png;base64,AAAA"
+
+
+# -- one rule at a time --------------------------------------------------------------------------
+
+
+def user(*parts: NeutralPart) -> NeutralMessage:
+    """A user message."""
+    return NeutralMessage("user", parts, "u")
+
+
+def assistant(*parts: NeutralPart, source: str = "a") -> NeutralMessage:
+    """An assistant message."""
+    return NeutralMessage("assistant", parts, source)
+
+
+def tool(*parts: Result) -> NeutralMessage:
+    """The results of the calls before."""
+    return NeutralMessage("tool", parts, "a")
+
+
+def metadata(**own: object) -> str:
+    """Metadata of Anthropic's and of OpenAI's."""
+    return json.dumps({"anthropic": own, "openai": own})
+
+
+HELLO = user(Text("hello"))
+
+
+def blocks(*messages: NeutralMessage) -> list[dict[str, Any]]:
+    """The content blocks of the last Anthropic message."""
+    check(messages)
+    found: list[dict[str, Any]] = anthropic_request(messages)["messages"][-1]["content"]
+    return found
+
+
+def test_thinking_goes_back_with_its_signature() -> None:
+    """Signed and redacted thinking goes to Anthropic as it came; thinking without either is left out."""
+    found = blocks(
+        HELLO,
+        assistant(
+            Reasoning("signed", metadata(signature="s1g")),
+            Reasoning("", metadata(redactedData="s3cret")),
+            Reasoning("of another provider"),
+            Reasoning("", None),
+            Text("so it is"),
+        ),
+    )
+    assert found == [
+        {"type": "thinking", "thinking": "signed", "signature": "s1g"},
+        {"type": "redacted_thinking", "data": "s3cret"},
+        {"type": "text", "text": "so it is"},
+    ]
+
+
+def test_thinking_that_nothing_follows_is_left_out() -> None:
+    """No assistant message ends with thinking, and one of nothing else is not sent."""
+    assert blocks(HELLO, assistant(Reasoning("x", metadata(signature="s")))) == [{"type": "text", "text": "hello"}]
+
+
+def test_neighbours_become_one_message() -> None:
+    """Messages of one role in a row are one for Anthropic, results first."""
+    messages = [
+        user(Text("one")),
+        user(Text("two")),
+        assistant(Text("three"), Call("c1", "bash", '{"a":1}'), Text("four")),
+        tool(Result("c1", "bash", "out")),
+        user(Text("five")),
+        assistant(Text("six")),
+        assistant(Text("seven")),
+    ]
+    check(messages)
+    request = anthropic_request(messages, ["header", "", "rest"])
+    assert request == {
+        "system": [{"type": "text", "text": "header"}, {"type": "text", "text": "rest"}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": "three"},
+                    {"type": "text", "text": "four"},
+                    {"type": "tool_use", "id": "c1", "name": "bash", "input": {"a": 1}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "out"}]},
+                    {"type": "text", "text": "five"},
+                ],
+            },
+            {"role": "assistant", "content": [{"type": "text", "text": "six"}, {"type": "text", "text": "seven"}]},
+        ],
+    }
+
+
+def test_the_user_begins_and_a_prefill_is_trimmed() -> None:
+    """A conversation of the assistant alone gets an opening; a last assistant text loses its trailing white space only."""
+    messages = [assistant(Text("one \n")), assistant(Text(" two \n "))]
+    check(messages)
+    first, second = anthropic_request(messages)["messages"]
+    assert first == {"role": "user", "content": [{"type": "text", "text": OPENING}]}
+    assert [block["text"] for block in second["content"]] == ["one \n", " two"]
+    assert anthropic_request(messages, prefill=False)["messages"][-1] == {
+        "role": "user",
+        "content": [{"type": "text", "text": CONTINUE}],
+    }
+
+
+SEARCHED = '[{"type":"web_search_result","url":"https://x.org","title":"X","encrypted_content":"e"}]'
+
+
+def served(output: str, *, error: bool = False, call: str = "srvtoolu_1") -> NeutralMessage:
+    """An assistant message with a search that the provider ran."""
+    given = Call(call, "web_search", '{"query":"x"}', provider_executed=True)
+    return assistant(Text("I look"), given, Result(call, "web_search", output, error), Text("found"))
+
+
+def test_server_tools_stay_in_their_message() -> None:
+    """A tool that Anthropic ran is told by its own blocks, where it was, and is no call of the client's."""
+    found = blocks(HELLO, served(SEARCHED))
+    assert [block["type"] for block in found] == ["text", "server_tool_use", "web_search_tool_result", "text"]
+    assert found[2]["content"] == json.loads(SEARCHED)
+    assert found[1]["id"] == found[2]["tool_use_id"] == "srvtoolu_1"
+    failed = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    request = anthropic_request([HELLO, served(json.dumps(failed), error=True)])
+    assert anthropic_faults(request) == []
+    assert request["messages"][1]["content"][2]["content"] == failed
+    checked(TypeAdapter(list[WebSearchToolRequestErrorObjectParam], config=STRICT), [failed])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        served("[Old tool result content cleared]"),
+        served('[{"type":"other"}]'),
+        served(SEARCHED, call="ws_1"),
+        assistant(Call("x", "mcp_thing", "{}", provider_executed=True), Result("x", "mcp_thing", "{}")),
+    ],
+    ids=["pruned", "of another form", "of another provider", "of an unknown tool"],
+)
+def test_other_providers_tools_become_ordinary_calls(message: NeutralMessage) -> None:
+    """A provider's result that Anthropic would not know is sent as an ordinary call, its result in the next message."""
+    found = blocks(HELLO, message)
+    assert [block["type"] for block in found] == ["tool_result"]
+
+
+def test_openai_searches_are_items() -> None:
+    """A web search that OpenAI ran is its own item in a Responses request; any other tool is a function call."""
+    action = '{"type":"search","query":"x"}'
+    search = Call("c", "web_search", action, provider_executed=True, metadata=metadata(itemId="ws_1"))
+    messages = [HELLO, assistant(search, Result("c", "web_search", "[]"), Text("found"))]
+    check(messages)
+    items = responses_request(messages)["input"]
+    assert items[1] == {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "x"},
+    }
+    messages[1] = served(SEARCHED)
+    check(messages)
+    kinds = [item["type"] for item in responses_request(messages)["input"]]
+    assert kinds == ["message", "message", "function_call", "function_call_output", "message"]
+
+
+def test_reasoning_items_are_gathered_and_followed() -> None:
+    """Summaries of one reasoning item are one item with its encrypted form; an item that nothing follows is left out."""
+    own = metadata(itemId="rs_1", reasoningEncryptedContent="e")
+    messages = [
+        HELLO,
+        assistant(
+            Reasoning("one", own),
+            Reasoning("two", own),
+            Reasoning("nameless"),
+            Text("said", metadata(itemId="msg_1")),
+            Text("more", metadata(itemId="msg_1")),
+            Reasoning("last", metadata(itemId="rs_2")),
+        ),
+    ]
+    check(messages)
+    reasoning, said = responses_request(messages, ["a", "", "b"])["input"][1:]
+    assert reasoning == {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": "one"}, {"type": "summary_text", "text": "two"}],
+        "encrypted_content": "e",
+    }
+    assert said["id"] == "msg_1"
+    assert [part["text"] for part in said["content"]] == ["said", "more"]
+    assert responses_request(messages, ["a", "", "b"])["instructions"] == "a\n\nb"
+
+
+def test_repeated_call_ids_become_unique() -> None:
+    """Providers that count their calls anew in each message give requests with unique ids, the same ones every time."""
+    messages: list[NeutralMessage] = [HELLO]
+    for source in ("a", "b", "c"):
+        messages += [
+            assistant(Call("call_0", "bash", "{}"), Call("call:1", "bash", "{}"), source=source),
+            tool(Result("call_0", "bash", source), Result("call:1", "bash", "x")),
+        ]
+    check(messages)
+    request = anthropic_request(messages)["messages"]
+    calls = [block["id"] for message in request[1::2] for block in message["content"]]
+    results = [block["tool_use_id"] for message in request[2::2] for block in message["content"]]
+    assert calls == results
+    assert calls[0] == "call_0"
+    assert len(set(calls)) == 6
+    assert anthropic_request(messages[:5])["messages"] == request[:5]
+
+
+def test_an_id_that_is_taken_by_now_is_encoded_anew() -> None:
+    """A message that was encoded before gets another call id once an earlier message has the same one."""
+    encoder = AnthropicEncoder()
+    turns = [[assistant(Call("c", "t", "{}"), source=name), tool(Result("c", "t", name))] for name in ("a", "b")]
+    assert encoder.encode([HELLO, *turns[1]]) == encode_anthropic([HELLO, *turns[1]])
+    both = [HELLO, *turns[0], *turns[1]]
+    check(both)
+    assert encoder.encode(both) == encode_anthropic(both)
+
+
+def test_call_ids_are_kept_as_far_as_they_may_be() -> None:
+    """An id that is allowed and new stays; one that is too long, empty or of other characters is replaced."""
+    ids = CallIds("[a-z]+", 5)
+    names = ids.names(assistant(*(Call(name, "t", "{}") for name in ("abc", "abcdef", "", "a.b", "toolu_x.y"))))
+    assert names["abc"] == "abc"
+    assert names["toolu_x.y"].startswith("toolu_")
+    assert len(set(names.values())) == 5
+    assert ids.names(tool(Result("abc", "t", ""))) == {"abc": "abc"}
+
+
+FILES = [
+    (File("image/png", PICTURE, "a.png"), "image", "base64"),
+    (File("image/jpg", "data:image/jpg;base64,AAAA"), "image", "base64"),
+    (File("image/png", "https://x.org/a.png"), "image", "url"),
+    (File("image/png", "file:file_1"), "image", "file"),
+    (File("application/pdf", "data:application/pdf;base64,AAAA", "a.pdf"), "document", "base64"),
+    (File("application/pdf", "https://x.org/a.pdf"), "document", "url"),
+    (File("text/csv", "data:text/csv,a%2Cb"), "document", "text"),
+    (File("image/tiff", "data:image/tiff;base64,AAAA"), "text", None),
+    (File("image/png", "data:image/png;base64,"), "text", None),
+    (File("image/png", "data:nothing"), "text", None),
+    (File("image/png", "file:///a.png"), "text", None),
+    (File("audio/wav", "data:audio/wav;base64,AAAA"), "text", None),
+]
+
+
+@pytest.mark.parametrize(("file", "kind", "source"), FILES)
+def test_files_are_sent_as_the_provider_takes_them(file: File, kind: str, source: str | None) -> None:
+    """Images and documents go as bytes, as an address or as an uploaded file; what a provider does not take is named."""
+    answer = tool(Result("c", "read", "", files=(file,)))
+    found = blocks(user(file), assistant(Call("c", "read", "{}")), answer)[0]["content"]
+    assert found == blocks(user(file))
+    assert found[0]["type"] == kind
+    if source is None:
+        assert found[0]["text"].startswith("[Attached ")
+    else:
+        assert found[0]["source"]["type"] == source
+
+
+def test_plain_data_urls_are_decoded() -> None:
+    """A data URL without base64 means its percent-decoded bytes."""
+    assert blocks(user(File("text/csv", "data:text/csv,a%2Cb")))[0]["source"]["data"] == "a,b"
+
+
+def test_what_the_assistant_made_is_named() -> None:
+    """A file of the assistant's, which neither provider takes back, is a text."""
+    messages = [HELLO, assistant(File("image/png", PICTURE, "a.png"))]
+    assert blocks(*messages) == [{"type": "text", "text": "[Attached image/png: a.png]"}]
+    assert responses_request(messages)["input"][1]["content"] == "[Attached image/png: a.png]"
+    assert model_messages(messages)[1]["content"][0]["type"] == "file"
+
+
+def test_failures_and_empty_outputs() -> None:
+    """A failure is marked and never without text; an output without text is a result without content."""
+    calls = assistant(Call("c", "t", "[1]"), Call("d", "t x", "no JSON"), Call("e", "", "{}"))
+    answer = tool(Result("c", "t", " ", error=True), Result("d", "t x", ""), Result("e", "", "out", error=True))
+    found = blocks(HELLO, calls, answer)
+    assert found[0]["is_error"]
+    assert found[0]["content"]
+    assert "content" not in found[1]
+    given = anthropic_request([HELLO, calls, answer])["messages"][1]["content"]
+    assert [call["input"] for call in given] == [{"value": [1]}, {}, {}]
+    assert [call["name"] for call in given] == ["t", "t_x", "tool"]
+
+
+def test_model_messages_have_the_shape_of_the_ai_sdk() -> None:
+    """Calls, results of every kind and provider options are where AI SDK 5 has them."""
+    messages = [
+        user(Text("hello"), File("image/png", PICTURE, "a.png")),
+        assistant(
+            Reasoning("hm", metadata(signature="s")),
+            Text("so", '"no object"'),
+            Call("s", "web_search", '{"q":1}', provider_executed=True),
+            Result("s", "web_search", "[1]"),
+            Call("c", "bash", '{"a":1}', metadata=metadata(itemId="fc_1")),
+            Call("d", "bash", "{}"),
+            Call("e", "bash", "{}"),
+        ),
+        tool(
+            Result("c", "bash", "[1]"),
+            Result("d", "bash", "bad", error=True),
+            Result("e", "bash", "seen", files=(File("image/png", PICTURE), File("image/png", "https://x.org/a"))),
+        ),
+    ]
+    check(messages, ["be brief"])
+    system, first, second, third = model_messages(messages, ["be brief"])
+    assert system == {"role": "system", "content": "be brief"}
+    assert first["content"][1] == {"type": "file", "data": PICTURE, "mediaType": "image/png", "filename": "a.png"}
+    assert second["content"][0]["providerOptions"]["anthropic"] == {"signature": "s"}
+    assert second["content"][1] == {"type": "text", "text": "so"}
+    assert second["content"][2]["providerExecuted"] is True
+    assert second["content"][3]["output"] == {"type": "json", "value": [1]}
+    assert second["content"][4]["providerOptions"]["openai"] == {"itemId": "fc_1"}
+    assert [part["output"] for part in third["content"]] == [
+        {"type": "text", "value": "[1]"},
+        {"type": "error-text", "value": "bad"},
+        {
+            "type": "content",
+            "value": [
+                {"type": "text", "text": "seen"},
+                {"type": "media", "data": "AAAA", "mediaType": "image/png"},
+                {"type": "text", "text": "[Attached image/png: file]"},
+            ],
+        },
+    ]
+
+
+def test_citations_go_back_to_anthropic() -> None:
+    """A text's citations are sent with it."""
+    cited = {
+        "type": "web_search_result_location",
+        "url": "https://x.org",
+        "title": "X",
+        "encrypted_index": "e",
+        "cited_text": "t",
+    }
+    assert blocks(HELLO, assistant(Text("so", metadata(citations=[cited]))))[0]["citations"] == [cited]
+
+
+def test_a_message_is_rendered_once() -> None:
+    """The next view asks a renderer for its new messages only."""
+    made: list[NeutralMessage] = []
+
+    def make(message: NeutralMessage, names: Names) -> Names:
+        made.append(message)
+        return names
+
+    rendered = Rendered(make)
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        live = LiveView(session)
+        for number in range(20):
+            session.user(f"message {number}")
+            rendered.of(live.advance().messages, CallIds("[a-z]+", 9))
+    assert len(made) == 20
+
+
+def test_the_strict_types_refuse_what_is_wrong() -> None:
+    """The adapters that these tests rely on look at nested members, and refuse unknown ones."""
+    for content in ([{"type": "text"}], [{"type": "text", "text": "a", "other": 1}]):
+        with pytest.raises(ValidationError):
+            checked(BLOCKS, content)
+    with pytest.raises(ValidationError):
+        checked(ANTHROPIC, [{"role": "user", "content": [{"type": "text"}]}])
+    with pytest.raises(ValidationError):
+        checked(RESPONSES, [{"type": "reasoning", "id": "x", "summary": [{"text": "a"}]}])

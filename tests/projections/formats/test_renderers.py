@@ -1,0 +1,111 @@
+"""The renderers: what they make is what providers' own types describe and what providers' rules allow (spec §4).
+
+Checked on every recorded session that can be imported, at several versions and with several options, and on random histories.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+import eventlog
+from eventlog import Store
+from eventlog.errors import ImportFormatError
+from eventlog.importers import import_file
+from eventlog.values import Model
+from projections.formats.ai_sdk import ModelMessageEncoder, encode_model_messages
+from projections.formats.anthropic import (
+    AnthropicEncoder,
+    encode_anthropic,
+)
+from projections.formats.openai import chat_messages
+from projections.formats.openai_responses import ResponsesEncoder, encode_responses
+from projections.view.model_view import ModelView
+from projections.view.options import DEFAULT, OPENCODE_1_18, RenderOptions
+from tests.projections.view.test_model_view import view_of
+from tests.support.history_strategies import histories
+from tests.support.import_counts import recorded
+from tests.support.parity import scenarios
+from tests.support.provider_forms import CHAT, check, checked
+from tests.support.shared import shared_path
+from tests.support.spans import Recording, Timed
+
+OPTIONS = (
+    DEFAULT,
+    OPENCODE_1_18,
+    RenderOptions(model=Model("anthropic", "claude-other"), capabilities=("text",), tool_output_limit=100),
+    RenderOptions(strip_media=True, media_in_results=False, max_steps="Stop now. ", reminder=True),
+)
+
+
+# -- recorded sessions -------------------------------------------------------------------------
+
+
+def files(folder: Path) -> Iterator[Path]:
+    """What was recorded: Claude Code sessions, provider streams, and the two last exports of each parity scenario."""
+    data = shared_path("data")
+    shared_path("parity")
+    yield from recorded(data, "claude_code_jsonl", "claude_web_json", "sse_raw")
+    yield from sorted((data / "sse_extracted").glob("*.sse"))
+    for scenario in scenarios():
+        for name, export in [*scenario.exports()][-2:]:
+            path = folder / f"{scenario.name}-{name}.json"
+            path.write_text(json.dumps(export))
+            yield path
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Give a store of everything that was recorded and can be imported."""
+    with eventlog.open("memory:") as store:
+        for path in files(tmp_path_factory.mktemp("exports")):
+            try:
+                import_file(store, path)
+            except ImportFormatError:
+                continue
+        assert len([*store.sessions()]) > 150
+        yield store
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=["default", "opencode-1.18", "other-model", "no-media"])
+def test_recorded_sessions_render_by_types_and_rules(imported: Store, options: RenderOptions) -> None:
+    """Every recorded session's view (the default one also half way) is valid by official types and providers' rules."""
+    seen = 0
+    for info in imported.sessions():
+        session = imported.session(info.id)
+        for at in {session.version, session.version // 2 or 1 if options is DEFAULT else session.version}:
+            view = ModelView.of(session, at, options)
+            check(view.messages, view.system)
+            seen += len(view.messages)
+    assert seen > 1_000
+
+
+def test_chat_messages_are_of_the_official_type(imported: Store) -> None:
+    """What goes to Chat Completions fits the types of the `openai` package (which do not know `reasoning_content`)."""
+    for info in imported.sessions():
+        checked(CHAT, chat_messages(ModelView.of(imported.session(info.id)).messages))
+
+
+@settings(max_examples=80, deadline=None)
+@given(histories(max_size=60))
+def test_random_histories_render_by_types_and_rules(items: list[Timed]) -> None:
+    """Whatever happened in a session, its view is valid in every form, with any options."""
+    recording = Recording(items)
+    for options in OPTIONS:
+        check(view_of(recording, options), ["be brief", " ", "\ud800"])
+
+
+@settings(max_examples=50, deadline=None)
+@given(histories(min_size=20, max_size=60))
+def test_encoders_that_have_seen_other_views_give_the_same(items: list[Timed]) -> None:
+    """An encoder's bytes do not depend on the views it encoded before."""
+    recording = Recording(items)
+    encoders = (AnthropicEncoder(), ResponsesEncoder(), ModelMessageEncoder())
+    for at in range(1, len(items) + 1, 5):
+        view = view_of(recording, at=at)
+        made = [encoder.encode(view) for encoder in encoders]
+        assert made == [encode_anthropic(view), encode_responses(view), encode_model_messages(view)]

@@ -1,0 +1,304 @@
+"""The audit: every step's request is rebuilt from events and compared with the digest that was recorded when it was sent."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import pytest
+
+import eventlog
+from eventlog import events as ev
+from eventlog.errors import NotFoundError, RequestTooLargeError
+from eventlog.importers import import_file
+from eventlog.session.session import Session
+from eventlog.store import Store
+from eventlog.values import Limits, Model, Todo
+from projections.reports.audit import AuditedStep, audit, audited_step
+from projections.reports.timeline import timeline
+from projections.reports.view_diff import diff
+from projections.view.model_view import ModelView
+from projections.view.neutral import NeutralMessage, Text
+from projections.window.compaction.record import SUMMARY_RENDERER
+from projections.window.compaction.request import GOES_ON, SummaryRequest
+from projections.window.compaction.template import SECTIONS, SYSTEM, summary_prompt
+from projections.window.fill_loop import fill
+from projections.window.hooks import Hooks
+from projections.window.policy import ContextPolicy, LoopPolicy
+from projections.window.steps import CallModel, RunTools
+from projections.window.window import ContextWindow
+from tests.support.shared import shared_path
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A store in memory."""
+    with eventlog.open("memory:") as opened:
+        yield opened
+
+
+def chunks(text: str, calls: int, tokens: int) -> Iterator[dict[str, Any]]:
+    """An answer as a stream of Chat Completions chunks."""
+    yield {"choices": [{"delta": {"content": text}}]}
+    for index in range(calls):
+        function = {"name": "read", "arguments": json.dumps({"file_path": f"f{index}.py"})}
+        yield {"choices": [{"delta": {"tool_calls": [{"index": index, "id": f"c{index}", "function": function}]}}]}
+    yield {"choices": [{"delta": {}, "finish_reason": "tool_calls" if calls else "stop"}]}
+    yield {"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": 20, "total_tokens": tokens + 20}}
+
+
+def work(session: Session, steps: int, hooks: Hooks | None = None, policy: ContextPolicy | None = None) -> None:
+    """One turn with so many steps that read files, in a window small enough to prune and to compact."""
+    taken = 0
+    limits = Limits(9_000, 1_000)
+    with ContextWindow(session, policy, model=Model("p", "m"), limits=limits, hooks=hooks) as window:
+        while step := window.next_step(allow_repeats=True):
+            if isinstance(step, CallModel):
+                reply, request = window.begin(step)
+                taken += 1
+                fill(reply, chunks(f"Step {taken}. " * 30, int(taken < steps), request.counted))
+            elif isinstance(step, RunTools):
+                for call in step.calls:
+                    window.run(call, lambda given: f"the content of {given['file_path']} " * 200)
+                window.finish()
+            else:
+                window.perform(step)
+
+
+def verdicts(session: Session) -> list[str]:
+    """The verdict on every step."""
+    return [found.verdict for found in audit(session)]
+
+
+def long_session(store: Store) -> Session:
+    """A session that was pruned, compacted and rolled back, and went on."""
+    session = store.create_session(title="audited")
+    session.set_system_prompt("You help.", "In this folder.")
+    session.set_tools('[{"name":"read"}]')
+    session.set_todos([Todo("find it")])
+    session.user("Find the defect. " * 50)
+    work(session, 12)
+    middle = session.version
+    session.user("And the next one. " * 50)
+    work(session, 20)
+    with ContextWindow(session, limits=Limits(9_000, 1_000)) as window:
+        assert window.compact().completed
+    session.user("Once more")
+    work(session, 3)
+    session.rollback(middle)
+    session.user("Another way")
+    work(session, 4)
+    return session
+
+
+def test_every_step_of_a_driven_session_matches(store: Store) -> None:
+    """Issue 5: after prunes, a compaction, a rollback and a fork every step's digest matches on replay."""
+    session = long_session(store)
+    kinds = Counter(type(span.item) for span in session.spans())
+    assert kinds[ev.Pruned]
+    assert kinds[ev.CompactionCompleted]
+    assert kinds[ev.RolledBack]
+    found = list(audit(session))
+    turns = [step for step in found if step.purpose == "turn"]
+    assert {step.verdict for step in turns} == {"match"}
+    assert len(turns) >= 12 + 20 + 3 + 4
+    summaries = [step for step in found if step.purpose == "summary"]
+    assert len(summaries) >= 1
+    assert {step.verdict for step in summaries} == {"match"}
+    fork = session.fork(session.version // 2)
+    fork.user("In the fork")
+    work(fork, 2)
+    assert {step.verdict for step in audit(fork) if step.purpose == "turn"} == {"match"}
+
+
+def test_a_summary_in_several_requests_with_hooks_is_rebuilt(store: Store) -> None:
+    """Spec §11: requests for summaries are steps, too; each chunk is rebuilt, anchored on the one before, hooks included."""
+    session = store.create_session()
+    for number in range(12):
+        session.user(f"Question {number}. " * 40)
+        with session.assistant(model="p/m") as reply:
+            reply.say(f"Answer {number}. " * 60)
+            reply.finish()
+    asked: list[tuple[NeutralMessage, ...]] = []
+
+    def picky(request: SummaryRequest) -> str:
+        if request.tokens > 1_500:
+            raise RequestTooLargeError("too large", status=413)
+        asked.append(request.conversation())
+        return f"## Goal\n- summary {len(asked)}"
+
+    hooks = Hooks(
+        messages=lambda given: [*given[:3], NeutralMessage("user", (Text("(a hook was here)"),)), *given[4:]],
+        context=lambda: ["Mind the tests."],
+        prompt=lambda words: f"Summarise, in your own words, where this says {len(words)} characters.",
+    )
+    with ContextWindow(session, summarizer=picky, hooks=hooks, limits=Limits(60_000, 8_000)) as window:
+        assert window.compact().completed
+    steps = [step for step in audit(session) if step.purpose == "summary"]
+    assert len(asked) >= 2
+    assert [step.verdict for step in steps if step.recorded] == ["match"] * len(steps)
+    sent = [found for number in range(1, len(steps) + 1) if (found := audited_step(session, number)[1]) is not None]
+    assert [tuple(found.messages) for found in sent][-len(asked) :] == asked
+    again = steps[0].view_version
+    with ContextWindow(session, summarizer=sections_of_template, limits=Limits(60_000, 8_000)) as window:
+        session.user("One more. " * 50)
+        assert window.compact().completed
+    last = [*audit(session)][-1]
+    assert (last.purpose, last.verdict) == ("summary", "match")
+    assert last.view_version != again
+
+
+def test_the_words_of_the_template_belong_to_the_renderers_name() -> None:
+    """Promise 10: other words are another renderer: whoever changes them gives `SUMMARY_RENDERER` a new version."""
+    words = "\0".join((SYSTEM, summary_prompt(), summary_prompt("notes", ["context"]), GOES_ON))
+    assert (SUMMARY_RENDERER, sha256(words.encode()).hexdigest()[:16]) == ("summary/1", "e9f31d286fd0a60e")
+
+
+def sections_of_template(request: SummaryRequest) -> str:
+    """A summary with every section."""
+    del request
+    return "\n\n".join(f"{level} {name}\n- word" for level, name, _ in SECTIONS)
+
+
+def test_the_rebuilt_request_is_what_was_sent(store: Store) -> None:
+    """Spec §11: system prompt, tools and messages of a step are those of the view it was sent."""
+    session = store.create_session()
+    session.set_system_prompt("You help.")
+    session.set_tools('[{"name":"read"}]')
+    session.user("Hello")
+    work(session, 1)
+    step, sent = audited_step(session, 1)
+    assert sent is not None
+    view = ModelView.of(session, step.view_version)
+    assert ([*sent.messages], sent.system, sent.tools) == ([*view.messages], ("You help.",), '[{"name":"read"}]')
+    with pytest.raises(NotFoundError):
+        audited_step(session, 2)
+
+
+def brief(given: list[NeutralMessage]) -> list[NeutralMessage]:
+    """A hook that adds at the end."""
+    return [*given, NeutralMessage("user", (Text("Be brief"),))]
+
+
+def shorter(given: list[NeutralMessage]) -> list[NeutralMessage]:
+    """A hook that takes the beginning away."""
+    return given[1:]
+
+
+def changed(given: list[NeutralMessage]) -> list[NeutralMessage]:
+    """A hook that changes the beginning, to no Unicode."""
+    return [msgspec.structs.replace(given[0], parts=(Text("\ud800 changed"),)), *given[1:]]
+
+
+def nothing(given: list[NeutralMessage]) -> list[NeutralMessage]:
+    """A hook that changes nothing."""
+    return given
+
+
+@pytest.mark.parametrize("messages", [brief, shorter, changed, nothing])
+def test_what_hooks_changed_is_rebuilt_without_them(
+    store: Store, messages: Callable[[list[NeutralMessage]], Sequence[NeutralMessage]]
+) -> None:
+    """Promise 10: hook results are recorded with the step, so its request is rebuilt without the hook."""
+    session = store.create_session()
+    session.set_system_prompt("You help.")
+    session.user("Hello")
+    session.user("there")
+    hooks = Hooks(messages=messages, system=lambda segments: [*segments, "Today is Sunday", "It rains"])
+    work(session, 2, hooks)
+    assert verdicts(session) == ["match", "match"]
+    _, sent = audited_step(session, 1)
+    assert sent is not None
+    assert sent.system == ("You help.", "Today is Sunday\nIt rains")
+    view = ModelView.of(session, next(audit(session)).view_version)
+    assert [*sent.messages] == [*messages([*view.messages])]
+
+
+def test_the_last_step_of_a_turn_matches_with_its_notice(store: Store) -> None:
+    """Spec §4.7: the text that ends a turn is a recorded render option."""
+    session = store.create_session()
+    session.user("Hello")
+    work(session, 9, policy=ContextPolicy(loop=LoopPolicy(max_steps=2)))
+    assert verdicts(session) == ["match", "match"]
+    _, sent = audited_step(session, 2)
+    assert sent is not None
+    assert sent.options.max_steps is not None
+    assert sent.messages[-1].role == "assistant"
+
+
+def test_another_renderer_is_unknown_and_named(store: Store) -> None:
+    """Spec §11: a digest names its renderer, so one that this program does not have is no mismatch."""
+    session = store.create_session()
+    session.user("Hello")
+    with session.assistant(model="p/m") as reply:
+        reply.step(view_version=2, view_digest=b"\1" * 32, render='{"renderer":"neutral/0"}')
+        reply.say("Hi")
+        reply.finish()
+    (step,) = audit(session)
+    assert (step.verdict, step.renderer) == ("unknown", "neutral/0")
+    assert "neutral/0" in step.reason
+
+
+def test_a_redacted_part_makes_its_steps_redacted(store: Store) -> None:
+    """Spec §11: a step whose view held what was redacted since neither matches nor mismatches."""
+    session = store.create_session()
+    session.user("Hello")
+    work(session, 1)
+    session.user("The password is xyzzy")
+    work(session, 1)
+    secret = next(
+        span.item.part
+        for span in session.spans()
+        if isinstance(span.item, ev.PartStarted) and "xyzzy" in str(span.item.kind)
+    )
+    session.append([(0, ev.PartRedacted(secret))])
+    assert verdicts(session) == ["match", "redacted"]
+    assert "xyzzy" not in str([*audit(session)])
+
+
+def test_imported_steps_are_unknown(store: Store) -> None:
+    """Spec §11: imported steps have no digest."""
+    path = next(iter(sorted(shared_path("parity").glob("dev/tools-multi*/exports/*.json"))))
+    import_file(store, path)
+    (info,) = store.sessions()
+    found: list[AuditedStep] = list(audit(store.session(info.id)))
+    assert found
+    assert {step.verdict for step in found} == {"unknown"}
+
+
+def test_a_diff_tells_what_was_pruned_compacted_and_rolled_back(store: Store) -> None:
+    """Spec §11: the difference of two views names each part's change, and its tokens add up."""
+    session = long_session(store)
+    places = {type(span.item).__name__: span.first for span in session.spans()}
+    for event, kind in (("Pruned", "pruned"), ("CompactionCompleted", "compacted"), ("RolledBack", "rolled-back")):
+        before, after = places[event] - 1, places[event]
+        found = diff(session, before, after)
+        assert kind in {change.kind for change in found.changes}
+        assert found.tokens_first + sum(change.after - change.before for change in found.changes) == found.tokens_second
+        assert any(found.sentences())
+        back = diff(session, after, before)
+        assert (back.tokens_first, back.tokens_second) == (found.tokens_second, found.tokens_first)
+    same = diff(session, session.version, session.version)
+    assert same.changes == ()
+
+
+def test_a_timeline_tells_the_fill_and_what_was_rolled_back(store: Store) -> None:
+    """Issue 5: the timeline has steps with the window's fill, prunes, compactions, rollbacks and forks."""
+    session = long_session(store)
+    fork = session.fork()
+    found = timeline(session)
+    kinds = Counter(entry.kind for entry in found.entries)
+    assert kinds["pruned"]
+    assert kinds["compacted"]
+    assert kinds["rolled-back"] == 1
+    assert kinds["step"] >= 39
+    assert found.forks == (fork.id,)
+    assert sum(found.kinds.values()) == session.version
+    assert all(entry.fill is not None and 0 < entry.fill < 1.1 for entry in found.entries if entry.kind == "step")
+    assert any(entry.hidden for entry in found.entries)
+    assert not any(entry.hidden for entry in found.entries if entry.kind == "step"), "usage lasts"
+    assert [entry.version for entry in found.entries] == sorted(entry.version for entry in found.entries)

@@ -1,0 +1,182 @@
+"""The audit and what happened since: a byte changed in the store, a renderer that was changed in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+import eventlog
+from eventlog import events as ev
+from eventlog.codec.batch import Entry, decode
+from eventlog.codec.deltas import DeltaRun
+from eventlog.log.contract import Commit
+from eventlog.session.session import Session
+from eventlog.store import Store
+from eventlog.values import Content, File, Text
+from projections.conversation.state import Conversation
+from projections.formats.openai import encode_chat
+from projections.reports import audit as auditing
+from projections.reports.audit import AuditedStep, audit
+from projections.view import model_view
+from projections.view.assembly import Assembly
+from projections.view.model_view import ModelView
+from projections.view.options import RenderOptions
+from projections.window import window_state
+from projections.window.compaction.record import SUMMARY_RENDERER
+from tests.projections.reports.test_audit import long_session, verdicts, work
+from tests.support.engines import LastingLog
+
+_encode = msgspec.msgpack.Encoder().encode
+VISIBLE: dict[type[ev.Base], tuple[str, ...]] = {
+    ev.ToolRunning: ("input",),
+    ev.ToolCompleted: ("output",),
+    ev.SystemPromptSet: ("header", "rest"),
+    ev.ToolsSet: ("schemas",),
+}
+"""Fields of events that the model is sent as they are."""
+
+
+def other(text: str) -> str:
+    """The text with one letter near its middle changed."""
+    at = next(at for at in (*range(len(text) // 2, len(text)), *range(len(text))) if text[at].isalpha())
+    return text[:at] + ("x" if text[at] != "x" else "y") + text[at + 1 :]
+
+
+def changes(entry: Entry | DeltaRun) -> Iterator[Entry | DeltaRun]:
+    """The entry with one byte of what the model is sent changed, in each of its texts."""
+    if isinstance(entry, DeltaRun):
+        if entry.text and all(field == "text" for _, field in entry.keys):  # a tool's input is given once more
+            yield msgspec.structs.replace(entry, text=other(entry.text))
+        return
+    event = entry.event
+    if isinstance(event, ev.PartStarted) and isinstance(event.kind, Text) and isinstance(event.kind.text, str):
+        if event.kind.text:
+            kind = msgspec.structs.replace(event.kind, text=other(event.kind.text))
+            yield msgspec.structs.replace(entry, event=msgspec.structs.replace(event, kind=kind))
+        return
+    for field in VISIBLE.get(type(event), ()):
+        text = getattr(event, field)
+        if isinstance(text, str) and text:
+            changed: Any = msgspec.structs.replace(event, **{field: other(text)})
+            yield msgspec.structs.replace(entry, event=changed)
+
+
+def forgeries(commits: list[Commit]) -> Iterator[tuple[int, list[Commit]]]:
+    """The history with one byte changed, and the version in which; all hashes and checksums left as they were."""
+    for number, commit in enumerate(commits):
+        batch = decode(commit.payload)
+        version = commit.first
+        for place, entry in enumerate(batch.entries):
+            for changed in changes(entry):
+                entries = [*batch.entries[:place], changed, *batch.entries[place + 1 :]]
+                forged = msgspec.structs.replace(
+                    commit, payload=_encode(msgspec.structs.replace(batch, entries=entries))
+                )
+                yield version, [*commits[:number], forged, *commits[number + 1 :]]
+            version += entry.count if isinstance(entry, DeltaRun) else 1
+
+
+def test_one_changed_byte_anywhere_names_the_steps() -> None:
+    """Issue 5: one byte changed in any event that the model was sent, and the audit names every step that was sent it, and no earlier one."""
+    log = LastingLog()
+    with Store(log) as store:
+        session = store.create_session(id="a")
+        session.set_system_prompt("You help.", "In this folder.")
+        session.set_tools('[{"name":"read"}]')
+        for question in ("Find the defect", "And the next one"):
+            session.user(question)
+            work(session, 3)
+        steps = list(audit(session))
+        assert {step.verdict for step in steps} == {"match"}
+        assert len(steps) == 6
+    commits = list(log._sessions["a"])
+    log._derived = {}
+    tried = 0
+    for version, forged in forgeries(commits):
+        log._sessions["a"] = forged
+        with Store(log) as store:
+            found = verdicts(store.session("a"))
+        sent = [step.view_version is not None and step.view_version >= version for step in steps]
+        assert found == ["mismatch" if was else "match" for was in sent], version
+        tried += 1
+    assert tried > 12
+
+
+def sent(session: Session, steps: list[AuditedStep]) -> list[bytes]:
+    """What each turn was sent, by the view as of its version."""
+    views = [ModelView.of(session, at=step.view_version) for step in steps if step.purpose == "turn"]
+    return [encode_chat(view.messages, view.system) + (view.tools or "").encode() for view in views]
+
+
+def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:
+    """Issue 5: the same in one that was pruned, compacted and rolled back: named are the steps whose view is another one, and only these."""
+    log = LastingLog()
+    with Store(log) as store:
+        session = long_session(store)
+        name = session.id
+        steps = list(audit(session))
+        assert {step.verdict for step in steps} == {"match"}
+        true = sent(session, steps)
+    commits = list(log._sessions[name])
+    log._derived = {}
+    named: list[int] = []
+    for _, forged in list(forgeries(commits))[::4]:
+        log._sessions[name] = forged
+        with Store(log) as store:
+            session = store.session(name)
+            found = [step.verdict for step in audit(session) if step.purpose == "turn"]
+            now = sent(session, steps)
+        assert found == ["match" if is_so == was else "mismatch" for is_so, was in zip(now, true, strict=True)]
+        named.append(found.count("mismatch"))
+    assert len(named) > 20
+    assert min(named) > 0, "each text was sent at least once"
+    assert len(set(named)) > 5
+
+
+class Later(Assembly):
+    """Renders otherwise: whatever is asked for, no tool output is longer than ten characters."""
+
+    def __init__(self, state: Conversation, options: RenderOptions, resolve: Callable[[Content], str]) -> None:
+        super().__init__(state, msgspec.structs.replace(options, tool_output_limit=10), resolve)
+
+
+def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 5: after the renderer has changed, steps recorded before it match under the name they recorded, and new ones under the new name."""
+    with eventlog.open("memory:") as store:
+        session = long_session(store)
+        old = verdicts(session)
+        assert set(old) == {"match"}
+        monkeypatch.setitem(auditing.RENDERERS, "neutral/2", Later)
+        for module in (model_view, window_state):
+            monkeypatch.setattr(module, "RENDERER", "neutral/2")
+        monkeypatch.setattr(model_view, "Assembly", Later)
+        session.user("One more. " * 50)
+        work(session, 4)
+        found = list(audit(session))
+        assert [step.verdict for step in found] == ["match"] * len(found)
+        assert {step.renderer for step in found[: len(old)]} == {"neutral/1", SUMMARY_RENDERER}
+        assert {step.renderer for step in found[len(old) :]} <= {"neutral/2", SUMMARY_RENDERER}
+        assert found[-1].renderer == "neutral/2"
+        monkeypatch.setitem(auditing.RENDERERS, "neutral/1", Later)
+        assert "mismatch" in verdicts(session), "had it changed without a new name"
+        monkeypatch.delitem(auditing.RENDERERS, "neutral/1")
+        assert {step.verdict for step in audit(session) if step.renderer == "neutral/1"} == {"unknown"}
+
+
+def test_the_form_of_a_view_belongs_to_the_renderers_name() -> None:
+    """Promise 10: whoever changes what a view looks like gives `RENDERER` a new name: this digest is that of neutral/1."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session(id="s", time=1)
+        session.set_system_prompt("You help.", "In this folder.")
+        session.user("Find it", id="m1", files=[File("image/png", "data:image/png;base64,AA==", "a.png")])
+        with session.assistant(model="p/m", id="m2") as reply:
+            reply.reasoning().append("Let me see")
+            reply.say("I look")
+            reply.tool("read", call_id="c1", input={"path": "a"}).succeed("one\ntwo")
+            reply.tool("read", call_id="c2", input={"path": "b"}).fail("not there")
+            reply.finish("tool-calls")
+        digest = ModelView.of(session).digest.hex()[:16]
+    assert (model_view.RENDERER, digest) == ("neutral/1", "b718284c1b01e17b")

@@ -1,0 +1,150 @@
+"""What was spent: every kind of token and money, decimal, as three numbers: own, inherited, whole tree (spec §7)."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventlog
+from eventlog import Session, Store
+from eventlog import events as ev
+from eventlog.importers.opencode.importer import tell_export
+from eventlog.values import Tokens, Usage
+from projections.reports.session_tree import below, whole_tree
+from projections.reports.usage import Spent, session_usage, total
+from tests.support.export_sessions import put
+from tests.support.parity import scenarios
+from tests.support.shared import shared_path
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """Give a store in memory."""
+    with eventlog.open("memory:") as opened:
+        yield opened
+
+
+def spend(session: Session, cost: str | None, *, model: str = "p/m", failed: bool = False) -> None:
+    """Record a call of 1 input, 2 output, 3 reasoning, 4 read and 5 written tokens."""
+    price = None if cost is None else Decimal(cost)
+    session.record_usage(Usage(Tokens(1, 2, 3, 4, 5), price), model=model, purpose="turn", failed=failed)
+
+
+def costs(session: Session) -> tuple[Decimal, Decimal, Decimal]:
+    """Own, inherited and tree, in dollars."""
+    found = session_usage(session)
+    return total(found.own).cost, total(found.inherited).cost, total(found.tree).cost
+
+
+def test_every_kind_of_token_is_counted(store: Store) -> None:
+    """Sums have each kind of token, the provider's total where it gave one, failed calls and those of unknown cost."""
+    session = store.create_session()
+    spend(session, "0.1")
+    spend(session, "0.2", model="p/other", failed=True)
+    session.record_usage(Usage(Tokens(10, 20, 30, 40, 50, 999)), model="p/m")
+    one, two = session_usage(session).own
+    assert one == Spent("p/m", 2, 0, 11, 22, 33, 44, 55, Decimal("0.1"), 1, 999 + 12)
+    assert two == Spent("p/other", 1, 1, 1, 2, 3, 4, 5, Decimal("0.2"), 0, 12)
+    whole = total([one, two])
+    assert whole.tokens == Tokens(12, 24, 36, 48, 60, 999 + 24)
+    assert (whole.calls, whole.failed, whole.unpriced, whole.cost) == (3, 1, 1, Decimal("0.3"))
+
+
+def test_money_is_exact(store: Store) -> None:
+    """A large and a tiny price add up exactly, whatever the precision of the caller's decimal context."""
+    session = store.create_session()
+    spend(session, "123456789012345678901234567890")
+    spend(session, "0.000000000000000000001")
+    with decimal.localcontext() as context:
+        context.prec = 3
+        assert str(costs(session)[0]) == "123456789012345678901234567890.000000000000000000001"
+
+
+def test_forks_and_subsessions_are_three_numbers(store: Store) -> None:
+    """Own is what the session spent, inherited what its ancestors had spent before the fork, the tree all, each call once."""
+    root = store.create_session(id="root")
+    spend(root, "1")
+    spend(root, "2")
+    fork = root.fork(root.version - 1, id="fork")
+    spend(fork, "10")
+    deep = fork.fork(id="deep")
+    spend(deep, "100")
+    spend(root, "4")
+    sub = deep.subsession(id="sub")
+    spend(sub, "1000")
+    store.create_session(id="alone").record_usage(Usage(Tokens(), Decimal(7)))
+    assert costs(root) == (Decimal(7), Decimal(0), Decimal(1117))
+    assert costs(fork) == (Decimal(10), Decimal(1), Decimal(1117))
+    assert costs(deep) == (Decimal(100), Decimal(11), Decimal(1117))
+    assert costs(sub) == (Decimal(1000), Decimal(0), Decimal(1117))
+    assert whole_tree(store, "sub")[0].id == "root"
+    assert {info.id for info in below(store, "deep")} == {"deep", "sub"}
+
+
+def test_rollbacks_give_nothing_back(store: Store) -> None:
+    """What was spent on a branch that was left is spent."""
+    session = store.create_session()
+    start = session.version
+    spend(session, "1")
+    session.rollback(start)
+    spend(session, "2")
+    assert costs(session) == (Decimal(3), Decimal(0), Decimal(3))
+
+
+def test_a_parent_that_is_gone_ends_the_tree(store: Store) -> None:
+    """A sub-session whose parent is not in the store is the root of its own tree."""
+    session = store.begin(ev.SessionStarted(parent="elsewhere"), id="child")  # as an importer does
+    spend(session, "1")
+    assert costs(session) == (Decimal(1), Decimal(0), Decimal(1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers(1, 10**6)), max_size=25))
+def test_the_tree_is_the_sum_of_its_sessions(steps: list[tuple[int, int, int]]) -> None:
+    """However a family grew, the tree's cost is the sum of every session's own, for each of its sessions."""
+    with eventlog.open("memory:") as store:
+        family = [store.create_session()]
+        spent = Decimal(0)
+        for kind, pick, price in steps:
+            session = family[pick % len(family)]
+            if kind == 0:
+                family.append(session.fork(1 + pick % session.version))
+            elif kind == 1:
+                family.append(session.subsession())
+            elif kind == 2:
+                session.rollback(1 + pick % session.version)
+            else:
+                spend(session, f"0.{price}")
+                spent += Decimal(f"0.{price}")
+        for session in family:
+            own, inherited, tree = costs(session)
+            assert tree == spent
+            assert own + inherited == sum(
+                (
+                    found.event.usage.cost or 0
+                    for found in session.events()
+                    if isinstance(found.event, ev.UsageRecorded)
+                ),
+                Decimal(0),
+            )
+
+
+def test_costs_agree_with_opencodes(store: Store) -> None:
+    """The cost of a recorded session is what its messages cost, by OpenCode's own numbers, to the last digit."""
+    shared_path("parity")
+    checked = 0
+    for scenario in scenarios():
+        for _, export in [*scenario.exports()][:1]:
+            session = put(store, tell_export(export))
+            prices = [message["info"].get("cost", 0) for message in export["messages"]]
+            own = session_usage(session).own
+            assert total(own).cost == sum((Decimal(str(price)) for price in prices), Decimal(0))
+            tokens = [message["info"]["tokens"] for message in export["messages"] if "tokens" in message["info"]]
+            assert total(own).input == sum(found["input"] for found in tokens)
+            checked += total(own).calls
+    assert checked > 30

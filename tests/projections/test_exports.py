@@ -1,0 +1,292 @@
+"""Exports for others: OpenCode's JSON is what OpenCode takes, Markdown is what was said (spec §13)."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+import eventlog
+from eventlog import Store
+from eventlog import events as ev
+from eventlog.errors import ImportFormatError
+from eventlog.importers import import_file
+from eventlog.importers.opencode.importer import tell_export
+from eventlog.values import (
+    Attachment,
+    File,
+    MessageError,
+    Model,
+    PartKind,
+    Reasoning,
+    Source,
+    Text,
+    Tool,
+)
+from projections.exports.markdown import markdown_blocks, markdown_of
+from projections.exports.opencode import opencode_export, opencode_json
+from projections.transcript.transcript import Transcript
+from tests.support.export_sessions import jsonl, put, read, stored, talk
+from tests.support.history_strategies import histories
+from tests.support.import_counts import recorded
+from tests.support.opencode_schema import document_faults
+from tests.support.parity import scenarios
+from tests.support.shared import shared_path
+from tests.support.spans import Timed
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """Give a store in memory."""
+    with eventlog.open("memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def other() -> Iterator[Store]:
+    """Give another store in memory."""
+    with eventlog.open("memory:") as opened:
+        yield opened
+
+
+# -- OpenCode's JSON -----------------------------------------------------------------------------
+
+
+def test_every_parity_export_is_given_back() -> None:
+    """What was imported from OpenCode and not touched is exported JSON-equal, every recorded export."""
+    shared_path("parity")
+    count = 0
+    for scenario in scenarios():
+        for name, export in scenario.exports():
+            with eventlog.open("memory:") as store:
+                session = put(store, tell_export(export))
+                assert opencode_export(session) == export, (scenario.name, name)
+                assert document_faults(export) == [], (scenario.name, name)
+                count += 1
+    assert count > 200
+
+
+def test_recorded_sessions_become_documents_that_opencode_takes() -> None:
+    """Sessions of other agents, and provider streams, give documents with all that OpenCode's schemas demand."""
+    data = shared_path("data")
+    count = 0
+    with eventlog.open("memory:") as store, eventlog.open("memory:") as other:
+        for path in [*recorded(data, "claude_code_jsonl"), *sorted((data / "sse_extracted").glob("*.sse"))]:
+            try:
+                report = import_file(store, path)
+            except ImportFormatError:
+                continue
+            for name in report.sessions:
+                document = opencode_export(store.session(name))
+                assert document_faults(document) == [], name
+                count += len(document["messages"])
+                assert read(other, opencode_json(store.session(name))).skipped == []
+    assert count > 500
+
+
+@settings(max_examples=80, deadline=None)
+@given(histories(max_size=60))
+def test_random_histories_become_documents_that_opencode_takes(items: list[Timed]) -> None:
+    """Whatever happened, the document is valid; importing and exporting it again changes nothing."""
+    with eventlog.open("memory:") as store, eventlog.open("memory:") as other:
+        document = opencode_export(stored(store, items))
+        assert document_faults(document) == []
+        report = import_file(other, io.BytesIO(json.dumps(document).encode()))
+        reasons = {skipped.reason.partition(": ")[2] for skipped in report.skipped}
+        assert reasons <= {"a step-finish part without a step-start"}  # the step-start was removed or rolled back
+        assert opencode_export(other.session("ses_x")) == document
+
+
+def test_a_native_session_in_opencodes_words(store: Store) -> None:
+    """Texts, thoughts, calls, results, usage and attachments of a native session stand where OpenCode has them."""
+    session = talk(store, "ses_n")
+    call = session.events()
+    tool = next(found.event.part for found in call if isinstance(found.event, ev.ToolCompleted))
+    session.prune([tool])
+    document = opencode_export(session)
+    assert document_faults(document) == []
+    info = document["info"]
+    assert (info["title"], info["directory"], info["tokens"]["total"]) == ("Fixed", "/w", 40)
+    asked, answered = document["messages"]
+    assert asked["info"]["model"] == {"providerID": "p", "modelID": "m"}
+    assert asked["info"]["system"] == "y" * 2000
+    assert asked["parts"][1]["source"]["text"] == {"value": "@a", "start": 0, "end": 3}
+    assert answered["info"]["finish"] == "tool-calls"
+    assert answered["info"]["path"] == {"cwd": "/w", "root": "/"}
+    parts = {part["type"]: part for part in answered["parts"] if part["type"] != "tool"}
+    assert parts["reasoning"]["text"] == "I think"
+    assert parts["text"]["text"] == "so it is ``` 中\udc00"
+    first, second = (part["state"] for part in answered["parts"] if part["type"] == "tool")
+    assert first["output"] == "z" * 5000
+    assert first["time"]["compacted"] >= first["time"]["end"]
+    assert (second["status"], second["error"]) == ("error", "not allowed")
+    assert json.loads(opencode_json(session)) == document
+
+
+def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:
+    """After native turns, prunes and edits, what was imported still has every member that OpenCode had."""
+    shared_path("parity")
+    export = next(
+        found for s in scenarios() if s.name == "tools-multi" for name, found in s.exports() if name.endswith("02")
+    )
+    session = put(store, tell_export(export))
+    with session.lease():
+        pass
+    parts = [part for message in export["messages"] for part in message["parts"]]
+    tool = next(part for part in parts if part["type"] == "tool" and part["state"]["status"] == "completed")
+    text = next(part for part in parts if part["type"] == "text" and "time" in part)
+    session.prune([tool["id"]])
+    session.edit_part(text["id"], "edited")
+    session.user("and now?", model="p/m")
+    with session.assistant(model="p/m") as reply:
+        reply.text().append("done")
+        reply.finish("stop")
+    document = opencode_export(session)
+    assert document_faults(document) == []
+    count = len(export["messages"])
+    assert len(document["messages"]) == count + 2
+    found = {part["id"]: part for message in document["messages"] for part in message["parts"]}
+    assert found[tool["id"]]["state"]["time"].pop("compacted")
+    assert found[text["id"]]["text"] == "edited"
+    found[text["id"]]["text"] = text["text"]
+    assert document["messages"][:count] == export["messages"]
+    assert {**document["info"], **dict.fromkeys(("time", "cost", "tokens"), 0)} == {
+        **export["info"],
+        **dict.fromkeys(("time", "cost", "tokens"), 0),
+    }
+
+
+def test_a_fork_has_ids_of_its_own(store: Store) -> None:
+    """OpenCode keeps messages under one id in all sessions, so a fork's records are others than its parent's."""
+    session = talk(store, "ses_n")
+    fork = session.fork(id="ses_m")
+    fork.user("on")
+    one, two = opencode_export(session), opencode_export(fork)
+    assert document_faults(two) == []
+    ids = [{message["info"]["id"] for message in document["messages"]} for document in (one, two)]
+    assert not ids[0] & ids[1]
+    assert len(two["messages"]) == len(one["messages"]) + 1
+    assert opencode_export(fork) == two
+
+
+def test_rolled_back_removed_and_redacted_are_not_in_it(store: Store) -> None:
+    """Nothing that was rolled back, removed or redacted is in the document."""
+    session = store.create_session(id="ses_r", model="p/m")
+    kept = session.user("kept")
+    session.user("removed secret")
+    session.remove_message(session.user("another secret"))
+    at = session.version
+    session.user("rolled back secret")
+    session.rollback(at)
+    second = next(message.id for message in Transcript(session).page() if message.id != kept and not message.removed)
+    part = next(
+        found.event.part
+        for found in session.events()
+        if getattr(found.event, "message", "") == second and isinstance(found.event, ev.PartStarted)
+    )
+    session.append([(session.info.updated, ev.PartRedacted(part))], expected_version=session.version)
+    text = opencode_json(session).decode()
+    assert "kept" in text
+    assert "secret" not in text
+    assert document_faults(opencode_export(session)) == []
+
+
+def test_foreign_values_are_brought_into_opencodes_form(store: Store) -> None:
+    """Errors, inputs, metadata, sources and formats of other shapes are made such that OpenCode takes them."""
+    session = store.begin(ev.SessionStarted(parent="parent"), id="not opencode's")  # as an importer does
+    kinds: list[PartKind] = [
+        Text("hi", metadata="[1]"),
+        File("text/plain", "x", None, Source("text", "x")),
+        File("text/plain", "x", None, Source("symbol", "x", name="f")),
+    ]
+    session.user(kinds, tools='{"a":true,"b":1}', format='{"type":"grammar"}')
+    message, p1, p2 = "m:1", "p.1", "p.2"
+    session.append(
+        [
+            (5, ev.AssistantMessageStarted(message)),
+            (6, ev.PartStarted(message, p1, Tool("c", "t"))),
+            (7, ev.ToolRunning(p1, "[1,2]")),
+            (8, ev.ToolCompleted(p1, "out", None, "", '"text"', (Attachment("image/png", "data:,", source=Source("text")),))),
+            (9, ev.PartStarted(message, p2, Tool("d", "t"))),
+            (9, ev.ToolFailed(p2, "bad")),
+            (9, ev.PartStarted(message, "p.3", Reasoning("thought"))),
+            (9, ev.PartEnded("p.3")),
+            (9, ev.MessageFinished(message, "error", MessageError("odd", "what", "[]"))),
+        ]
+    )  # fmt: skip
+    document = opencode_export(session)
+    assert document_faults(document) == []
+    assert document["info"]["id"].startswith("ses_")
+    assert document["messages"][1]["info"]["error"]["data"]["message"].startswith("odd")
+    assert document["messages"][1]["parts"][2]["text"] == "thought"
+    assert document["messages"][0]["info"]["tools"] == {"a": True}
+
+
+# -- Markdown ------------------------------------------------------------------------------------
+
+
+def test_markdown_says_all_that_was_said(store: Store) -> None:
+    """The transcript has every text, thought, call, output and error, in order, with the marks of what became of them."""
+    session = talk(store, "ses_n")
+    tool = next(found.event.part for found in session.events() if isinstance(found.event, ev.ToolCompleted))
+    session.prune([tool])
+    session.remove_message(session.user("taken back"))
+    text = markdown_of(session)
+    places = [text.index(word) for word in ("# Fixed", "please", "> I think", "so it is", '"ls"', "z" * 5000, '"rm"')]
+    assert places == sorted(places)
+    assert "pruned" in text
+    assert "## user · " in text
+    assert "removed" in text[text.index("taken back") - 100 : text.index("taken back")]
+    assert "**error**: not allowed" in text
+    text.encode()
+
+
+def test_markdown_fences_hold_what_is_in_them(store: Store) -> None:
+    """An output with fences of its own stands in longer ones."""
+    session = store.create_session(model=Model("p", "m"))
+    with session.assistant() as reply:
+        reply.tool("cat", call_id="c", input={}).succeed("a\n`````\nb\n")
+        reply.finish("stop")
+    assert "``````\na\n`````\nb\n``````\n" in markdown_of(session)
+
+
+def test_markdown_of_a_tree_tells_each_message_once(store: Store) -> None:
+    """With its tree, a session's forks and sub-sessions follow it, without the messages they inherited."""
+    session = talk(store, "ses_n")
+    fork = session.fork(id="ses_f")
+    fork.user("in the fork")
+    session.subsession(id="ses_s").user("below")
+    text = markdown_of(session, tree=True)
+    assert [text.count(word) for word in ("I think", "in the fork", "below", "\n---\n")] == [1, 1, 1, 2]
+    assert markdown_of(fork).count("I think") == 1
+
+
+def test_markdown_of_recorded_sessions(store: Store) -> None:
+    """Every part's text of recorded sessions is in the Markdown."""
+    data = shared_path("data")
+    words = 0
+    for path in recorded(data, "claude_code_jsonl")[::4]:
+        for name in import_file(store, path).sessions:
+            session = store.session(name)
+            whole = "".join(markdown_blocks(session))
+            for said in Transcript(session).newest_first():
+                for part in said.parts:
+                    if part.kind == "text" and part.text.isascii():
+                        assert part.text.strip("\n") in whole
+                        words += 1
+    assert words > 100
+
+
+def test_exports_read_only(store: Store) -> None:
+    """No export writes anything."""
+    session = talk(store)
+    before = (store.log.last_position(), session.version)
+    jsonl(session, tree=True)
+    opencode_export(session)
+    markdown_of(session, tree=True)
+    assert (store.log.last_position(), session.version) == before
+    assert msgspec.json.decode(opencode_json(store.create_session(id="ses_e")))["messages"] == []

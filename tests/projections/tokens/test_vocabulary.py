@@ -1,0 +1,210 @@
+"""The vocabulary in the package: what was published, loaded late, once, checked, and without a network."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib
+import socket
+import subprocess
+import sys
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiktoken
+import tiktoken.model
+import zstandard
+
+from eventlog.errors import DamagedError, NotFoundError
+from projections.tokens import TokenCounter, counter_named, encoding_for
+from projections.tokens import encodings as encodings_module
+from projections.tokens.encodings import ENCODINGS, encoder
+from projections.tokens.vocabulary import FOLDER, VOCABULARIES, pack, published_form, read_tokens, unpack
+from tests.support.shared import shared_path
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every attempt to reach a network fail."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("counting tokens must not use the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.mark.parametrize("name", sorted(VOCABULARIES))
+def test_the_table_in_the_package_is_the_published_vocabulary(name: str) -> None:
+    """The packed table gives back the published text, whose SHA-256 is the one that OpenAI publishes."""
+    text = published_form(read_tokens(name))
+    assert hashlib.sha256(text).hexdigest() == VOCABULARIES[name].published
+
+
+@pytest.mark.parametrize("name", sorted(VOCABULARIES))
+def test_packing_the_published_file_makes_the_table(name: str) -> None:
+    """`pack` applied to the published file makes the very table that ships."""
+    text = gzip.decompress(shared_path("vocab", f"{name}.tiktoken.gz").read_bytes())
+    assert unpack(pack(text)) == unpack((FOLDER / f"{name}.ranks").read_bytes())
+
+
+@pytest.mark.parametrize("line", [b"YQ== 1\n", b"YQ==\n", b"!!!! 0\n", b"YQ== x\n"])
+def test_packing_refuses_what_is_not_a_vocabulary(line: bytes) -> None:
+    """A line that is not a token and the next rank is a typed error, never a shifted table."""
+    with pytest.raises(DamagedError):
+        pack(line)
+
+
+def test_a_flipped_byte_in_the_vocabulary_is_damage(tmp_path: Path) -> None:
+    """Any flipped byte of the file, and a missing file, is `DamagedError`, never a wrong count."""
+    good = (FOLDER / "cl100k_base.ranks").read_bytes()
+    for at in (0, 1, 2, 1000, len(good) // 2, len(good) - 1):
+        bad = bytearray(good)
+        bad[at] ^= 0x10
+        (tmp_path / "cl100k_base.ranks").write_bytes(bad)
+        with pytest.raises(DamagedError):
+            read_tokens("cl100k_base", tmp_path)
+    (tmp_path / "cl100k_base.ranks").unlink()
+    with pytest.raises(DamagedError):
+        read_tokens("cl100k_base", tmp_path)
+
+
+def test_another_table_that_decompresses_is_damage(tmp_path: Path) -> None:
+    """The digest is checked, not only the compressed stream's own checksum."""
+    tokens = unpack((FOLDER / "cl100k_base.ranks").read_bytes())
+    (tmp_path / "cl100k_base.ranks").write_bytes(zstandard.compress(tokens.replace(b" hello", b" hellp")))
+    with pytest.raises(DamagedError, match="not the published one"):
+        read_tokens("cl100k_base", tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(VOCABULARIES))
+def test_our_definitions_are_tiktokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pattern, special tokens and vocabulary are those that tiktoken itself would have downloaded."""
+
+    def ours(_url: str, expected_hash: str) -> dict[bytes, int]:
+        assert expected_hash == VOCABULARIES[name].published
+        return {token: rank for rank, token in enumerate(read_tokens(name))}
+
+    definitions: Any = importlib.import_module("tiktoken_ext.openai_public")
+    monkeypatch.setattr(definitions, "load_tiktoken_bpe", ours)
+    theirs = definitions.ENCODING_CONSTRUCTORS[name]()
+    assert ENCODINGS[name].pattern == theirs["pat_str"]
+    assert dict(ENCODINGS[name].special) == theirs["special_tokens"]
+    reference = tiktoken.Encoding(**theirs)
+    text = "\u538b\u7f29\uff0c\u4e4b\u540e\u3002 It's 12345 <|endoftext|>\n\n\tdef f(x):  return x  # ÄÖ 😀\r\n" * 5
+    assert encoder(name).encode_ordinary(text) == reference.encode_ordinary(text)
+    assert encoder(name).n_vocab == reference.n_vocab
+
+
+def test_importing_loads_neither_tiktoken_nor_a_vocabulary() -> None:
+    """Importing the module loads nothing; estimates do not either; a first short count reads the ranks, a long one loads tiktoken."""
+    program = (
+        "import sys, projections, projections.tokens as tokens\n"
+        "counter = tokens.TokenCounter()\n"
+        "assert counter.estimate(400, 400) > 0\n"
+        "print('tiktoken' in sys.modules, 'projections.tokens.vocabulary' in sys.modules)\n"
+        "counter.count('hello')\n"
+        "print('tiktoken' in sys.modules, 'projections.tokens.vocabulary' in sys.modules)\n"
+        "counter.count('hello ' * 100_000)\n"
+        "print('tiktoken' in sys.modules)\n"
+    )
+    root = Path(__file__).resolve().parents[3]
+    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=root)
+    assert ran.stdout.split() == ["False", "False", "False", "True", "True"]
+
+
+@pytest.mark.parametrize(
+    ("loader", "text", "tokens"), [("_ranks", "hello world", 2), ("_build", "hello w\u00f6rld", 4)]
+)
+def test_threads_that_count_at_once_share_one_load(
+    loader: str, text: str, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks are read once, and an encoder is built once, however many threads ask for it first."""
+    loads: list[str] = []
+    load = getattr(encodings_module, loader)
+
+    def counted(name: str) -> object:
+        loads.append(name)
+        return load(name)
+
+    monkeypatch.setattr(encodings_module, "_encoders", {})
+    monkeypatch.setattr(encodings_module, "_first", {})
+    monkeypatch.setattr(encodings_module, loader, counted)
+    start = threading.Barrier(8)
+    counts: list[int] = []
+
+    def count() -> None:
+        start.wait()
+        counts.append(TokenCounter("cl100k_base").count(text))
+
+    threads = [threading.Thread(target=count) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert loads == ["cl100k_base"]
+    assert counts == [tokens] * 8
+
+
+def test_a_loaded_vocabulary_keeps_no_second_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After loading, the Python side of the vocabulary (20 MB of it) is given back."""
+    monkeypatch.setattr(encodings_module, "_encoders", {})
+    monkeypatch.setattr(encodings_module, "_first", {})
+    tracemalloc.start()
+    try:
+        encoder("cl100k_base")
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak > 8_000_000
+    assert kept < 2_000_000
+
+
+def test_models_have_the_encoding_that_tiktoken_says() -> None:
+    """Every model tiktoken knows with one of the two vocabularies gets that one."""
+    names = {"cl100k_base": "cl100k_base", "o200k_base": "o200k_base", "o200k_harmony": "o200k_base"}
+    checked = 0
+    for table, ending in ((tiktoken.model.MODEL_TO_ENCODING, ""), (tiktoken.model.MODEL_PREFIX_TO_ENCODING, "x-1")):
+        for model, encoding in table.items():
+            if encoding in names:
+                assert encoding_for(model + ending) == names[encoding], model
+                checked += 1
+    assert checked > 30
+
+
+@pytest.mark.parametrize(
+    ("model", "encoding"),
+    [
+        ("anthropic/claude-sonnet-4-5", "o200k_base"),
+        ("openai/gpt-4", "cl100k_base"),
+        ("openrouter/openai/GPT-4-turbo", "cl100k_base"),
+        ("gpt-4.1-mini", "o200k_base"),
+        ("", "o200k_base"),
+    ],
+)
+def test_a_model_name_chooses_its_encoding(model: str, encoding: str) -> None:
+    """Providers, gateways and case do not matter, and an unknown model has the default."""
+    assert encoding_for(model) == encoding
+    assert TokenCounter.for_model(model).name == encoding
+
+
+def test_overrides_choose_first() -> None:
+    """An embedder's own table of model names goes before the one in the package."""
+    assert encoding_for("acme/llm-7", {"LLM": "cl100k_base"}) == "cl100k_base"
+    assert encoding_for("gpt-4", {"gpt": "o200k_base", "gpt-4-": "cl100k_base"}) == "o200k_base"
+
+
+def test_a_recorded_name_gives_its_counter_back() -> None:
+    """A counter is found by the name kept with its counts, and an unknown name is a typed error."""
+    assert [counter_named(name).name for name in ("o200k_base", "cl100k_base", "chars/4")] == [
+        "o200k_base",
+        "cl100k_base",
+        "chars/4",
+    ]
+    with pytest.raises(NotFoundError):
+        counter_named("p50k_base")
+    with pytest.raises(NotFoundError):
+        TokenCounter("p50k_base").count("x")

@@ -1,0 +1,1043 @@
+"""The model-visible view: spec §4, promises 7, 9 and 10."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import eventlog
+from eventlog import events as ev
+from eventlog.codec.decoded import Stretch
+from eventlog.errors import NotFoundError, UnknownEventError
+from eventlog.log.memory import MemoryLog
+from eventlog.state.evolve import evolve
+from eventlog.state.state import State
+from eventlog.values import (
+    Attachment,
+    Body,
+    File,
+    MessageError,
+    Model,
+    PartKind,
+    Reasoning,
+    Subtask,
+    Text,
+    Tokens,
+    Tool,
+    Truncation,
+    Usage,
+)
+from projections.conversation import apply
+from projections.conversation.parts import NotePart, StepPart
+from projections.conversation.state import Conversation
+from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
+from projections.replay.checkpoints import Checkpoints
+from projections.replay.loop import Follower, replay
+from projections.replay.projection import fold, one_by_one
+from projections.transcript.transcript import TranscriptProjection
+from projections.view import neutral
+from projections.view.assembly import Assembly
+from projections.view.explain import reason_in
+from projections.view.messages import Messages
+from projections.view.model_view import LiveView, ModelView, ModelViewProjection, common_prefix
+from projections.view.neutral import Call, NeutralMessage, Result
+from projections.view.options import DEFAULT, OPENCODE_1_18, PRESETS, Constraints, RenderOptions, preset
+from tests.support.history_strategies import histories
+from tests.support.sample_sessions import derived_reads
+from tests.support.spans import Recording, Timed
+
+PROJECTION = ModelViewProjection()
+QUICK = settings(max_examples=60, deadline=None)
+ONE = Model("p", "one")
+PICTURE = "data:image/png;base64,AAAA"
+BOTH = pytest.mark.parametrize("options", [DEFAULT, OPENCODE_1_18], ids=list(PRESETS))
+RISING = st.sampled_from([DEFAULT, OPENCODE_1_18, RenderOptions(reminder=True), RenderOptions(max_steps="stop")])
+
+
+def view_of(recording: Recording, options: RenderOptions = DEFAULT, at: int | None = None) -> Messages:
+    """The messages of a recording's view."""
+    state, _ = replay(PROJECTION, recording, at)
+    return Assembly(state, options, recording.text).view()
+
+
+def said(*events: ev.Event, options: RenderOptions = DEFAULT) -> list[dict[str, Any]]:
+    """What the model would be sent after these events, in the form of OpenAI Chat."""
+    items = [(1_000 + number, event) for number, event in enumerate([ev.SessionStarted(), *events])]
+    return chat_messages(view_of(Recording(items), options))
+
+
+def asked(message: str, *texts: str) -> list[ev.Event]:
+    """A user message of some texts."""
+    parts = [ev.PartStarted(message, f"{message}.{number}", Text(text)) for number, text in enumerate(texts)]
+    return [ev.UserMessageAdded(message), *parts]
+
+
+def answered(message: str, text: str, *, reason: str = "stop") -> list[ev.Event]:
+    """A finished assistant message of one text."""
+    part = f"{message}.t"
+    return [
+        ev.AssistantMessageStarted(message, model=ONE),
+        ev.StepStarted(message, f"{message}.s"),
+        ev.PartStarted(message, part, Text()),
+        ev.PartDelta(part, "text", text),
+        ev.PartEnded(part),
+        ev.MessageFinished(message, reason),
+    ]
+
+
+def called(part: str, *, message: str = "a", call: str = "c1", executed: bool = False) -> list[ev.Event]:
+    """A running tool call in an open message."""
+    return [ev.PartStarted(message, part, Tool(call, "bash", executed)), ev.ToolRunning(part, '{"x":1}')]
+
+
+# -- the fold --------------------------------------------------------------------------------
+
+
+@QUICK
+@given(histories())
+def test_runs_of_deltas_fold_like_single_deltas(items: list[Timed]) -> None:
+    """`apply_run` equals applying the deltas one by one, compared as encoded bytes."""
+    whole, single = (replay(PROJECTION, Recording(items, runs=runs)).state.encode() for runs in (True, False))
+    assert whole == single
+
+
+@QUICK
+@given(histories(max_size=60), st.data())
+def test_replay_from_any_checkpoint_equals_live(items: list[Timed], data: st.DataObject) -> None:
+    """Promise 7: replay from 1 = replay from any checkpoint = live, as encoded bytes, with rollbacks and undos."""
+    recording = Recording(items[:1])
+    checkpoints = Checkpoints(MemoryLog())
+    follower = Follower(PROJECTION, recording, checkpoints)
+    saved = data.draw(st.sets(st.integers(1, len(items)), max_size=4))
+    live: dict[int, bytes] = {}
+    for number in range(1, len(items) + 1):
+        recording.add(items[number - 1 : number] if number > 1 else [])
+        follower.advance()
+        live[number] = follower.state.encode()
+        if number in saved:
+            follower.save()
+    for version, expected in live.items():
+        assert replay(PROJECTION, recording, version).state.encode() == expected
+        assert replay(PROJECTION, recording, version, checkpoints).state.encode() == expected
+
+
+@QUICK
+@given(histories())
+def test_state_survives_its_encoding(items: list[Timed]) -> None:
+    """A checkpoint is the encoded state: it decodes to an equal one, which goes on in the same way."""
+    recording = Recording(items)
+    spans = list(recording.history())
+    half = len(spans) // 2
+    state = Conversation(whole=True)
+    for span in spans[:half]:
+        fold(PROJECTION, state, span)
+    again = PROJECTION.decode(PROJECTION.encode(state))
+    for span in spans[half:]:
+        fold(PROJECTION, state, span)
+        fold(PROJECTION, again, span)
+    assert again.encode() == state.encode()
+
+
+def test_damaged_checkpoints_are_passed_over() -> None:
+    """Spec §6: a damaged checkpoint is not used, the one before is, and none is fine too; reading writes nothing."""
+    log = MemoryLog()
+    checkpoints = Checkpoints(log)
+    recording = Recording([(1, ev.SessionStarted())])
+    follower = Follower(PROJECTION, recording, checkpoints)
+    for number in range(4):
+        recording.add([(2, event) for event in asked(f"m{number}", "hello")])
+        follower.advance()
+        follower.save()
+    kept = log.scan_derived(b"")
+    assert [found for found, _ in checkpoints.valid(PROJECTION, recording, 99, recording.version)] == [9, 7, 5, 3]
+    log.put_derived([(kept[-1][0], kept[-1][1][:-1] + b"?")])
+    assert next(checkpoints.valid(PROJECTION, recording, 99, recording.version))[0] == 7
+    expected = follower.state.encode()
+    assert replay(PROJECTION, recording, None, checkpoints).state.encode() == expected
+    checkpoints.forget(PROJECTION, recording)
+    assert replay(PROJECTION, recording, None, checkpoints).state.encode() == expected
+    assert log.scan_derived(b"") == []
+
+
+def test_few_checkpoints_are_kept() -> None:
+    """Promise 14: checkpoints of a session do not grow in number with its history, and old ones stay among them."""
+    log = MemoryLog()
+    checkpoints = Checkpoints(log)
+    recording = Recording([(1, ev.SessionStarted())])
+    state = Conversation(whole=False)
+    for version in range(1, 200):
+        checkpoints.save(PROJECTION, recording, version, state)
+    versions = checkpoints.versions(PROJECTION, recording)
+    assert len(versions) == 12
+    assert versions[-1] == 199
+    assert versions[0] < 50
+
+
+def test_unknown_events_are_errors() -> None:
+    """`apply` is total: an event kind that the fold does not know is an error, not a skip."""
+
+    class Strange(ev.Base, frozen=True, array_like=True, tag="zz"):
+        """An event of tomorrow."""
+
+    with pytest.raises(UnknownEventError):
+        apply.apply(Conversation(whole=True), Strange(), 1, 1)  # type: ignore[arg-type]  # that it is none is the point
+
+
+# -- live ------------------------------------------------------------------------------------
+
+
+@QUICK
+@given(histories(max_size=50), RISING, st.integers(1, 4))
+def test_live_view_equals_a_fresh_one(items: list[Timed], options: RenderOptions, stride: int) -> None:
+    """Spec §4.10: the view kept up to date event by event is the one rendered from the start, at every look."""
+    recording = Recording(items[:1])
+    follower = Follower(PROJECTION, recording)
+    assembly = Assembly(follower.state, options, recording.text)
+    encoder = ChatEncoder()
+    earlier: list[tuple[Messages, list[NeutralMessage]]] = []
+    for start in range(1, len(items), stride):
+        recording.add(items[start : start + stride])
+        follower.advance()
+        if follower.renewed:
+            follower.renewed = False
+            assembly.follow(follower.state)
+        now = assembly.view()
+        assert list(now) == list(view_of(recording, options))
+        assert encoder.encode(now) == encode_chat(now)
+        earlier.append((now, list(now)))
+    assert all(list(view) == copy for view, copy in earlier), "a view that was handed out changed"
+
+
+ORDINARY = ("prune", "edit", "remove", "redact", "compact", "undo", "rollback", "setting")
+
+
+@QUICK
+@given(histories(without=ORDINARY, max_size=50), st.sampled_from([DEFAULT, OPENCODE_1_18]))
+def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOptions) -> None:
+    """Spec §4.9: ordinary events change nothing before the message they belong to."""
+    recording = Recording(items[:1])
+    follower = Follower(PROJECTION, recording)
+    assembly = Assembly(follower.state, options, recording.text)
+    before = list(assembly.view())
+    for item in items[1:]:
+        growing = {message.id for message in follower.state.messages.values() if message.finished is None}
+        recording.add([item])
+        follower.advance()
+        after = list(assembly.view())
+        order = {message: place for place, message in enumerate(follower.state.messages)}
+        newest = next(reversed(follower.state.messages), "")
+        changing = growing - {message.id for message in follower.state.messages.values() if message.user} | {newest}
+        first = min(order.get(message, len(order)) for message in changing)  # it may have shown nothing so far
+        count = next(
+            (place for place, message in enumerate(before) if order.get(message.source, 0) >= first), len(before)
+        )
+        assert after[:count] == before[:count]
+        before = after
+
+
+def test_next_view_shares_what_did_not_change() -> None:
+    """Spec §4.10: one more event renders its own message only; all others are the same objects."""
+    items: list[Timed] = [(1, ev.SessionStarted())]
+    for number in range(300):
+        items += [(2, event) for event in [*asked(f"u{number}", "q"), *answered(f"a{number}", "r")]]
+    recording = Recording(items)
+    follower = Follower(PROJECTION, recording)
+    resolved: list[str] = []
+
+    def resolve(content: str | Body) -> str:
+        resolved.append(str(content))
+        return recording.text(content)
+
+    assembly = Assembly(follower.state, DEFAULT, resolve)
+    before = assembly.view()
+    resolved.clear()
+    recording.add([(3, event) for event in asked("last", "new")])
+    follower.advance()
+    after = assembly.view()
+    assert len(after) == len(before) + 1 == 601
+    assert resolved == ["new"]
+    assert all(one is two for one, two in zip(before, after, strict=False))
+
+
+def test_a_delta_renders_its_own_part_only() -> None:
+    """Spec §4.10: in an open message with many finished calls one more delta renders the part that grows, nothing else."""
+    counts: list[list[int]] = []
+    for calls in (2, 60):
+        begun: list[ev.Event] = [*asked("u", "q"), ev.AssistantMessageStarted("a", model=ONE), ev.StepStarted("a", "s")]
+        for number in range(calls):
+            begun += [*called(f"p{number}", call=f"c{number}"), ev.ToolCompleted(f"p{number}", f"out {number}")]
+        begun.append(ev.PartStarted("a", "t", Text()))
+        recording = Recording([(1, ev.SessionStarted()), *((2, event) for event in begun)])
+        follower = Follower(PROJECTION, recording)
+        resolved: list[str | Body] = []
+
+        def resolve(content: str | Body, seen: list[str | Body] = resolved, own: Recording = recording) -> str:
+            seen.append(content)
+            return own.text(content)
+
+        assembly = Assembly(follower.state, DEFAULT, resolve)
+        found: list[int] = []
+        later: list[ev.Event] = [
+            ev.PartDelta("t", "text", "one"),
+            ev.PartDelta("t", "text", " two"),
+            ev.PartEnded("t"),
+            *called("last", call="last"),
+            ev.ToolCompleted("last", "out"),
+            ev.Pruned(("p0",)),
+            ev.PartStarted("a", "r", Reasoning("hm")),
+        ]
+        assembly.view()
+        for event in later:
+            recording.add([(3, event)])
+            follower.advance()
+            resolved.clear()
+            now = assembly.view()
+            found.append(len(resolved))
+            assert list(now) == list(view_of(recording))
+        counts.append(found)
+    assert counts[0] == counts[1]
+    assert max(counts[0]) <= 2
+
+
+# -- invariants ------------------------------------------------------------------------------
+
+
+@QUICK
+@given(histories(max_size=60), st.sampled_from([DEFAULT, OPENCODE_1_18]))
+def test_every_call_has_exactly_one_result(items: list[Timed], options: RenderOptions) -> None:
+    """Spec §4.3-4.4: a call is answered once, in its own message or in the one that follows; no result is alone."""
+    messages = list(view_of(Recording(items), options))
+    for index, message in enumerate(messages):
+        calls = [part.call for part in message.parts if isinstance(part, Call)]
+        own = [part.call for part in message.parts if isinstance(part, Result)]
+        if message.role == "tool":
+            assert index > 0
+            before = [part.call for part in messages[index - 1].parts if isinstance(part, Call)]
+            assert set(own) <= set(before)
+        following = messages[index + 1 : index + 2]
+        others = [
+            part.call for found in following if found.role == "tool" for part in found.parts if isinstance(part, Result)
+        ]
+        if message.role != "tool":
+            assert sorted(calls) == sorted(own + others)
+
+
+SIGNED: list[Timed] = [
+    (1, ev.SessionStarted()),
+    (2, ev.UserMessageAdded("u")),
+    (3, ev.AssistantMessageStarted("a", "u")),
+    (4, ev.PartStarted("a", "p", Reasoning())),
+    (5, ev.PartEnded("p", '{"p":{"s":1}}')),
+]
+"""Reasoning that is not told, but signed."""
+
+
+@QUICK
+@given(histories(max_size=60))
+@example(items=SIGNED)
+def test_default_view_has_no_empty_messages(items: list[Timed]) -> None:
+    """The default preset sends no message without parts and no empty text, whatever happened; reasoning may be all in its metadata."""
+    for message in view_of(Recording(items)):
+        assert message.parts
+        for part in message.parts:
+            assert getattr(part, "text", "x") or (isinstance(part, neutral.Reasoning) and part.metadata)
+
+
+REDACTED_CALL: list[Timed] = [
+    (1, ev.SessionStarted()),
+    (2, ev.UserMessageAdded("u")),
+    (3, ev.AssistantMessageStarted("a", "u")),
+    (4, ev.PartStarted("a", "p", Tool("c", "bash"))),
+    (5, ev.PartRedacted("p")),
+]
+"""A call that was redacted before it had a result."""
+
+
+@QUICK
+@given(histories(max_size=50, without=("rollback",)))
+@example(items=REDACTED_CALL)
+def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None:
+    """Spec §9: in the default preset the view before and after settling is equal."""
+    recording = Recording(items)
+    before = list(view_of(recording))
+    state = State()
+    for _, event in items:
+        evolve(state, event)
+    recording.add([(9_999, event) for event in state.closing("interrupted")])
+    assert list(view_of(recording)) == before
+
+
+# -- going back ------------------------------------------------------------------------------
+
+
+@QUICK
+@given(histories(max_size=40), st.data())
+def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.DataObject) -> None:
+    """Spec §7: after a rollback to v the view is that right after v, redactions apart; a rollback can be undone."""
+    recording = Recording(items)
+    last = recording.version
+    to = data.draw(st.integers(1, last))
+    before, target = list(view_of(recording)), list(view_of(recording, at=to))
+    redacted = any(isinstance(event, ev.PartRedacted) for _, event in items)
+    recording.add([(9_998, ev.RolledBack(to))])
+    if not redacted:
+        assert list(view_of(recording)) == target
+    recording.add([(9_999, ev.RolledBack(last))])
+    assert list(view_of(recording)) == before
+
+
+@BOTH
+def test_undoing_a_compaction_gives_the_view_back(options: RenderOptions) -> None:
+    """Promise 9: the view after the undo of a compaction, and of one upon another, equals the view before it."""
+    recording = Recording([(1, ev.SessionStarted())])
+    follower = Follower(PROJECTION, recording)
+    assembly = Assembly(follower.state, options, recording.text)
+
+    def then(*events: ev.Event) -> list[NeutralMessage]:
+        recording.add([(2, event) for event in events])
+        follower.advance()
+        if follower.renewed:
+            follower.renewed = False
+            assembly.follow(follower.state)
+        assert list(assembly.view()) == list(view_of(recording, options))
+        return list(assembly.view())
+
+    first = then(*asked("u1", "one"), *answered("a1", "two"), *asked("u2", "three"), *answered("a2", "four"))
+    second = then(*compacted("k1", "summary 1", tail="u2", through="a1"))
+    assert len(second) == 4
+    third = then(*asked("u3", "five"))
+    assert len(then(*compacted("k2", "summary 2"))) == 2
+    assert then(ev.CompactionUndone("k2.c")) == third
+    assert then(ev.CompactionUndone("k1.c")) == [*first, third[-1]]
+
+
+def compacted(name: str, text: str, *, tail: str | None = None, through: str | None = None) -> list[ev.Event]:
+    """A completed compaction."""
+    marker, summary = f"{name}.m", f"{name}.s"
+    return [
+        ev.UserMessageAdded(marker),
+        ev.CompactionRequested(marker, f"{name}.c", auto=True),
+        ev.CompactionStarted(f"{name}.c", through, tail),
+        ev.AssistantMessageStarted(summary, marker, model=ONE, summary=True),
+        ev.PartStarted(summary, f"{name}.t", Text(text)),
+        ev.PartEnded(f"{name}.t"),
+        ev.MessageFinished(summary, "stop"),
+        ev.CompactionCompleted(f"{name}.c", summary),
+    ]
+
+
+def texts(messages: list[dict[str, Any]]) -> list[object]:
+    """The contents alone."""
+    return [message["content"] for message in messages]
+
+
+def test_a_compaction_stands_for_what_it_covers() -> None:
+    """Spec §4.1: marker, summary, then whatever is not covered, in order; older pairs are hidden; an unknown tail is none."""
+    start = [*asked("u1", "one"), *answered("a1", "two"), *asked("u2", "three"), *answered("a2", "four")]
+    question = "What did we do so far?"
+    kept = [*start, *compacted("k", "sum", tail="u2", through="a1"), *asked("u3", "five")]
+    assert texts(said(*kept)) == [question, "sum", "three", "four", "five"]
+    assert texts(said(*start, *compacted("k", "sum", tail="nobody", through="nobody"))) == [question, "sum"]
+    twice = [*kept, *compacted("l", "sum 2", tail="u2", through="a1")]
+    assert texts(said(*twice)) == [question, "sum 2", "three", "four", "five"]
+    assert texts(said(*twice, options=OPENCODE_1_18)) == [question, "sum 2", "three", "four", question, "sum", "five"]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 7])
+def test_a_compaction_that_is_not_completed_hides_nothing(count: int) -> None:
+    """Spec §4.1: requested, running and failed compactions hide nothing and show nothing."""
+    events = compacted("k", "sum")[:count]
+    assert texts(said(*asked("u1", "one"), *events)) == ["one"]
+    failed = [*compacted("k", "sum")[:-1], ev.CompactionFailed("k.c", "empty", "k.s")]
+    assert texts(said(*asked("u1", "one"), *failed, *asked("u2", "two"))) == ["one", "two"]
+
+
+def test_restoring_a_pruned_result_gives_the_view_back() -> None:
+    """Promise 9: prune shows the marker and no files; restore shows all again."""
+    done = ev.ToolCompleted("p", "out", None, "", None, (Attachment("image/png", PICTURE),))
+    start = [*asked("u", "q"), ev.AssistantMessageStarted("a"), *called("p"), done, ev.MessageFinished("a", "stop")]
+    before = said(*start)
+    pruned = said(*start, ev.Pruned(("p",)))
+    assert pruned[-1] == {"role": "tool", "tool_call_id": "c1", "content": "[Old tool result content cleared]"}
+    assert said(*start, ev.Pruned(("p",)), ev.Restored(("p",))) == before
+
+
+# -- what is sent of a message -----------------------------------------------------------------
+
+
+def test_user_parts() -> None:
+    """Spec §4.2: ignored and empty texts are not sent, synthetic ones are; files that became text are not; a subtask is a sentence."""
+    parts: Sequence[PartKind] = [
+        Text("hello"),
+        Text(""),
+        Text("for people", ignored=True),
+        Text("by the program", synthetic=True),
+        File("text/plain", "file:///a.txt"),
+        File("application/x-directory", "file:///d"),
+        File("image/png", PICTURE, "a.png"),
+        Subtask("do it"),
+    ]
+    events: list[ev.Event] = [
+        ev.UserMessageAdded("u"),
+        *(ev.PartStarted("u", f"p{n}", kind) for n, kind in enumerate(parts)),
+    ]
+    (message,) = said(*events)
+    assert message["content"] == [
+        {"type": "text", "text": "hello"},
+        {"type": "text", "text": "by the program"},
+        {"type": "image_url", "image_url": {"url": PICTURE}},
+        {"type": "text", "text": "The following tool was executed by the user"},
+    ]
+    assert said(ev.UserMessageAdded("u"), ev.PartStarted("u", "p", Text("x", ignored=True))) == []
+
+
+def test_tool_results() -> None:
+    """Spec §4.4: output, error, interruption and unfinished input; truncation shows its preview."""
+    events = [
+        ev.AssistantMessageStarted("a"),
+        *called("p1", call="1"),
+        ev.ToolCompleted("p1", "the whole", Truncation("part", 1, 9)),
+        *called("p2", call="2"),
+        ev.ToolFailed("p2", "no such file"),
+        *called("p3", call="3"),
+        ev.PartStarted("a", "p4", Tool("4", "read")),
+        ev.PartDelta("p4", "input", '{"pa'),
+        *called("p5", call="5"),
+        ev.ToolFailed("p5", "stopped", interrupted=True, output="so far"),
+    ]
+    for options, last in ((DEFAULT, "stopped"), (OPENCODE_1_18, "so far")):
+        call, *results = said(*events, options=options)
+        stopped = "[Tool execution was interrupted]"
+        assert texts(results) == ["part", "no such file", stopped, stopped, last]
+        calls = call["tool_calls"]
+        assert [found["function"]["arguments"] for found in calls] == ['{"x":1}'] * 3 + ["{}"] + ['{"x":1}']
+
+
+def test_provider_executed_tools_are_answered_in_place() -> None:
+    """Spec §4.3: the result of a tool that the provider ran is in the same message."""
+    begun: list[ev.Event] = [ev.SessionStarted(), ev.AssistantMessageStarted("a"), *called("p", executed=True)]
+    recording = Recording([(1, event) for event in begun])
+    recording.add([(2, ev.ToolCompleted("p", "found"))])
+    (message,) = view_of(recording)
+    assert [type(part) for part in message.parts] == [Call, Result]
+
+
+def test_steps_are_messages_of_their_own() -> None:
+    """A message with two steps is two messages: the second call comes after the first result."""
+    events = [
+        ev.AssistantMessageStarted("a"),
+        ev.StepStarted("a", "s1"),
+        *called("p1", call="1"),
+        ev.ToolCompleted("p1", "one"),
+        ev.StepStarted("a", "s2"),
+        *called("p2", call="2"),
+        ev.ToolCompleted("p2", "two"),
+        ev.StepFinished("a", "s3"),
+    ]
+    assert [message["role"] for message in said(*events)] == ["assistant", "tool", "assistant", "tool"]
+
+
+def test_failed_messages() -> None:
+    """Spec §4.3: an error without content is left out, an aborted message with content stays."""
+    question = asked("u", "q")
+    answer = answered("a", "partly")[:-1]
+    aborted = ev.MessageFinished("a", None, MessageError("aborted"))
+    refused = ev.MessageFinished("a", None, MessageError("api", "400"))
+    for options, left in ((DEFAULT, ["q", "partly"]), (OPENCODE_1_18, ["q"])):
+        assert texts(said(*question, *answer, aborted, options=options)) == ["q", "partly"]
+        assert texts(said(*question, *answer, refused, options=options)) == left
+        assert texts(said(*question, ev.AssistantMessageStarted("a"), refused, options=options)) == ["q"]
+
+
+def test_reasoning_of_another_model_is_text() -> None:
+    """Spec §4.3: reasoning keeps its metadata for the same model only; for another it is text, kept apart from the answer."""
+    metadata = '{"anthropic":{"signature":"s"}}'
+    begun: list[ev.Event] = [
+        ev.SessionStarted(),
+        ev.AssistantMessageStarted("a", model=ONE),
+        ev.PartStarted("a", "r", Reasoning()),
+        ev.PartDelta("r", "text", "hm"),
+        ev.PartEnded("r", metadata),
+        ev.PartStarted("a", "t", Text("yes")),
+        ev.PartEnded("t"),
+    ]
+    recording = Recording([(1, event) for event in begun])
+    same = view_of(recording, RenderOptions(model=ONE))
+    assert getattr(same[0].parts[0], "metadata", None) == metadata
+    assert chat_messages(same) == [{"role": "assistant", "content": "yes", "reasoning_content": "hm"}]
+    other = msgspec.structs.replace(DEFAULT, model=Model("p", "two"))
+    assert chat_messages(view_of(recording, other)) == [{"role": "assistant", "content": "hm\n\nyes"}]
+    joined = msgspec.structs.replace(OPENCODE_1_18, model=Model("p", "two"))
+    assert chat_messages(view_of(recording, joined)) == [{"role": "assistant", "content": "hmyes"}]
+
+
+def test_empty_text_is_the_preset_s_only() -> None:
+    """A message that broke off before its first token is not sent by default; `opencode-1.18` sends it empty."""
+    events = [*asked("u", "q"), ev.AssistantMessageStarted("a"), ev.PartStarted("a", "t", Text())]
+    assert texts(said(*events)) == ["q"]
+    assert texts(said(*events, options=OPENCODE_1_18)) == ["q", ""]
+
+
+# -- options -----------------------------------------------------------------------------------
+
+
+def test_media_options() -> None:
+    """Spec §4.5: media stripped, moved behind the result, or refused for a model that cannot take it."""
+    done = ev.ToolCompleted("p", "read", None, "", None, (Attachment("image/png", PICTURE),))
+    events = [
+        ev.UserMessageAdded("u"),
+        ev.PartStarted("u", "f", File("image/png", PICTURE, "a.png")),
+        ev.AssistantMessageStarted("a"),
+        *called("p"),
+        done,
+    ]
+    picture = {"type": "image_url", "image_url": {"url": PICTURE}}
+    heading = {"type": "text", "text": "Attached media from tool result:"}
+    for options in (DEFAULT, OPENCODE_1_18):
+        assert texts(said(*events, options=options)) == [[picture], "", "read", [heading, picture]]
+    stripped = ["[Attached image/png: a.png]", "", "read\n[Attached image/png: file]"]
+    for in_results in (True, False):
+        options = RenderOptions(strip_media=True, media_in_results=in_results)
+        assert texts(said(*events, options=options)) == stripped
+    options = msgspec.structs.replace(OPENCODE_1_18, strip_media=True)
+    assert texts(said(*events, options=options)) == ["[Attached image/png: a.png]", "", "read"]
+    blind = msgspec.structs.replace(OPENCODE_1_18, capabilities=("text",))
+    refused = 'ERROR: Cannot read "a.png" (this model does not support image input). Inform the user.'
+    unnamed = "ERROR: Cannot read image (this model does not support image input). Inform the user."
+    moved = [heading, {"type": "text", "text": unnamed}]
+    assert texts(said(*events, options=blind)) == [refused, "", "read", moved]
+    in_place = texts(said(*events, options=RenderOptions(capabilities=("text",))))
+    assert in_place == [refused, "", f"read\n{unnamed}"]
+
+
+def test_long_results_are_capped_on_request() -> None:
+    """Spec §4.5: a result over the limit is cut and says how much is missing."""
+    events = [ev.AssistantMessageStarted("a"), *called("p"), ev.ToolCompleted("p", "x" * 2_010)]
+    assert said(*events)[-1]["content"] == "x" * 2_010
+    capped = said(*events, options=RenderOptions(tool_output_limit=2_000))[-1]["content"]
+    assert capped == "x" * 2_000 + "\n[Tool output truncated: omitted 10 chars]"
+
+
+def test_constraints() -> None:
+    """Spec §4.5: no two user messages in a row, nothing empty, a message between result and user, call ids that are taken."""
+    events = [
+        *asked("u1", "one"),
+        *asked("u2", "two"),
+        ev.AssistantMessageStarted("a"),
+        *called("p", call="call/1"),
+        ev.ToolCompleted("p", "out"),
+        *asked("u3", " "),
+        *asked("u4", "four"),
+        ev.AssistantMessageStarted("b"),
+    ]
+    strict = Constraints(
+        drop_empty=True, alternate=True, after_tool="Done.", call_id_pattern="alphanumeric", call_id_length=9
+    )
+    messages = said(*events, options=RenderOptions(constraints=strict))
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant", "user"]
+    assert texts(messages)[3:] == ["Done.", "four"]
+    calls = messages[1]["tool_calls"]
+    name = calls[0]["id"]
+    assert len(name) == 9
+    assert name.isalnum()
+    assert messages[2]["tool_call_id"] == name
+
+
+def test_what_was_joined_is_joined_again_after_a_change() -> None:
+    """Messages joined behind an inserted answer stay whole when one of them changes later, live as afresh."""
+    options = RenderOptions(constraints=Constraints(alternate=True, after_tool="Done."))
+    begun = [*asked("u", "q"), ev.AssistantMessageStarted("a"), *called("p"), ev.ToolCompleted("p", "out")]
+    begun += [ev.MessageFinished("a", "stop"), *asked("q1", "one"), *asked("q2", "two"), *answered("b", "yes")]
+    recording = Recording([(1, ev.SessionStarted()), *((2, event) for event in [*begun, *asked("q3", "three")])])
+    follower = Follower(PROJECTION, recording)
+    assembly = Assembly(follower.state, options, recording.text)
+    assembly.view()
+    recording.add([(3, ev.PartRedacted("q2.0"))])
+    follower.advance()
+    joined = [{"type": "text", "text": "one"}, {"type": "text", "text": "[Redacted]"}]
+    assert texts(chat_messages(assembly.view()))[3:5] == ["Done.", joined]
+    assert list(assembly.view()) == list(view_of(recording, options))
+
+
+@QUICK
+@given(histories(max_size=50), st.integers(1, 3))
+def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
+    """Alternation joins neighbours the same way live and afresh, and never leaves two user messages in a row."""
+    options = RenderOptions(constraints=Constraints(alternate=True, drop_empty=True, after_tool="Done."))
+    recording = Recording(items[:1])
+    follower = Follower(PROJECTION, recording)
+    assembly = Assembly(follower.state, options, recording.text)
+    for start in range(1, len(items), stride):
+        recording.add(items[start : start + stride])
+        follower.advance()
+        if follower.renewed:
+            follower.renewed = False
+            assembly.follow(follower.state)
+        now = list(assembly.view())
+        assert now == list(view_of(recording, options))
+        roles = [message.role for message in now]
+        assert not {("user", "user"), ("tool", "user")} & set(pairwise(roles))
+
+
+def test_reminder_and_max_steps() -> None:
+    """Spec §4.6-4.7: a message sent while a turn runs is wrapped on request; the last message may tell the model to stop."""
+    events = [*asked("u1", "start"), *answered("a1", "working", reason="tool-calls"), *asked("u2", "also this")]
+    assert texts(said(*events))[-1] == "also this"
+    wrapped = texts(said(*events, options=RenderOptions(reminder=True)))
+    assert wrapped[0] == "start"
+    assert str(wrapped[-1]).startswith("<system-reminder>\nThe user sent the following message:\nalso this\n")
+    done = [*events, *answered("a2", "done")]
+    assert texts(said(*done, options=RenderOptions(reminder=True))) == texts(said(*done))
+    assert said(*events, options=RenderOptions(max_steps="Stop now."))[-1] == {
+        "role": "assistant",
+        "content": "Stop now.",
+    }
+
+
+def test_every_queued_message_is_wrapped() -> None:
+    """Spec §4.6: however many messages were sent while a turn runs, each is wrapped, and none is when the turn is over."""
+    options = RenderOptions(reminder=True)
+    recording = Recording([(1, ev.SessionStarted())])
+    follower = Follower(PROJECTION, recording)
+    assembly = Assembly(follower.state, options, recording.text)
+
+    def then(*events: ev.Event) -> list[bool]:
+        recording.add([(2, event) for event in events])
+        follower.advance()
+        assert list(assembly.view()) == list(view_of(recording, options))
+        return [str(text).startswith("<system-reminder>") for text in texts(chat_messages(assembly.view()))]
+
+    assert then(*asked("u", "start"), *answered("a1", "working", reason="tool-calls")) == [False, False]
+    for number in range(1, 21):
+        assert then(*asked(f"q{number}", "also")) == [False, False, *[True] * number]
+    assert then(*answered("a2", "done")) == [False] * 23
+
+
+def test_presets_by_name() -> None:
+    """Spec §4.13: two presets; another name is a typed error."""
+    assert preset("default") == DEFAULT
+    assert preset("opencode-1.18") == OPENCODE_1_18
+    with pytest.raises(NotFoundError):
+        preset("opencode-9")
+
+
+# -- with a store ------------------------------------------------------------------------------
+
+
+def test_view_of_a_session() -> None:
+    """The handle's shape: messages, tokens, system prompt, digest, and the view inside a stream (spec §4.11)."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session(title="t")
+        session.set_system_prompt("You are terse.", "Caller's.")
+        session.set_tools('[{"name":"bash"}]')
+        session.user("The tests fail, fix them", system="Message's.")
+        live = LiveView(session)
+        with session.assistant(model="p/one") as reply:
+            text = reply.text()
+            text.append("I will")
+            text.append(" look.")
+            middle = live.advance()
+            assert texts(chat_messages(middle.messages)) == ["The tests fail, fix them", "I will look."]
+            assert texts(chat_messages(live.excluding(middle.messages[-1].source).messages)) == [
+                "The tests fail, fix them"
+            ]
+            text.end()
+            call = reply.tool("bash", call_id="c1", input={"command": "pytest"})
+            call.succeed("ok\n" * 1_000)
+            reply.finish("tool-calls", usage=Usage(Tokens(10, 5)))
+        view = live.advance()
+        fresh = ModelView.of(session)
+        assert list(view.messages) == list(fresh.messages)
+        assert view.digest == fresh.digest != middle.digest
+        assert view.tokens == fresh.tokens > 1_000 > middle.tokens
+        assert view.system == ("You are terse.", "Caller's.\nMessage's.")
+        assert view.tools == '[{"name":"bash"}]'
+        assert common_prefix(middle, view)[:2] == (1, 3)
+        assert list(ModelView.of(session, at=middle.version).messages) == list(middle.messages)
+        assert ModelView.of(session, at=middle.version).digest == middle.digest
+        hooked = ModelView.of(session, hook=lambda segments: (*segments, "extra", ""))
+        assert hooked.system == ("You are terse.", "Caller's.\nMessage's.\nextra")
+        with pytest.raises(NotFoundError):
+            ModelView.of(session, at=session.version + 1)
+
+
+def test_the_header_is_stable() -> None:
+    """Spec §4.8: the first segment keeps its bytes from turn to turn whatever the rest does, and a hook may change both, live too."""
+
+    def hook(segments: tuple[str, ...]) -> list[str]:
+        return [segments[0].upper(), *segments[1:], "hooked"]
+
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.set_system_prompt("You are terse é.", "Day 1.")
+        live, hooked = LiveView(session), LiveView(session, hook=hook)
+        seen: list[tuple[str, ...]] = []
+        for turn in range(4):
+            session.user(f"question {turn}", system=f"Only turn {turn}." if turn % 2 else None)
+            if turn == 2:
+                session.set_system_prompt("You are terse é.", "Day 2.")
+            seen.append(live.advance().system)
+            assert hooked.advance().system == ("YOU ARE TERSE É.", f"{seen[-1][1]}\nhooked")
+            assert ModelView.of(session, hook=hook).system == hooked.view.system
+            with session.assistant(model="p/one") as reply:
+                reply.say("answer")
+                reply.finish("stop")
+    assert [segments[0].encode() for segments in seen] == ["You are terse é.".encode()] * 4
+    assert [segments[1] for segments in seen] == ["Day 1.", "Day 1.\nOnly turn 1.", "Day 2.", "Day 2.\nOnly turn 3."]
+
+
+def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
+    """Spec §4.11: `view(v)` at each version of a stream has the text up to it; a step's own view leaves out the message it fills."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.user("q", id="u")
+        before = session.version
+        with session.assistant(model="p/one", id="a") as reply:
+            text = reply.text()
+            for piece in ("one", " two", " three"):
+                text.append(piece)
+            text.end()
+            reply.finish("stop")
+        so_far = [
+            "".join(map(str, texts(chat_messages(ModelView.of(session, at).messages))[1:]))
+            for at in range(before, session.version + 1)
+        ]
+        assert so_far[0] == ""
+        assert so_far[-1] == "one two three"
+        assert [found for index, found in enumerate(so_far) if found != so_far[index - 1]] == [
+            "",
+            "one",
+            "one two",
+            "one two three",
+        ]
+        for at in range(before, session.version + 1):
+            own = ModelView.of(session, at, excluding="a")
+            assert list(own.messages) == list(ModelView.of(session, before).messages)
+            assert own.digest == ModelView.of(session, before).digest
+
+
+def test_checkpoint_of_a_session_is_used() -> None:
+    """Promise 8: opening the view of a long session reads the events after the checkpoint only; reading writes nothing."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        for number in range(30):
+            session.user(f"message {number}")
+        live = LiveView(session)
+        assert store.log.scan_derived(b"checkpoint") == []
+        live.save()
+        saved = session.version
+        session.user("after")
+        read: list[int] = []
+        stretches = session.stretches
+
+        def watched(after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+            read.append(after)
+            return stretches(after, upto)
+
+        session.stretches = watched  # type: ignore[method-assign]  # to see what is read
+        assert len(ModelView.of(session)) == 31
+        assert read == [saved]
+
+
+def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
+    """Promise 8: opening a view reads the newest of its checkpoints, and nothing of what only commands need."""
+    with eventlog.open(tmp_path, checkpoint_events=10) as store:
+        session = store.create_session(id="s")
+        live = LiveView(session)
+        for number in range(30):
+            with session.lease():
+                session.user(f"message {number}")
+            live.advance()
+            live.save()
+    with eventlog.open(tmp_path) as store:
+        assert len(store.log.derived_keys(b"checkpoint\0state")) > 1
+        assert len(newest := store.log.derived_keys(b"checkpoint\0model-view")) > 1
+        read = derived_reads(store.log)
+        assert len(ModelView.of(store.session("s"))) == 30
+        assert read == newest[-1:]
+
+
+@QUICK
+@given(histories(max_size=50))
+def test_a_batch_is_its_events(items: list[Timed]) -> None:
+    """`apply_batch` takes in what applying its events one by one does, up to a rollback, and says where it stopped."""
+    (stretch,) = Recording(items).stretches()
+    projection = TranscriptProjection()
+    many, stopped = projection.apply_batch(projection.initial(), stretch.batch, 1)
+    one, expected = one_by_one(projection, projection.initial(), stretch.batch, 1)
+    assert stopped == expected
+    assert many.encode() == one.encode()
+
+
+def test_a_fork_opens_at_its_parents_checkpoint() -> None:
+    """Promise 8: opening the view of a fork costs the events after the newest checkpoint of what it inherited."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        for number in range(30):
+            session.user(f"message {number}")
+        live = LiveView(session)
+        live.save()
+        saved = session.version
+        session.user("after the checkpoint")
+        fork = session.fork()
+        session.user("in the parent")
+        LiveView(session).save()  # too new for the fork
+        fork.user("in the fork")
+        read: list[int] = []
+        stretches = fork.stretches
+
+        def watched(after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+            read.append(after)
+            return stretches(after, upto)
+
+        fork.stretches = watched  # type: ignore[method-assign]  # to see what is read
+        view = ModelView.of(fork)
+        assert read == [saved]
+        assert len(view) == 32
+        store.log.put_derived([(key, None) for key, _ in store.log.scan_derived(b"checkpoint")])
+        assert ModelView.of(fork).digest == view.digest
+
+
+def test_redaction_counts_at_every_version() -> None:
+    """A redacted part is hidden in the view of every version, also of earlier ones."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.user("the password is hunter2")
+        version = session.version
+        part = next(iter(session.state().parts))
+        session.append([(1, ev.PartRedacted(part))])
+        for at in (None, version):
+            assert texts(chat_messages(ModelView.of(session, at).messages)) == ["[Redacted]"]
+
+
+PARTLY = [
+    DEFAULT,
+    OPENCODE_1_18,
+    RenderOptions(model=ONE),
+    RenderOptions(model=Model("p", "two"), keep_empty_text=True),
+    msgspec.structs.replace(OPENCODE_1_18, model=ONE),
+    RenderOptions(model=ONE, constraints=Constraints(drop_empty=True, call_id_pattern="alphanumeric")),
+    RenderOptions(strip_media=True, capabilities=("text",)),
+    RenderOptions(capabilities=("text",), media_in_results=False),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories(max_size=50), st.sampled_from(PARTLY))
+def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], options: RenderOptions) -> None:
+    """Spec §4.12: a part is said to be shown exactly if the view without it is another one."""
+    recording = Recording(items)
+    state, _ = replay(PROJECTION, recording)
+    whole = list(view_of(recording, options))
+    for name, (_, part) in list(state.where.items()):
+        if part.removed or isinstance(part, (NotePart, StepPart)):
+            continue  # of those that are never sent a step's beginning parts its message, all the same
+        reason = reason_in(state, options, recording.text, name)
+        part.removed = True
+        without = list(Assembly(state, options, recording.text).view())
+        part.removed = False
+        assert (reason in SHOWING) == (without != whole), (name, reason)
+
+
+SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
+
+
+def test_explanations_follow_the_rendering() -> None:
+    """Spec §4.12: what is sent only as a text, or not at all, or redacted later, is explained so."""
+    two = RenderOptions(model=Model("p", "two"))
+    events: list[ev.Event] = [
+        *asked("u", "one", " ", "secret"),
+        ev.PartStarted("u", "f", File("image/png", PICTURE, "a.png")),
+        ev.AssistantMessageStarted("a", model=ONE),
+        ev.PartStarted("a", "signed", Reasoning()),
+        ev.PartEnded("signed", '{"p":{"signature":"s"}}'),
+        ev.PartStarted("a", "blank", Reasoning(" ")),
+        ev.PartEnded("blank"),
+        ev.PartStarted("a", "none", Reasoning()),
+        ev.PartEnded("none"),
+        ev.PartStarted("a", "t", Text("yes")),
+        ev.PartEnded("t"),
+        ev.MessageFinished("a", "stop"),
+    ]
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.append([(2, event) for event in events])
+        for options, name, reason in [
+            (DEFAULT, "signed", "shown"),
+            (DEFAULT, "none", "empty"),
+            (OPENCODE_1_18, "none", "shown"),
+            (DEFAULT, "blank", "shown"),
+            (two, "blank", "empty"),
+            (DEFAULT, "u.1", "shown"),
+            (RenderOptions(constraints=Constraints(drop_empty=True)), "u.1", "empty"),
+            (DEFAULT, "f", "shown"),
+            (RenderOptions(strip_media=True), "f", "shown-as-text"),
+            (RenderOptions(capabilities=("text",)), "f", "shown-as-text"),
+        ]:
+            assert ModelView.of(session, options=options).explain(name).reason == reason, (options, name)
+        before = session.version
+        session.append([(3, ev.PartRedacted("u.2"))])
+        assert ModelView.of(session, before).explain("u.2").reason == "redacted"
+
+
+def test_explain() -> None:
+    """Spec §4.12: for any part, why it is or is not in the view."""
+    events = [
+        *asked("u0", "old"),
+        *answered("a0", "older answer"),
+        *compacted("k", "sum"),
+        *asked("u1", "one", ""),
+        ev.PartStarted("u1", "file", File("text/plain", "file:///a")),
+        ev.AssistantMessageStarted("a1", model=ONE),
+        ev.StepStarted("a1", "step"),
+        ev.PartStarted("a1", "thought", Reasoning("hm")),
+        ev.PartEnded("thought"),
+        *called("p1", message="a1", call="1"),
+        ev.ToolCompleted("p1", "out"),
+        *called("p2", message="a1", call="2"),
+        ev.Pruned(("p1",)),
+    ]
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.append([(2, event) for event in events])
+        version = session.version
+        view = ModelView.of(session, options=RenderOptions(model=Model("p", "two")))
+        expected = {
+            "u0.0": "covered",
+            "k.t": "shown",
+            "k.c": "shown-as-text",
+            "u1.0": "shown",
+            "u1.1": "empty",
+            "u1": "shown",
+            "file": "file-as-text",
+            "step": "never-sent",
+            "thought": "shown-as-text",
+            "p1": "cleared",
+            "p2": "interrupted",
+        }
+        assert {name: view.explain(name).reason for name in expected} == expected
+        more: list[ev.Event] = [
+            ev.ToolFailed("p2", "x"),
+            ev.MessageFinished("a1", "stop"),
+            ev.PartRemoved("u1.1"),
+            ev.MessageRemoved("a1"),
+        ]
+        session.append([(3, event) for event in more])
+        gone = ModelView.of(session)
+        assert gone.explain("u1.1").reason == "removed"
+        assert gone.explain("p1").reason == "message-removed"
+        assert view.explain("p1").reason == "cleared", "a view explains its own version"
+        session.rollback(version - 5)
+        back = ModelView.of(session)
+        assert back.explain("p2").reason == "rolled-back"
+        assert not back.explain("p2").shown
+        assert ModelView.of(session, at=5).explain("p2").reason == "later"
+        with pytest.raises(NotFoundError):
+            back.explain("nobody")

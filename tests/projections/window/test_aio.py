@@ -1,0 +1,264 @@
+"""The window for asyncio: the same steps as the one it wraps, with tools and summarisers that are coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import events as ev
+from eventlog.session.session import Session
+from eventlog.store import Store
+from eventlog.values import INTERRUPTED, Limits, Model, Subtask, Text, Tool
+from projections import ModelView
+from projections.reports.audit import audit
+from projections.view.neutral import Text as ViewText
+from projections.window import CallModel, ContextWindow, RunSubtask, RunTools, Stop, SummaryRequest
+from projections.window.aio import AsyncContextWindow, afill
+from tests.support.window_loop import sections
+
+LIMITS = Limits(9_000, 1_000)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A store in memory."""
+    with eventlog.open("memory:") as opened:
+        yield opened
+
+
+async def answer(text: str, path: str | None, tokens: int) -> AsyncIterator[dict[str, Any]]:
+    """An answer with reasoning, a text, and perhaps a call, as an asynchronous stream."""
+    yield {"choices": [{"delta": {"reasoning_content": "Hm. "}}]}
+    for word in text.split():
+        yield {"choices": [{"delta": {"content": f"{word} "}}]}
+    if path is not None:
+        function = {"name": "read", "arguments": json.dumps({"file_path": path})}
+        yield {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c0", "function": function}]}}]}
+    yield {"choices": [{"delta": {}, "finish_reason": "stop" if path is None else "tool_calls"}]}
+    yield {"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": 9, "total_tokens": tokens + 9}}
+
+
+async def summarise(request: SummaryRequest) -> AsyncIterator[str]:
+    """A summary that streams."""
+    for piece in sections(f"{len(request.messages)} messages").split("\n"):
+        await asyncio.sleep(0)
+        yield piece + "\n"
+
+
+async def read(arguments: dict[str, Any]) -> str:
+    """A tool that is a coroutine, and fails for one file."""
+    await asyncio.sleep(0)
+    if arguments["file_path"] == "f3":
+        raise FileNotFoundError("f3")
+    return f"the content of {arguments['file_path']} " * 100
+
+
+def test_a_loop_of_coroutines_runs_to_its_end(store: Store) -> None:
+    """Spec §16: a loop in asyncio has the same steps, and its requests the same digests, as any other."""
+    session = store.create_session()
+    session.user("Read all of them. " * 40)
+
+    async def loop() -> Stop:
+        taken = 0
+        inner = ContextWindow(session, limits=LIMITS, model=Model("p", "m"), summarizer=summarise)
+        async with AsyncContextWindow(inner) as window:
+            while step := await window.next_step(allow_repeats=True):
+                if isinstance(step, CallModel):
+                    reply, request = await window.begin(step)
+                    taken += 1
+                    path = f"f{taken}" if taken < 8 else None
+                    await afill(reply, answer("Looking at it.", path, request.counted))
+                elif isinstance(step, RunTools):
+                    for call in step.calls:
+                        await window.run(call, read)
+                    await window.finish()
+                else:
+                    await window.perform(step)
+            result = await window.compact()
+            assert result.completed
+        assert isinstance(step, Stop)
+        return step
+
+    assert asyncio.run(loop()) == Stop("finished")
+    assert [step.verdict for step in audit(session) if step.purpose == "turn"] == ["match"] * 8
+    (failure,) = [span.item for span in session.spans() if isinstance(span.item, ev.ToolFailed)]
+    assert failure.error == "FileNotFoundError: f3"
+    assert not session.holds_lease
+
+
+def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
+    """Spec §5.4: an abort leaves the boundary before it in force, and the part of the summary that was there in the log."""
+    session = store.create_session()
+    for number in range(8):
+        session.user(f"Question {number}. " * 60)
+        with session.assistant(model="p/m") as reply:
+            reply.say(f"Answer {number}. " * 60)
+            reply.finish()
+    started = asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def endless(request: SummaryRequest) -> AsyncIterator[str]:
+        del request
+        while True:
+            yield "never done "
+            loops[0].call_soon_threadsafe(started.set)
+            await asyncio.sleep(0.001)
+
+    async def loop() -> None:
+        loops.append(asyncio.get_running_loop())
+        async with AsyncContextWindow(ContextWindow(session, limits=LIMITS, summarizer=endless)) as window:
+            running = asyncio.create_task(window.compact())
+            await started.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+    asyncio.run(loop())
+    kinds = [span.item for span in session.spans()]
+    (failed,) = [item for item in kinds if isinstance(item, ev.CompactionFailed)]
+    assert failed.reason == "aborted"
+    assert not any(isinstance(item, ev.CompactionCompleted) for item in kinds)
+    assert session.state().open_messages() == ()
+
+
+def test_subtasks_are_coroutines(store: Store) -> None:
+    """Spec §8: a subtask's answer or error is the result of its call; a cancelled one is left aborted, its call interrupted."""
+    session = store.create_session()
+    session.user([Text("do"), *(Subtask(f"{name} it", "why", "helper") for name in ("count", "drop", "wait"))])
+    waiting = asyncio.Event()
+
+    async def work(child: Session) -> str:
+        prompt = ModelView.of(child).messages[0].parts[0]
+        assert isinstance(prompt, ViewText)
+        if prompt.text == "drop it":
+            raise RuntimeError("dropped")
+        if prompt.text == "wait it":
+            waiting.set()
+            await asyncio.Event().wait()
+        return "forty-two"
+
+    async def step_of(window: AsyncContextWindow) -> RunSubtask:
+        step = await window.next_step()
+        assert isinstance(step, RunSubtask)
+        return step
+
+    async def loop() -> None:
+        async with AsyncContextWindow(ContextWindow(session, limits=LIMITS)) as window:
+            for _ in range(2):
+                child = await window.run_subtask(await step_of(window), work)
+                assert child.info.parent == session.id
+            running = asyncio.create_task(window.run_subtask(await step_of(window), work))
+            await waiting.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+    asyncio.run(loop())
+    items = [span.item for span in session.spans()]
+    assert [item.output for item in items if isinstance(item, ev.ToolCompleted)] == ["forty-two"]
+    failures = [item for item in items if isinstance(item, ev.ToolFailed)]
+    assert [(item.error, item.interrupted) for item in failures] == [
+        ("RuntimeError: dropped", False),
+        (INTERRUPTED, True),
+    ]
+    assert session.state().open_messages() == ()
+    assert not session.holds_lease
+
+
+class Closing:
+    """A stream as providers' packages give it: without an end, and closed by one of two names, at once or awaited."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
+        while not self.closed:
+            yield {"choices": [{"delta": {"content": "more "}}]}
+
+
+class ClosesItself(Closing):
+    """With a coroutine named `close`."""
+
+    async def close(self) -> None:
+        """Close."""
+        self.closed += 1
+
+
+class ClosesAtOnce(Closing):
+    """With a plain `close`."""
+
+    def close(self) -> None:
+        """Close."""
+        self.closed += 1
+
+
+class ClosesLikeGenerators(Closing):
+    """With `aclose`."""
+
+    async def aclose(self) -> None:
+        """Close."""
+        self.closed += 1
+
+
+@pytest.mark.parametrize("kind", [ClosesItself, ClosesAtOnce, ClosesLikeGenerators])
+def test_an_interrupt_ends_and_closes_the_stream(store: Store, kind: type[Closing]) -> None:
+    """Spec §8: an interrupt aborts the reply as far as it came and closes the provider's stream, whatever its closing is called."""
+    session = store.create_session()
+    session.user("Go on for ever.")
+    chunks = kind()
+
+    async def loop() -> str:
+        async with AsyncContextWindow(ContextWindow(session, limits=LIMITS, model=Model("p", "m"))) as window:
+            step = await window.next_step()
+            assert isinstance(step, CallModel)
+            reply, _ = await window.begin(step)
+            session.interrupt("enough")
+            return await afill(reply, chunks)
+
+    assert asyncio.run(loop()) == "aborted"
+    assert chunks.closed == 1
+    assert session.state().open_messages() == ()
+
+
+def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
+    """Spec §16: tools of one step that wait for each other both come to their ends, and each result stands at its call."""
+    session = store.create_session()
+    session.user("Read both.")
+    meeting: list[asyncio.Event] = []
+
+    async def twice(path: str, other: str) -> AsyncIterator[dict[str, Any]]:
+        for index, name in enumerate((path, other)):
+            function = {"name": "read", "arguments": json.dumps({"file_path": name})}
+            yield {"choices": [{"delta": {"tool_calls": [{"index": index, "id": name, "function": function}]}}]}
+        yield {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+
+    async def meet(arguments: dict[str, Any]) -> str:
+        mine, theirs = meeting if arguments["file_path"] == "a" else reversed(meeting)
+        mine.set()
+        await asyncio.wait_for(theirs.wait(), 60)
+        return f"the content of {arguments['file_path']}"
+
+    async def loop() -> None:
+        meeting.extend([asyncio.Event(), asyncio.Event()])
+        async with AsyncContextWindow(ContextWindow(session, limits=LIMITS, model=Model("p", "m"))) as window:
+            step = await window.next_step()
+            assert isinstance(step, CallModel)
+            reply, _ = await window.begin(step)
+            await afill(reply, twice("a", "b"))
+            step = await window.next_step()
+            assert isinstance(step, RunTools)
+            await asyncio.gather(*(window.run(call, meet) for call in step.calls))
+            await window.finish()
+
+    asyncio.run(loop())
+    items = [span.item for span in session.spans()]
+    asked = {
+        item.part: item.kind.call for item in items if isinstance(item, ev.PartStarted) and isinstance(item.kind, Tool)
+    }
+    given = {asked[item.part]: item.output for item in items if isinstance(item, ev.ToolCompleted)}
+    assert given == {"a": "the content of a", "b": "the content of b"}

@@ -1,0 +1,107 @@
+"""What follows a compaction: the refused message again without its media, or a word to go on (spec §5.5, §5.6)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.importers.opencode.importer import tell_export
+from eventlog.values import Agent, File, PartKind, Subtask, Text
+from projections.conversation.state import Conversation
+from projections.replay.loop import replay
+from projections.view.model_view import ModelViewProjection
+from projections.window.compaction.continuation import continuation, overflow_replay
+from tests.support.parity import scenarios
+from tests.support.shared import shared_path
+from tests.support.spans import Recording
+
+
+def told(*kinds: PartKind) -> tuple[Conversation, Recording]:
+    """A user message "u" with these parts, the n-th called "pn"."""
+    events: list[ev.Event] = [ev.SessionStarted(), ev.UserMessageAdded("u")]
+    events += [ev.PartStarted("u", f"p{at}", kind) for at, kind in enumerate(kinds)]
+    recording = Recording([(1_000 + at, event) for at, event in enumerate(events)])
+    return replay(ModelViewProjection(), recording).state, recording
+
+
+def test_media_become_texts_and_the_rest_stays() -> None:
+    """Images and PDFs are named in their place; texts with their marks, other files, mentions and subtasks are as they were."""
+    kept: list[PartKind] = [
+        Text("what is this?", metadata='{"a":1}'),
+        Text("note", synthetic=True),
+        Text("aside", ignored=True),
+        File("text/plain", "file:///a.txt", "a.txt"),
+        Agent("build"),
+        Subtask("do it", "d", "general"),
+    ]
+    media = [File("image/png", "data:image/png;base64,AAAA", "red.png"), File("application/pdf", "data:,x")]
+    state, recording = told(*kept, *media)
+    assert overflow_replay(state.messages["u"], recording.text) == [
+        *kept,
+        Text("[Attached image/png: red.png]"),
+        Text("[Attached application/pdf: file]"),
+    ]
+
+
+def test_what_is_gone_stays_gone() -> None:
+    """Removed and redacted parts are not added again, nor is a compaction's mark."""
+    state, recording = told(Text("a"), Text("b"), Text("c"))
+    events: list[ev.Event] = [ev.PartRemoved("p0"), ev.PartRedacted("p1", ""), ev.CompactionRequested("u", "c")]
+    recording.add([(2_000, event) for event in events])
+    state = replay(ModelViewProjection(), recording).state
+    assert overflow_replay(state.messages["u"], recording.text) == [Text("c")]
+
+
+def test_words_of_the_default_are_our_own() -> None:
+    """The default's message asks to go on or to ask, begins with the notice only after a refused request, and is not OpenCode's."""
+    plain, refused = continuation("default", overflow=False), continuation("default", overflow=True)
+    assert refused.endswith(plain)
+    assert len(refused) > len(plain)
+    assert plain != continuation("opencode-1.18", overflow=False)
+    assert not refused.startswith(continuation("opencode-1.18", overflow=True)[:40])
+
+
+@pytest.mark.parametrize(("scenario", "overflow"), [("compact-auto", False), ("overflow-first", True)])
+def test_words_of_the_preset_are_the_recorded_ones(scenario: str, *, overflow: bool) -> None:
+    """In the preset the continuation is what OpenCode stored, byte for byte."""
+    shared_path("parity", "dev")
+    found = next(each for each in scenarios() if each.name == scenario)
+    texts = {
+        part["text"]
+        for _, export in found.exports()
+        for message in export["messages"]
+        for part in message["parts"]
+        if "compaction_continue" in part.get("metadata", ())
+    }
+    assert continuation("opencode-1.18", overflow=overflow) in texts
+
+
+def test_replay_is_what_opencode_replayed() -> None:
+    """The copies of a refused message that OpenCode stored have the parts that we would add."""
+    shared_path("parity", "dev")
+    found = next(each for each in scenarios() if each.name == "overflow-image")
+    export = list(found.exports())[-1][1]
+    recording = Recording.of(tell_export(export))
+    messages = [message for message in replay(_Whole(), recording).state.messages.values() if message.user]
+    copies = 0
+    for place, message in enumerate(messages[2:], 2):
+        before = messages[place - 2]
+        if not any(
+            re.match(r"\[Attached image/png: ", _said(part)) for part in overflow_replay(message, recording.text)
+        ):
+            continue
+        copies += 1
+        assert overflow_replay(message, recording.text) == overflow_replay(before, recording.text)
+    assert copies >= 1
+
+
+class _Whole(ModelViewProjection):
+    """Every message, covered ones too."""
+
+    whole = True
+
+
+def _said(part: PartKind) -> str:
+    return part.text if isinstance(part, Text) and isinstance(part.text, str) else ""

@@ -1,0 +1,188 @@
+"""Pruning (spec §5.2): the rule of recency, what no planner may take, and planners of one's own."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.errors import AlreadyExistsError, NotFoundError
+from eventlog.values import Attachment
+from projections.conversation.parts import Compaction, Message
+from projections.view.options import DEFAULT
+from projections.window.policy import PrunePolicy
+from projections.window.prune.candidates import CLEARED_TOKENS
+from projections.window.prune.planner import PLANNERS, PruneCase, PrunePlan, register_planner
+from tests.support.prune_sessions import (
+    Letters,
+    Talk,
+    conversation,
+    naive_recency,
+    parts_of,
+    plan,
+    policies,
+    protected_from,
+    rooms,
+    talks,
+    tools_of,
+)
+
+
+@given(talks(), policies, rooms, st.booleans())
+def test_recency_is_the_rule(messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool) -> None:
+    """Recency plans exactly what the specification says, and tells how much that frees."""
+    policy = msgspec.structs.replace(policy, policy="recency")
+    found = plan(messages, policy, usable, inside=inside)
+    assert set(parts_of(found)) == naive_recency(messages, policy, usable, inside=inside)
+    if found is not None:
+        sizes = {part.id: len(cast("str", part.output)) for _, part in tools_of(messages)}
+        assert found.freed == sum(sizes[part] - CLEARED_TOKENS for part in found.parts)
+        assert list(found.parts) == [part for part in sizes if part in found.parts]
+
+
+@given(talks(), policies, rooms, st.booleans())
+def test_nothing_protected_is_ever_planned(
+    messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool
+) -> None:
+    """No planner takes what is newer than the protected turns or steps, a protected tool's result, or what is no result."""
+    found = set(parts_of(plan(messages, policy, usable, inside=inside)))
+    if inside and policy.steps is None:
+        assert not found
+        return
+    real = policy.policy != "opencode"  # it counts all user messages, and is never asked inside a loop
+    bound = protected_from(messages, policy, inside=inside) if real else len(messages)
+    for index, part in tools_of(messages):
+        if part.id in found:
+            assert index < bound
+            assert part.tool != "skill"
+            assert part.status == "completed"
+            assert not part.pruned
+            assert not part.removed
+            assert not part.redacted
+
+
+@given(talks(), policies, rooms, st.booleans())
+def test_planning_again_after_a_plan_gives_nothing(
+    messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool
+) -> None:
+    """Once a plan is carried out there is nothing left to do, and the question itself changes nothing."""
+    state = conversation(messages)
+    before = state.encode()
+    found = plan(state, policy, usable, inside=inside)
+    assert state.encode() == before
+    for _, part in tools_of(messages):
+        part.pruned = part.pruned or part.id in parts_of(found)
+    assert plan(state, policy, usable, inside=inside) is None
+
+
+# -- turns, steps, bounds ----------------------------------------------------------------------
+
+
+def test_a_turn_begins_at_a_real_user_message() -> None:
+    """Neither a message that the program wrote nor the marker of a compaction makes a turn older."""
+    talk = Talk()
+    talk.user().step(talk.tool(100)).user().step(talk.tool(100)).user(synthetic=True).step(talk.tool(100))
+    talk.user().step(talk.tool(100))
+    policy = PrunePolicy(protect=0, minimum=0)
+    assert parts_of(plan(talk.messages, policy)) == ("t0",)
+    assert parts_of(plan(talk.messages, msgspec.structs.replace(policy, turns=1))) == ("t0", "t1", "t2")
+
+
+def test_inside_a_loop_steps_are_protected() -> None:
+    """Within one long turn all but the last two steps may be pruned; the message about to be filled is no step."""
+    talk = Talk()
+    talk.user()
+    for _ in range(5):
+        talk.step(talk.tool(100))
+    talk.step()
+    policy = PrunePolicy(protect=0, minimum=0)
+    assert parts_of(plan(talk.messages, policy, inside=True)) == ("t0", "t1", "t2")
+    assert plan(talk.messages, policy) is None
+    assert plan(talk.messages, msgspec.structs.replace(policy, steps=None), inside=True) is None
+
+
+def test_bounds_shrink_with_the_window() -> None:
+    """40,000 and 20,000 hold in a large window, a quarter and an eighth of usable in a small one, unless fixed."""
+    policy = PrunePolicy()
+    case = PruneCase(conversation([]), policy, Letters(), DEFAULT, 24_000, inside=False)
+    assert (case.protect, case.minimum) == (6_000, 3_000)
+    case = PruneCase(conversation([]), policy, Letters(), DEFAULT, 400_000, inside=False)
+    assert (case.protect, case.minimum) == (40_000, 20_000)
+    fixed = PruneCase(conversation([]), PrunePolicy(scale=False), Letters(), DEFAULT, 24_000, inside=False)
+    assert (fixed.protect, fixed.minimum) == (40_000, 20_000)
+
+
+def test_already_pruned_results_are_skipped() -> None:
+    """A result that is already pruned does not hide older ones, unless the policy says that it ends the walk."""
+    talk = Talk()
+    talk.user().step(talk.tool(100)).step(talk.tool(100, pruned=True)).step(talk.tool(100)).user().user()
+    policy = PrunePolicy(protect=0, minimum=0)
+    assert parts_of(plan(talk.messages, policy)) == ("t0", "t2")
+    assert parts_of(plan(talk.messages, msgspec.structs.replace(policy, stop_at_pruned=True))) == ("t2",)
+
+
+def test_attachments_count() -> None:
+    """A result of few words with an attachment is as large as it is."""
+    talk = Talk()
+    image = Attachment("image/png", "data:image/png;base64,AA==")
+    talk.user().step(talk.tool(1, attachments=(image,))).user().user()
+    found = plan(talk.messages, PrunePolicy(protect=500, minimum=500))
+    assert found == PrunePlan(("t0",), 1_001 - CLEARED_TOKENS, "recency")
+
+
+def test_the_tail_of_a_compaction_may_be_pruned() -> None:
+    """A summary does not shield what is kept verbatim behind it in the view; with OpenCode's planner it does."""
+    talk = Talk()
+    talk.user().step(talk.tool(100)).compaction().user().user()
+    state = conversation(talk.messages)
+    compaction = Compaction("c2", "m2", auto=True, status="completed", tail="m0", summary="m3")
+    state.compactions["c2"], state.in_force = compaction, "c2"
+    policy = PrunePolicy(protect=0, minimum=0)
+    assert parts_of(plan(state, policy)) == ("t0",)
+    assert plan(state, msgspec.structs.replace(policy, policy="opencode")) is None
+
+
+# -- planners ----------------------------------------------------------------------------------
+
+
+def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registered planner is asked by its name; a taken name and an unknown one are refused."""
+    monkeypatch.setattr("projections.window.prune.planner.PLANNERS", dict(PLANNERS))
+    mine = PrunePlan(("t0",), 1, "mine")
+    register_planner("mine", lambda _: mine)
+    talk = Talk()
+    talk.user().step(talk.tool(100))
+    assert plan(talk.messages, PrunePolicy(policy="mine")) is mine
+    assert plan(talk.messages, PrunePolicy(policy="mine", enabled=False)) is None
+    with pytest.raises(AlreadyExistsError):
+        register_planner("recency", lambda _: None)
+    with pytest.raises(NotFoundError):
+        plan(talk.messages, PrunePolicy(policy="nobody's"))
+
+
+# -- the marker --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("planner", ["cost-aware", "recency", "superseded"])
+def test_results_no_larger_than_the_marker_stay(planner: str) -> None:
+    """Of 273 results the 77 that are no larger than what would stand in their place are no candidates, and what is freed is told without it."""
+    talk = Talk()
+    for number in range(273):
+        talk.user().step(talk.tool(CLEARED_TOKENS - number % 3 if number < 77 else 500, input={"command": "ls"}))
+    policy = PrunePolicy(policy=planner, turns=0, protect=0, minimum=0, expected_turns=1_000)
+    found = plan(talk.user().user().messages, policy)
+    assert found is not None
+    assert len(found.parts) == 196
+    assert not {f"t{number}" for number in range(77)} & set(found.parts)
+    assert found.freed == (500 - CLEARED_TOKENS) * len(found.parts)
+
+
+def test_opencode_clears_small_results_too() -> None:
+    """The planner of OpenCode's preset takes every result beyond the protected ones, and counts whole results as freed."""
+    talk = Talk()
+    talk.user().step(talk.tool(1)).step(talk.tool(500)).user().user()
+    policy = PrunePolicy(policy="opencode", protect=0, minimum=0)
+    assert plan(talk.messages, policy) == PrunePlan(("t0", "t1"), 501, "opencode")

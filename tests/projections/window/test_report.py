@@ -1,0 +1,220 @@
+"""The report on a window: what it counts adds up, what it foretells comes true, and it holds nothing that was said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from eventlog.events import CompactionStarted
+from eventlog.values import Attachment, Limits
+from projections.tokens import frame_tokens
+from projections.view.neutral import Text
+from projections.view.part_rendering import MEDIA_HEADING
+from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, OverflowPolicy, policy_named
+from projections.window.prune.candidates import CLEARED_TOKENS
+from projections.window.report import WindowReport, preview_compaction, preview_prune, window_report
+from tests.support.cli_sessions import LIMITS, RECORDED, SECRET, recorded, talk
+
+IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+ALL = 1_000_000
+
+
+def opened(store: eventlog.Store, name: str = "talk", policy: ContextPolicy | str | None = None) -> ContextWindow:
+    """The window of a session, whatever this machine switches off."""
+    return ContextWindow(store.session(name), policy, environment={})
+
+
+def check_sums(window: ContextWindow, report: WindowReport) -> None:
+    """Every way of counting gives the same sum."""
+    view = window.view()
+    others = len(view.system) + bool(view.tools)
+    assert report.kinds.total == report.counted == window.new_counter().count(view.messages, view.system, view.tools)
+    assert report.tokens == window.tokens == window.calibrated(report.counted)
+    whole = report.kinds.system + report.kinds.tools + frame_tokens(others)
+    assert sum(message.tokens for message in report.largest_messages) == report.counted - whole
+    assert sum(tool.input for tool in report.tools) == report.kinds.calls
+    assert sum(tool.results for tool in report.tools) == report.kinds.results
+    sizes = [part.tokens for part in report.largest_parts]
+    assert sizes == sorted(sizes, reverse=True)
+    kinds = report.kinds
+    headings = sum(part == Text(MEDIA_HEADING) for message in view.messages for part in message.parts)
+    heading = window.counter.count(MEDIA_HEADING)
+    beside = kinds.system + kinds.tools + kinds.frames + kinds.carried + headings * heading
+    assert sum(sizes) == report.counted - beside
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> eventlog.Store:
+    """A session with something of every kind: pruned, compacted, with files, pictures in results, and todos carried over."""
+    talk(tmp_path / "store")
+    store = eventlog.open(tmp_path / "store")
+    session = store.session("talk")
+    session.pin(f"a fact {SECRET}")
+    window = opened(store)
+    assert window.prune() is not None
+    assert window.compact().completed
+    session.user("Look", id="u9", files=[eventlog.File("image/png", IMAGE, "shot.png")])
+    with session.assistant(model="acme/one", id="a9") as reply:
+        reply.reasoning().append("I wonder")
+        call = reply.tool("shoot", call_id="c9", input={"path": "/9"}, id="p9")
+        call.succeed("taken", attachments=[Attachment("image/png", IMAGE, "taken.png")])
+        reply.tool("shoot", call_id="c10", input={"path": "/10"}).fail("no film")
+        reply.say("Here")
+        reply.finish("stop")
+    return store
+
+
+@pytest.mark.parametrize("policy", ["default", "opencode-1.18"])
+def test_kinds_sum_to_the_count(full: eventlog.Store, policy: str) -> None:
+    """The kinds sum to the count of the whole request, by either preset's view and counter, and none is forgotten."""
+    with full:
+        window = opened(full, policy=policy_named(policy))
+        report = window_report(window, largest=ALL)
+        check_sums(window, report)
+    empty = {name for name in report.kinds.__struct_fields__ if getattr(report.kinds, name) == 0}
+    assert empty == (set() if policy == "default" else {"carried"})
+    assert report.counter == ("o200k_base" if policy == "default" else "chars/4")
+
+
+def test_the_report_tells_what_was(full: eventlog.Store) -> None:
+    """Prunes and compactions in force are listed with what they freed, failures with their reasons, tools with their calls."""
+    with full:
+        session = full.session("talk")
+        failed = session.request_compaction()
+        session.fail_compaction(failed, "empty")
+        report = window_report(opened(full))
+        pruned = next(event.event for event in session.events() if isinstance(event.event, eventlog.events.Pruned))
+    prune, compaction = report.changes
+    assert (prune.kind, prune.parts, prune.policy, prune.freed) == ("prune", pruned.parts, "recency", pruned.freed)
+    assert compaction.kind == "compaction"
+    assert compaction.tokens_after is not None
+    assert [failure.reason for failure in report.failures] == ["empty"]
+    shoot = next(tool for tool in report.tools if tool.tool == "shoot")
+    assert (shoot.calls, shoot.pruned, shoot.attachments > 0) == (2, 0, True)
+    roles = {message.id: message.role for message in report.largest_messages}
+    assert (roles["u9"], roles["a9"]) == ("user", "assistant")
+    assert "summary" in roles.values()
+
+
+def test_the_report_holds_nothing_that_was_said(full: eventlog.Store) -> None:
+    """No text of the conversation, of its system prompt, todos or summary is in a report."""
+    with full:
+        report = json.dumps(window_report(opened(full), largest=ALL).as_json())
+    assert SECRET not in report
+    assert "a title" in report or "read" in report
+
+
+def test_what_is_foretold_comes_true(tmp_path: Path) -> None:
+    """The plan of a prune is what a prune then clears, and the plan of a compaction what a compaction then covers."""
+    talk(tmp_path / "store")
+    with eventlog.open(tmp_path / "store") as store:
+        window = opened(store)
+        plan = preview_prune(window)
+        done = window.prune()
+        assert done is not None
+        assert (tuple(part.id for part in plan.parts), plan.freed) == (done.plan.parts, done.plan.freed)
+        assert sum(part.tokens - CLEARED_TOKENS for part in plan.parts) == plan.freed
+        assert not preview_prune(window).parts
+        assert all(
+            part.pruned for part in window_report(window, largest=ALL).largest_parts if part.id in done.plan.parts
+        )
+        found = preview_compaction(window)
+        assert found is not None
+        before = set(store.session("talk").state().messages)
+        result = window.compact()
+        assert result.covered == found.messages
+        left = {message.source for message in window.view().messages}
+        assert found.tail in left
+        assert set(found.kept) <= left
+        assert len(before - left) == found.messages
+        assert window_report(window).compaction != found
+
+
+def test_switches_and_planners(tmp_path: Path) -> None:
+    """A report says what is switched off, takes another planner by name, and plans inside a loop when asked to."""
+    talk(tmp_path / "store")
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.session("talk")
+        off = window_report(ContextWindow(session, environment={"EVENTLOG_PRUNE": "0", "EVENTLOG_AUTO_COMPACT": "0"}))
+        assert (off.auto, off.prune.enabled, off.prune.parts) == (False, False, ())
+        on = window_report(opened(store))
+        assert on.auto
+        other = window_report(opened(store), policy="superseded")
+        assert (on.prune.policy, other.prune.policy) == ("recency", "superseded")
+        inside = window_report(opened(store), inside=True)
+        assert inside.prune.inside
+        assert set(on.prune.parts) == set(inside.prune.parts), "here every turn is one step"
+        with pytest.raises(eventlog.errors.NotFoundError, match="planner"):
+            window_report(opened(store), policy="nonsense")
+
+
+def test_a_pending_compaction_is_named(tmp_path: Path) -> None:
+    """A compaction that was requested and not carried out is the next step, and its plan leaves alone what came after it."""
+    talk(tmp_path / "store")
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.session("talk")
+        part = session.request_compaction(auto=True)
+        session.user("later", id="later")
+        report = window_report(opened(store))
+    assert report.next_step.step == "compact"
+    assert report.compaction is not None
+    assert report.compaction.pending == part
+    assert "later" not in report.compaction.kept
+
+
+def test_limits_and_calibration(tmp_path: Path) -> None:
+    """An unknown window has no usable tokens; what a provider reported of a counted step calibrates the total and is listed."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="s")
+        session.user("hello " * 200)
+        unknown = window_report(opened(store, "s"))
+        assert (unknown.limits, unknown.usable, unknown.calibration) == (None, None, ())
+        window = ContextWindow(session, model=eventlog.Model("acme", "one"), limits=LIMITS, environment={})
+        counted = window_report(window).counted
+        with session.assistant(model="acme/one") as reply:
+            reply.step(counted=counted)
+            reply.finish("stop", usage=eventlog.Usage(eventlog.Tokens(counted + 500, 20)))
+        session.user("more " * 100)
+        report = window_report(window)
+    (known,) = report.calibration
+    assert (known.model, known.counted, known.reported) == ("one", counted, counted + 500)
+    assert report.tokens == window.calibrated(report.counted) > report.counted
+    assert report.used == counted + 520
+    assert report.as_json()["limits"] == {"context": 20_000, "output": 4_000, "input": None}
+    assert Limits(**report.as_json()["limits"]) == LIMITS
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_sessions_add_up(tmp_path: Path, name: str) -> None:
+    """For recorded sessions, too, kinds, tools, messages and parts sum to the count of the request."""
+    session = recorded(tmp_path / "store", name)
+    with eventlog.open(tmp_path / "store", read_only=True) as store:
+        window = opened(store, session)
+        report = window_report(window, largest=ALL)
+        check_sums(window, report)
+    assert report.counted > 1_000
+    assert report.tools
+
+
+def test_a_limit_of_messages_is_foretold_as_well() -> None:
+    """What the report says a compaction would keep is what it keeps, also where the view may have few messages only."""
+    policy = ContextPolicy(
+        overflow=OverflowPolicy(max_messages=4), compaction=CompactionPolicy(preserve_recent_tokens=100_000)
+    )
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        for number in range(6):
+            session.user(f"question {number}")
+            with session.assistant("test/m") as reply:
+                reply.say(f"answer {number}")
+                reply.finish()
+        window = ContextWindow(session, policy, limits=Limits(100_000, 10_000))
+        foretold = preview_compaction(window)
+        assert foretold is not None
+        assert foretold.tail_messages == 2
+        assert window.compact().completed
+        (started,) = [span.item for span in session.spans() if isinstance(span.item, CompactionStarted)]
+        assert (started.through, started.tail, started.kept) == (foretold.through, foretold.tail, foretold.kept)

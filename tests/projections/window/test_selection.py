@@ -1,0 +1,381 @@
+"""What a compaction covers: the tail within its budget, nothing open, the newest user message always visible (spec §5.4)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog import events as ev
+from eventlog.values import File, MessageError, Text, Tool
+from projections.conversation.parts import CompactionPart, Message, ToolPart
+from projections.conversation.state import Conversation
+from projections.replay.loop import replay
+from projections.view.model_view import ModelViewProjection
+from projections.view.options import DEFAULT, OPENCODE_1_18
+from projections.view.selection import ordered
+from projections.window.compaction.selection import Selection, select_tail, tail_budget
+from projections.window.policy import DEFAULT_POLICY, OPENCODE_POLICY, CompactionPolicy
+from projections.window.sizes import CharsSizes
+from tests.support.history_strategies import histories
+from tests.support.spans import Recording
+
+POLICY = DEFAULT_POLICY.compaction
+OPENCODE = OPENCODE_POLICY.compaction
+
+
+def with_(policy: CompactionPolicy, **changes: object) -> CompactionPolicy:
+    """The policy with some fields changed."""
+    return msgspec.structs.replace(policy, **changes)
+
+
+class Talk:
+    """Makes a conversation event by event."""
+
+    def __init__(self) -> None:
+        self.events: list[ev.Event] = [ev.SessionStarted(title="t")]
+
+    def user(
+        self, name: str, text: str = "x", *, synthetic: bool = False, queue: bool = False, media: bool = False
+    ) -> Talk:
+        """A user message."""
+        self.events.append(ev.UserMessageAdded(name, synthetic=synthetic, delivery="queue" if queue else "steer"))
+        self.events.append(ev.PartStarted(name, f"{name}p", Text(text, synthetic)))
+        if media:
+            self.events.append(ev.PartStarted(name, f"{name}f", File("image/png", "data:image/png;base64,AAAA")))
+        return self
+
+    def answer(
+        self, name: str, size: int = 100, *, tool: bool = False, open: bool = False, failed: bool = False
+    ) -> Talk:
+        """A step of the assistant's, about `size` characters of it text."""
+        self.events += [ev.AssistantMessageStarted(name), ev.StepStarted(name, f"{name}s")]
+        if not failed:
+            self.events += [ev.PartStarted(name, f"{name}p", Text("y" * size)), ev.PartEnded(f"{name}p")]
+        if tool:
+            self.events += [
+                ev.PartStarted(name, f"{name}t", Tool("c", "bash")),
+                ev.ToolRunning(f"{name}t", "{}"),
+                ev.ToolCompleted(f"{name}t", "z" * size),
+            ]
+        if not open:
+            self.events.append(ev.MessageFinished(name, "stop", MessageError("overflow") if failed else None))
+        return self
+
+    def ask(self, name: str, *, overflow: bool | None = None) -> Talk:
+        """A compaction is requested."""
+        self.events += [ev.UserMessageAdded(name), ev.CompactionRequested(name, f"{name}c", True, overflow)]
+        return self
+
+    def compacted(self, name: str, found: Selection, text: str = "SUMMARY") -> Talk:
+        """The requested compaction is carried out as selected."""
+        summary = f"{name}s"
+        self.events += [
+            ev.CompactionStarted(f"{name}c", found.through, found.tail, kept=found.kept),
+            ev.AssistantMessageStarted(summary, name, summary=True),
+            ev.PartStarted(summary, f"{summary}p", Text(text)),
+            ev.PartEnded(f"{summary}p"),
+            ev.MessageFinished(summary, "stop"),
+            ev.CompactionCompleted(f"{name}c", summary),
+        ]
+        return self
+
+    @property
+    def recording(self) -> Recording:
+        """The conversation as a session tells it."""
+        return Recording([(1_000 + 7 * at, event) for at, event in enumerate(self.events)])
+
+    @property
+    def state(self) -> Conversation:
+        """Its projected state."""
+        return replay(ModelViewProjection(), self.recording).state
+
+    def select(
+        self, policy: CompactionPolicy = POLICY, *, marker: str | None = None, usable: int | None = 10_000
+    ) -> Selection | None:
+        """What a compaction would cover."""
+        state = self.state
+        options = DEFAULT if policy.tail_when_all_fits else OPENCODE_1_18
+        measure = CharsSizes(state, options, self.recording.text)
+        return select_tail(state, policy, measure, usable=usable, marker=marker, options=options)
+
+    def shown(self) -> list[str]:
+        """The messages of the view."""
+        return [message.id for message in ordered(self.state, DEFAULT)]
+
+
+def ids(found: Selection | None) -> tuple[list[str], str | None, tuple[str, ...]]:
+    """Head, tail and kept messages by their ids."""
+    assert found is not None
+    return [message.id for message in found.head], found.tail, found.kept
+
+
+def two_turns(size: int = 100) -> Talk:
+    """Three turns of two steps each."""
+    talk = Talk()
+    for turn in "123":
+        talk.user(f"u{turn}").answer(f"a{turn}", size, tool=True).answer(f"b{turn}", size)
+    return talk
+
+
+def test_budget() -> None:
+    """A quarter of usable within its bounds; a number that was set goes before; the upper bound for an unlimited window."""
+    assert [tail_budget(POLICY, usable) for usable in (0, 8_003, 20_000, 10**6, None)] == [
+        2_000,
+        2_000,
+        5_000,
+        8_000,
+        8_000,
+    ]
+    assert tail_budget(OPENCODE, 10**6) == 15_000
+    assert tail_budget(with_(POLICY, preserve_recent_tokens=7), 10**6) == 7
+
+
+def test_newest_turns_stay() -> None:
+    """The newest turns that fit stay, at most so many as the policy says."""
+    assert ids(two_turns().select()) == (["u1", "a1", "b1"], "u2", ())
+    assert ids(two_turns().select(with_(POLICY, tail_turns=1))) == (["u1", "a1", "b1", "u2", "a2", "b2"], "u3", ())
+
+
+def test_no_tail() -> None:
+    """With no turns to keep everything is covered, but for the newest user message."""
+    found = two_turns().select(with_(POLICY, tail_turns=0))
+    assert ids(found) == (["u1", "a1", "b1", "u2", "a2", "b2", "a3", "b3"], None, ("u3",))
+    assert found is not None
+    assert found.through == "b3"
+
+
+def test_turn_is_split_at_a_message() -> None:
+    """Of a turn that is too large, the newest messages that fit stay, a step with its results whole, and its user message too."""
+    talk = Talk()
+    for turn in "123":
+        talk.user(f"u{turn}", "q" * 400).answer(f"a{turn}", 1_000, tool=True).answer(f"b{turn}", 1_000)
+    assert ids(talk.select(with_(POLICY, preserve_recent_tokens=300)))[1:] == ("b3", ("u3",))
+    assert ids(talk.select(with_(POLICY, preserve_recent_tokens=900)))[1:] == ("a3", ("u3",))
+    assert ids(talk.select(with_(POLICY, preserve_recent_tokens=1_260)))[1:] == ("b2", ())
+
+
+def test_nothing_fits() -> None:
+    """If not even the last message fits there is no tail, and the newest user message is kept all the same."""
+    assert ids(two_turns(1_000).select(with_(POLICY, preserve_recent_tokens=60)))[1:] == (None, ("u3",))
+
+
+def test_everything_fits_and_the_newest_turn_stays() -> None:
+    """OpenCode's bug "everything fits, so no tail": here the newest turn stays and what was before it is covered."""
+    talk = Talk().user("u1").answer("a1").user("u2").answer("a2")
+    assert ids(talk.select()) == (["u1", "a1"], "u2", ())
+    assert ids(talk.select(OPENCODE)) == (["u1", "a1", "u2", "a2"], None, ())
+
+
+def test_one_turn_gives_way_down_to_its_last_message() -> None:
+    """A single turn that would fit keeps its user message and its newest step; with one step there is nothing to compact."""
+    assert ids(Talk().user("u1").answer("a1").answer("a2").answer("a3").select()) == (["a1", "a2"], "a3", ("u1",))
+    assert Talk().user("u1").answer("a1").select() is None
+    assert Talk().user("u1").select() is None
+    assert Talk().select() is None
+
+
+def test_large_answer_to_one_question_is_covered() -> None:
+    """A single answer over the budget is summarised, and its question stays."""
+    assert ids(Talk().user("u1").answer("a1", 100_000).select()) == (["a1"], None, ("u1",))
+
+
+def test_open_message_is_never_covered() -> None:
+    """The covered range ends before the first open message, however little the tail may have."""
+    talk = Talk().user("u1").answer("a1", 5_000).user("u2").answer("a2", 5_000, open=True).user("u3")
+    assert ids(talk.select(with_(POLICY, tail_turns=0))) == (["u1", "a1", "u2"], "a2", ())
+    assert Talk().user("u1").answer("a1", 5_000, open=True).select(with_(POLICY, tail_turns=0)) is None
+
+
+def test_waiting_message_is_never_covered() -> None:
+    """A queued message waits beside the compaction: it is in no head, and it is there once promoted."""
+    talk = Talk().user("u1").answer("a1", 100_000).user("q1", queue=True).answer("a2", 100_000)
+    talk.ask("m")
+    found = talk.select(marker="m")
+    assert ids(found) == (["a1", "a2"], None, ("u1",))
+    assert found is not None
+    talk.compacted("m", found)
+    assert talk.shown() == ["m", "ms", "u1"]
+    talk.events.append(ev.MessagePromoted("q1"))
+    assert talk.shown() == ["m", "ms", "u1", "q1"]
+
+
+def test_program_words_begin_no_turn() -> None:
+    """A synthetic message is part of the turn that it continues, and never the newest user message; OpenCode counts it."""
+    talk = Talk().user("u1").answer("a1").user("u2").answer("a2").user("s", synthetic=True).answer("a3")
+    assert ids(talk.select(with_(POLICY, tail_turns=1))) == (["u1", "a1"], "u2", ())
+    assert ids(talk.select(with_(OPENCODE, tail_turns=1))) == (["u1", "a1", "u2", "a2"], "s", ())
+
+
+def test_what_came_after_the_request_is_left_alone() -> None:
+    """A message that arrives after the request is neither covered nor measured, and then is the newest user message."""
+    talk = two_turns(40_000).ask("m").user("late")
+    found = talk.select(marker="m")
+    assert ids(found)[1:] == (None, ())
+    assert found is not None
+    assert talk.compacted("m", found).shown() == ["m", "ms", "late"]
+
+
+def test_second_compaction_updates_the_first() -> None:
+    """Its head is what the first left and what came since; the summary in force is handed over, the older pair is not in the head."""
+    talk = two_turns().ask("m")
+    first = talk.select(marker="m")
+    assert first is not None
+    assert first.previous is None
+    talk.compacted("m", first, " NOTES \n").user("u4").answer("a4").ask("n")
+    second = talk.select(marker="n")
+    assert ids(second) == (["u2", "a2", "b2"], "u3", ())
+    assert second is not None
+    assert second.previous == "NOTES"
+    assert talk.compacted("n", second).shown() == ["n", "ns", "u3", "a3", "b3", "u4", "a4"]
+
+
+def test_long_turn_keeps_its_question_over_many_compactions() -> None:
+    """One request that takes hundreds of steps stays visible verbatim through every compaction of its work."""
+    talk = Talk().user("u1", "the task")
+    for number in range(10):
+        for step in range(6):
+            talk.answer(f"a{number}-{step}", 4_000)
+        talk.ask(f"m{number}")
+        found = talk.select(marker=f"m{number}")
+        assert found is not None
+        assert found.kept == ("u1",)
+        talk.compacted(f"m{number}", found).user(f"s{number}", synthetic=True)
+        assert talk.shown()[:3] == [f"m{number}", f"m{number}s", "u1"]
+        assert len(talk.shown()) <= 6
+
+
+def test_failed_compaction_leaves_head_and_previous_summary() -> None:
+    """OpenCode's bug "a failed summary loses the head": after a failure the next selection has all of it, and the summary before."""
+    talk = two_turns().ask("m")
+    first = talk.select(marker="m")
+    assert first is not None
+    talk.compacted("m", first).user("u4").answer("a4").ask("n")
+    asked = talk.select(marker="n")
+    assert asked is not None
+    talk.events += [
+        ev.CompactionStarted("nc", asked.through, asked.tail, kept=asked.kept),
+        ev.AssistantMessageStarted("x", "n", summary=True),
+        ev.PartStarted("x", "xp", Text("half")),
+        ev.PartEnded("xp"),
+        ev.MessageFinished("x", None, MessageError("api")),
+        ev.CompactionFailed("nc", "api", "x"),
+    ]
+    again = talk.ask("o").select(marker="o")
+    assert ids(again) == ids(asked)
+    assert again is not None
+    assert again.previous == "SUMMARY"
+
+
+class TestRefused:
+    """After a request that was refused for its size (spec §5.5)."""
+
+    def refused(self) -> Talk:
+        """A question with an image, two steps, and the request that was refused."""
+        talk = Talk().user("u1").answer("a1", 4_000).user("u2", media=True).answer("a2", tool=True)
+        return talk.answer("x", failed=True).ask("m", overflow=True)
+
+    def test_message_is_replayed_and_its_steps_stay(self) -> None:
+        """OpenCode's bug "replay drops finished steps": here the message is covered, to be added again, and its steps stay."""
+        found = self.refused().select(marker="m")
+        assert ids(found) == (["u1", "a1"], "a2", ())
+        assert found is not None
+        assert (found.through, found.replay) == ("u2", "u2")
+
+    def test_steps_over_the_budget_are_summarised(self) -> None:
+        """What the turn had done and does not fit is summarised, not dropped."""
+        found = self.refused().select(with_(POLICY, preserve_recent_tokens=20), marker="m")
+        assert ids(found) == (["u1", "a1", "a2"], "x", ())
+        assert found is not None
+        assert found.replay == "u2"
+
+    def test_opencode_drops_the_steps(self) -> None:
+        """The preset covers the turn with its steps and summarises only what was before it."""
+        found = self.refused().select(OPENCODE, marker="m")
+        assert ids(found) == (["u1", "a1"], None, ())
+        assert found is not None
+        assert (found.through, found.replay) == ("x", "u2")
+
+    @pytest.mark.parametrize("policy", [POLICY, OPENCODE], ids=["default", "opencode"])
+    def test_only_message_is_not_replayed(self, policy: CompactionPolicy) -> None:
+        """If the refused message is all there is, it is summarised and not added again."""
+        talk = Talk().user("u1", media=True).answer("x", failed=True).ask("m", overflow=True)
+        found = talk.select(policy, marker="m")
+        assert found is not None
+        assert found.head[0].id == "u1"
+        assert (found.replay, found.tail, found.kept) == (None, None, ())
+
+    def test_replay_switched_off(self) -> None:
+        """Without replay the selection is an ordinary one."""
+        found = self.refused().select(with_(POLICY, replay=False), marker="m")
+        assert ids(found) == (["u1", "a1"], "u2", ())
+        assert found is not None
+        assert found.replay is None
+
+
+policies = st.builds(
+    CompactionPolicy,
+    tail_turns=st.sampled_from([None, 0, 1, 2, 5]),
+    preserve_recent_tokens=st.sampled_from([None, 0, 20, 60, 200]),
+    keep_newest_user=st.just(True),
+)
+
+
+@given(histories(), policies, st.sampled_from([None, 0, 9_000]))
+def test_laws_of_the_selection(
+    history: list[tuple[int, ev.Event]], policy: CompactionPolicy, usable: int | None
+) -> None:
+    """Head, kept and tail make up the view; the tail fits; nothing open or unanswered is covered; the newest user message stays.
+
+    Carried out, exactly the head is gone.
+    """
+    recording = Recording(history)
+    state = replay(ModelViewProjection(), recording).state
+    measure = CharsSizes(state, DEFAULT, recording.text)
+    found = select_tail(state, policy, measure, usable=usable)
+    if found is None:
+        return
+    compaction = state.compactions.get(state.in_force or "")
+    pair = {compaction.message, compaction.summary} if compaction is not None else set[str | None]()
+    view = [message for message in ordered(state, DEFAULT) if message.id not in pair]
+    names = [message.id for message in view]
+    place = names.index(found.tail) if found.tail is not None else len(names)
+    head = [message.id for message in found.head]
+    assert sorted((*head, *found.kept), key=names.index) == names[:place]
+    assert set(head).isdisjoint(found.kept)
+    assert names[place - 1] == found.through
+    tail = view[place:]
+    barred = bool(tail) and not tail[0].user and tail[0].finished is None
+    assert not tail or barred or measure.messages(tail) <= tail_budget(policy, usable)
+    assert all(message.user or message.finished is not None for message in found.head)
+    assert not any(map(_waits_for_a_result, found.head))
+    newest = [message.id for message in state.messages.values() if _is_real(message)][-1:]
+    assert not set(newest) & set(head)
+    assert _after(recording, found) == ["M", "S", *(name for name in names if name not in head)]
+
+
+def _after(recording: Recording, found: Selection) -> list[str]:
+    """The view once the compaction is carried out as selected."""
+    events: list[ev.Event] = [
+        ev.UserMessageAdded("M"),
+        ev.CompactionRequested("M", "C"),
+        ev.CompactionStarted("C", found.through, found.tail, kept=found.kept),
+        ev.AssistantMessageStarted("S", "M", summary=True),
+        ev.MessageFinished("S", "stop"),
+        ev.CompactionCompleted("C", "S"),
+    ]
+    recording.add([(10**6, event) for event in events])
+    return [message.id for message in ordered(replay(ModelViewProjection(), recording).state, DEFAULT)]
+
+
+def _is_real(message: Message) -> bool:
+    hidden = message.synthetic or message.removed or message.waiting
+    return message.user and not hidden and not any(isinstance(part, CompactionPart) for part in message.parts)
+
+
+def _waits_for_a_result(message: Message) -> bool:
+    return any(
+        isinstance(part, ToolPart) and not part.removed and part.status in {"pending", "running"}
+        for part in message.parts
+    )

@@ -1,0 +1,186 @@
+"""Sizes as planners ask for them: the view's own count, kept, and OpenCode's estimate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+import eventlog
+from eventlog.errors import NotFoundError
+from eventlog.importers.opencode.importer import tell_export
+from eventlog.values import Attachment, Content, Model
+from projections.conversation.parts import Message, TextPart, ToolPart
+from projections.conversation.state import Conversation
+from projections.formats.ai_sdk import model_messages
+from projections.replay.loop import replay
+from projections.tokens import CharsCounter, TokenCounter, frame_tokens
+from projections.view.message_rendering import Draft
+from projections.view.model_view import PROJECTION, ModelView
+from projections.view.options import DEFAULT, OPENCODE_1_18
+from projections.view.selection import ordered
+from projections.window.sizes import CharsSizes, Sizes, TokenSizes, sizes_named
+from tests.support.parity import scenarios
+from tests.support.shared import shared_path
+from tests.support.spans import Recording
+
+PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@pytest.fixture
+def session() -> Iterator[eventlog.Session]:
+    """A session with a call and its result, a long text among it."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.user("Was steht im Log? 日志里写了什么")
+        with session.assistant("p/m") as reply:
+            reply.say("Ich sehe nach.")
+            call = reply.tool("read", call_id="c1", input={"filePath": "/log"}, id="tool")
+            call.succeed("Zeile 中文 🙂\n" * 400, attachments=(Attachment("image/png", PIXEL),))
+            reply.finish("tool-calls")
+        session.user("Und nun?")
+        yield session
+
+
+def state_of(session: eventlog.Session) -> Conversation:
+    """The state of the view."""
+    return replay(PROJECTION, session).state
+
+
+def test_the_sizes_of_all_messages_are_the_view(session: eventlog.Session) -> None:
+    """Counted by tokens, the messages are together what the view counts, but for what begins the answer."""
+    state = state_of(session)
+    sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
+    messages = ordered(state, DEFAULT)
+    assert sizes.messages(messages) == ModelView.of(session).tokens - frame_tokens(0)
+    assert sizes.messages(messages) == sum(sizes.messages([message]) for message in messages)
+    assert sizes.messages([]) == 0
+
+
+def test_a_result_is_its_output_and_its_attachments(session: eventlog.Session) -> None:
+    """A result is as large as its output and the image with it, whether it is pruned at the moment or not."""
+    sizes = TokenSizes(state_of(session), DEFAULT, session.store.text, TokenCounter())
+    part = _tool(state_of(session))
+    assert sizes.counted(part) == TokenCounter().count("Zeile 中文 🙂\n" * 400) + 255
+    part.pruned = True
+    assert sizes.counted(part) == TokenCounter().count("Zeile 中文 🙂\n" * 400) + 255
+
+
+def test_sizes_are_calibrated(session: eventlog.Session) -> None:
+    """Messages have the counted size times the ratio, which may change, a result as counted; OpenCode's estimate takes none."""
+    state = state_of(session)
+    messages, part = ordered(state, DEFAULT), _tool(state)
+    plain = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
+    calibrated = TokenSizes(state, DEFAULT, session.store.text, TokenCounter(), ratio=1.5)
+    assert calibrated.messages(messages) == round(1.5 * plain.messages(messages))
+    assert calibrated.counted(part) == plain.counted(part)
+    calibrated.ratio = 2.0
+    assert calibrated.messages(messages) == 2 * plain.messages(messages)
+    named = sizes_named("chars/4", state, DEFAULT, session.store.text, ratio=3.0)
+    assert named.messages(messages) == CharsSizes(state, DEFAULT, session.store.text).messages(messages)
+
+
+@pytest.mark.parametrize("name", ["o200k_base", "chars/4"])
+def test_only_what_changed_is_counted_again(session: eventlog.Session, name: str) -> None:
+    """A second look reads nothing, and after any change the sizes are those of fresh eyes."""
+    state = state_of(session)
+    looked: list[Content] = []
+
+    def resolve(content: Content) -> str:
+        looked.append(content)
+        return session.store.text(content)
+
+    sizes = sizes_named(name, state, DEFAULT, resolve)
+    messages, part = ordered(state, DEFAULT), _tool(state)
+    before = _all(sizes, messages, part)
+    looked.clear()
+    assert _all(sizes, messages, part) == before
+    assert looked == []
+    seen = {before}
+    text = next(found for message in messages for found in message.parts if isinstance(found, TextPart))
+    changes = [
+        (part, "pruned", True),
+        (part, "pruned", False),
+        (part, "output", "short"),
+        (part, "removed", True),
+        (text, "pieces", ["another text"]),
+        (messages[-1], "removed", False),
+    ]
+    for changed, field, value in changes:
+        setattr(changed, field, value)
+        fresh = sizes_named(name, state, DEFAULT, session.store.text)
+        assert _all(sizes, messages, part) == _all(fresh, messages, part)
+        seen.add(_all(sizes, messages, part))
+    assert len(seen) == 5
+    text.pieces.append(" that grows")
+    fresh = sizes_named(name, state, DEFAULT, session.store.text)
+    assert _all(sizes, messages, part) == _all(fresh, messages, part)
+
+
+def test_another_state_of_the_conversation_is_followed(session: eventlog.Session) -> None:
+    """After a compaction the sizes of what is gone are let go, and those of what is left are as they were."""
+    state = state_of(session)
+    sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
+    messages = ordered(state, DEFAULT)
+    before = sizes.messages(messages[-1:]), sizes.messages(messages)
+    left = Conversation(whole=False)
+    left.add_message(messages[-1])
+    sizes.follow(left)
+    sizes.forget()
+    assert sizes.messages(messages[-1:]) == before[0]
+    sizes.follow(state)
+    assert sizes.messages(messages) == before[1]
+
+
+def test_opencode_measures_the_json_that_it_makes() -> None:
+    """A slice of a conversation is a quarter of the UTF-16 units of its messages' JSON, halves rounded up."""
+    shared_path("parity", "dev")
+    compared = 0
+    for scenario in scenarios():
+        if scenario.name not in {"chinese-tools", "compact-auto", "attachments"}:
+            continue
+        for pair in scenario.pairs():
+            recording = Recording.of(tell_export(pair.state))
+            state, _ = replay(PROJECTION, recording)
+            options = msgspec.structs.replace(OPENCODE_1_18, model=Model("fake", pair.model))
+            sizes = CharsSizes(state, options, recording.text)
+            messages = ordered(state, options)
+            view = [
+                made
+                for message in messages
+                for made in model_messages(Draft(message, options, recording.text, shows_question=True).messages())
+            ]
+            written = json.dumps(view, ensure_ascii=False, separators=(",", ":"))
+            assert sizes.messages(messages) == CharsCounter().count(written)
+            compared += len(messages)
+    assert compared > 100
+
+
+@pytest.mark.parametrize(("output", "expected"), [("x" * 2_001, 500), ("x" * 2_002, 501), ("🙂" * 1_501, 751), ("", 0)])
+def test_opencode_measures_a_result_by_its_output(output: str, expected: int) -> None:
+    """A quarter of the output's UTF-16 units, whether it lies in the event or in a body; attachments do not count."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.user("x")
+        with session.assistant("p/m") as reply:
+            call = reply.tool("read", call_id="c1", input={})
+            call.succeed(output, attachments=(Attachment("image/png", PIXEL),))
+            reply.finish("tool-calls")
+        state = state_of(session)
+        assert CharsSizes(state, DEFAULT, session.store.text).counted(_tool(state)) == expected
+
+
+def test_an_unknown_counter_is_refused(session: eventlog.Session) -> None:
+    """A name that means no counter is an error, not a guess."""
+    with pytest.raises(NotFoundError):
+        sizes_named("words", state_of(session), DEFAULT, session.store.text)
+
+
+def _tool(state: Conversation) -> ToolPart:
+    return next(part for _, part in state.where.values() if isinstance(part, ToolPart))
+
+
+def _all(sizes: Sizes, messages: list[Message], part: ToolPart) -> tuple[int, int]:
+    return sizes.messages(messages), sizes.counted(part)

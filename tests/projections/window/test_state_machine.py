@@ -1,0 +1,753 @@
+"""Random commands on what the model sees: the view from any checkpoint, live, and by a list of our own, on every engine.
+
+The oracle (`Expected`) reads the effective events and says which messages are in the view and in which order.  It knows no checkpoint,
+lets nothing go, and shares no code with the fold.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from eventlog import events as ev
+from eventlog.errors import FencedError, NotFoundError, RefusedError
+from eventlog.session.lease import LIVE
+from eventlog.session.reply import Reply
+from eventlog.session.session import Session
+from eventlog.session.tool_call import Call
+from eventlog.values import Text, Todo, Tool
+from projections import LiveView, ModelView
+from projections.conversation.parts import Compaction, Message, TextPart, ToolPart
+from projections.conversation.state import Conversation
+from projections.replay.checkpoints import Checkpoints
+from projections.replay.loop import Follower, replay
+from projections.view.model_view import ModelViewProjection
+from projections.view.neutral import Call as Called
+from projections.view.neutral import NeutralMessage, Result
+from projections.view.neutral import Text as Said
+from projections.view.options import RenderOptions
+from projections.window import CallModel, CompactionPolicy, ContextPolicy, ContextWindow, PrunePolicy
+from projections.window.loop_state import AgendaProjection
+from projections.window.next_step import next_step
+from projections.window.outline import Outline
+from projections.window.prune.planner import PLANNERS
+from projections.window.situation import Situation
+from tests.support.engines import ENGINES, Engine
+from tests.support.window_loop import MODEL, sections
+
+PICKS = st.integers(0, 1 << 16)
+SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+POLICY = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=60))
+EAGER = PrunePolicy(protect=30, minimum=0, turns=1, steps=1)
+KEPT = [
+    ContextPolicy(prune=EAGER),
+    ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="opencode"), preset="opencode-1.18", counter="chars/4"),
+]
+"""Policies of windows that are kept from command to command; the second also shows older compactions."""
+
+
+class Seen:
+    """One message, as the oracle knows it."""
+
+    def __init__(self, version: int, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
+        self.id = event.message
+        self.user = isinstance(event, ev.UserMessageAdded)
+        self.place = version
+        self.real = isinstance(event, ev.UserMessageAdded) and not event.synthetic
+        self.waiting = isinstance(event, ev.UserMessageAdded) and event.delivery == "queue"
+        self.summary = isinstance(event, ev.AssistantMessageStarted) and event.summary
+        self.removed = False
+        self.says = False
+        self.covered: set[str] = set()
+
+
+class Expected:
+    """Which messages the model sees, from the effective events alone."""
+
+    def __init__(self, session: Session) -> None:
+        self.messages: dict[str, Seen] = {}
+        self.markers: dict[str, str] = {}
+        """Compaction part to the message that asked for it."""
+        self.started: dict[str, ev.CompactionStarted] = {}
+        self.in_force: list[tuple[str, str]] = []
+        """Completed compactions and their summaries, oldest first."""
+        self.parts: dict[str, str] = {}
+        self.tokens: dict[str, str] = {}
+        self.pinned: set[str] = set()
+        for span in session.history():
+            for recorded in span.events():
+                self._take(recorded.version, recorded.event)
+
+    def _take(self, version: int, event: ev.Event) -> None:  # one branch per event
+        match event:
+            case ev.UserMessageAdded() | ev.AssistantMessageStarted():
+                self.messages[event.message] = Seen(version, event)
+            case ev.MessagePromoted():
+                found = self.messages[event.message]
+                found.waiting, found.place = False, version
+            case ev.MessageRemoved():
+                self.messages[event.message].removed = True
+                for part, summary in [*self.in_force]:
+                    if event.message in {self.markers[part], summary}:
+                        self._undo(part)
+            case ev.PartStarted():
+                self.parts[event.part] = event.message
+                if isinstance(event.kind, Tool) or (isinstance(event.kind, Text) and event.kind.text):
+                    self.messages[event.message].says = True
+                if isinstance(event.kind, Text) and isinstance(event.kind.text, str):
+                    self.tokens[event.part] = event.kind.text
+            case ev.PartDelta(field="text"):
+                self.messages[self.parts[event.part]].says = True
+                self.tokens[event.part] = self.tokens.get(event.part, "") + event.text
+            case ev.Pinned(part=str() as part):
+                self.pinned.add(part)
+            case ev.CompactionRequested():
+                self.markers[event.part] = event.message
+            case ev.CompactionStarted():
+                self.started[event.part] = event
+            case ev.CompactionCompleted():
+                self._cover(event)
+            case ev.CompactionUndone():
+                self._undo(event.part)
+            case _:
+                pass
+
+    def _cover(self, event: ev.CompactionCompleted) -> None:
+        started = self.started[event.part]
+        tail, through = self.messages.get(started.tail or ""), self.messages.get(started.through or "")
+        if tail is not None:
+            bound = tail.place - 1
+        elif through is not None:
+            bound = through.place
+        else:
+            bound = self.messages[self.markers[event.part]].place - 1
+        for message in self.messages.values():
+            if message.place <= bound and not message.waiting and message.id not in started.kept:
+                message.covered.add(event.part)
+        self.in_force.append((event.part, event.summary))
+
+    def _undo(self, part: str) -> None:
+        self.in_force = [found for found in self.in_force if found[0] != part]
+        for message in self.messages.values():
+            message.covered.discard(part)
+
+    def visible(self) -> list[str]:
+        """The messages of the view that say something, in order."""
+        part, summary = self.in_force[-1] if self.in_force else ("", "")
+        first = [name for name in (self.markers.get(part, ""), summary) if name]
+        markers = set(self.markers.values())
+        rest = sorted(
+            (
+                message
+                for message in self.messages.values()
+                if not (message.removed or message.waiting or message.covered or message.summary)
+                and message.id not in markers
+                and message.says
+            ),
+            key=lambda message: message.place,
+        )
+        return first + [message.id for message in rest]
+
+    def newest_real(self) -> str | None:
+        """The newest message that the user wrote and that says something, and does not wait; None if it was removed."""
+        found = [seen for seen in self.messages.values() if seen.real and seen.says and not seen.waiting]
+        newest = max(found, key=lambda seen: seen.place, default=None)
+        return None if newest is None or newest.removed else newest.id
+
+    def unseen_words(self) -> list[str]:
+        """The words of every message that is not in the view."""
+        shown = set(self.visible())
+        return [
+            text
+            for part, text in self.tokens.items()
+            if text and self.parts[part] not in shown and part not in self.pinned and text.startswith("<")
+        ]
+
+
+class Windows(RuleBasedStateMachine):
+    """The commands."""
+
+    engine_name = "memory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = Engine(self.engine_name)
+        self.made = 0
+        self.digests: dict[str, dict[int, bytes]] = {"s": {}}
+        """Of every session and version that was looked at, what its view was."""
+        self._open()
+        self.store.create_session(id="s")
+        self._take("s")
+
+    # -- places --------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self.store = self.engine.open(flush_interval=1000.0, checkpoint_events=7, clock=lambda: 1_000_000)
+
+    def _take(self, name: str) -> None:
+        """Run this session from here on."""
+        self.session: Session = self.store.session(name)
+        self.session.acquire()
+        self.reply: Reply | None = None
+        self.calls: list[Call] = []
+        self.summary: Reply | None = None
+        self.live = LiveView(self.session)
+        self.agenda = Follower(AgendaProjection(), self.session, Checkpoints(self.store.log))
+        self.kept = [ContextWindow(self.session, policy, environment={}) for policy in KEPT]
+
+    def _id(self, prefix: str) -> str:
+        self.made += 1
+        return f"{prefix}{self.made}"
+
+    def _digest(self) -> bytes:
+        return ModelView.of(self.session).digest
+
+    @property
+    def state(self) -> Conversation:
+        """The conversation as it is now."""
+        self.live.catch_up()
+        return self.live.state
+
+    def _compaction(self, *statuses: str) -> tuple[str, str] | None:
+        """The newest compaction and its message, if it is in one of these states."""
+        found = next(reversed(self.state.compactions.values()), None)
+        if found is None or found.status not in statuses or self.state.messages[found.message].removed:
+            return None
+        return found.part, found.message
+
+    def _window(self) -> ContextWindow:
+        return ContextWindow(self.session, POLICY, summarizer=lambda _: sections("noted"), environment={})
+
+    # -- what is said --------------------------------------------------------------------------
+
+    @initialize(turns=st.integers(1, 3))
+    def begin(self, turns: int) -> None:
+        """There is something to compact."""
+        for _ in range(turns):
+            self.user(0)
+            self.turn(1)
+
+    @rule(kind=st.integers(0, 5))
+    def user(self, kind: int) -> None:
+        """A message of the user's; some wait, some are the program's."""
+        message = self._id("m")
+        self.session.user(f"<{message}>", id=message, delivery="queue" if kind == 1 else "steer", synthetic=kind == 2)
+
+    @rule(pick=PICKS)
+    def promote(self, pick: int) -> None:
+        """A queued message takes its place, at most once."""
+        waiting = [message.id for message in self.state.messages.values() if message.waiting and not message.removed]
+        if waiting:
+            message = waiting[pick % len(waiting)]
+            self.session.promote(message)
+            with pytest.raises(RefusedError):
+                self.session.promote(message)
+
+    @rule(calls=st.integers(0, 2))
+    def turn(self, calls: int) -> None:
+        """A whole answer, with calls and their results."""
+        with self.session.assistant(MODEL, id=self._id("a")) as reply:
+            reply.say(f"<{reply.id}> and so on " + "word " * 20)
+            for _ in range(calls):
+                name = self._id("c")
+                reply.tool("read", call_id=name, input=f'{{"path":"{name}"}}').succeed(
+                    f"result of {name}" + " word" * (self.made % 40)
+                )
+            reply.finish("tool-calls" if calls else "stop")
+
+    @rule(words=st.booleans(), call=st.integers(0, 2))
+    def stream(self, words: bool, call: int) -> None:
+        """An answer begins or grows, and stays open; calls are pending or run."""
+        if self.reply is None:
+            self.reply = self.session.assistant(MODEL, id=self._id("a"))
+            self.reply.begin()
+        if words:
+            text = self.reply.text()
+            text.append(f"<{self.reply.id}>")
+            text.append(" more")
+        if call:
+            name = self._id("c")
+            self.calls.append(self.reply.tool("read", call_id=name, input="{}" if call == 2 else None))
+
+    @rule(well=st.booleans())
+    def result(self, well: bool) -> None:
+        """A call has its result, however late."""
+        if self.calls:
+            call = self.calls.pop(0)
+            if not well:
+                call.fail("no")
+            else:
+                with suppress(RefusedError):
+                    call.run("{}")
+                call.succeed("late result" + " word" * (self.made % 40))
+
+    @rule(well=st.booleans())
+    def end(self, well: bool) -> None:
+        """The open answer is finished, or aborted."""
+        if self.reply is not None:
+            if well and not self.calls:
+                self.reply.finish()
+            else:
+                self.reply.abort()
+            self.reply, self.calls = None, []
+
+    @rule(pick=PICKS)
+    def remove(self, pick: int) -> None:
+        """A message of the view is removed; a compaction's own message takes the compaction with it."""
+        shown = [name for name in Expected(self.session).visible() if name not in self.session.state().open_messages()]
+        running = self._compaction("requested", "started")
+        if shown and running is None and pick % 3 == 0:
+            self.session.remove_message(shown[pick % len(shown)])
+
+    @rule(kind=st.integers(0, 4), pick=PICKS)
+    def beside(self, kind: int, pick: int) -> None:
+        """Names, todos, pins and the system prompt change."""
+        parts = [part.id for message in self.state.messages.values() if not message.user for part in message.parts]
+        if kind == 0:
+            self.session.rename(self._id("title"))
+        elif kind == 1:
+            self.session.set_todos([Todo(self._id("todo")), Todo("old", "completed")][: pick % 3])
+        elif kind == 2:
+            self.session.pin(self._id("fact"))
+        elif kind == 3 and parts:
+            with suppress(NotFoundError):
+                self.session.pin(part=parts[pick % len(parts)])
+        elif kind == 4:
+            self.session.set_system_prompt("header", self._id("rest"))
+
+    # -- prune ---------------------------------------------------------------------------------
+
+    @rule(pick=PICKS, back=st.booleans())
+    def prune(self, pick: int, back: bool) -> None:
+        """Results are cleared; restoring them gives the same bytes again."""
+        parts = [
+            part.id
+            for message in self.state.messages.values()
+            if not message.removed
+            for part in message.parts
+            if isinstance(part, ToolPart) and part.status == "completed" and not (part.pruned or part.removed)
+        ]
+        if parts:
+            chosen = parts[pick % len(parts) :][:2]
+            before = self._digest()
+            self.session.prune(chosen, policy="test", freed=1)
+            with pytest.raises(RefusedError):
+                self.session.prune(chosen)
+            if back:
+                self.session.restore(chosen)
+                assert self._digest() == before
+
+    @rule(pick=PICKS, words=st.integers(0, 40))
+    def edit(self, pick: int, words: int) -> None:
+        """A result is written anew, or its call removed from a message that says more."""
+        parts = [
+            part
+            for message in self.state.messages.values()
+            if not message.removed and any(isinstance(part, TextPart) and part.pieces for part in message.parts)
+            for part in message.parts
+            if isinstance(part, ToolPart) and part.status == "completed" and not part.removed
+        ]
+        if parts and words:
+            self.session.edit_part(parts[pick % len(parts)].id, "word " * words)
+        elif parts:
+            self.session.remove_part(parts[pick % len(parts)].id)
+
+    # -- compaction, step by step --------------------------------------------------------------
+
+    @rule()
+    def request(self) -> None:
+        """A compaction is asked for."""
+        if self._compaction("requested", "started") is None:
+            self.session.request_compaction(auto=True)
+
+    @rule(pick=PICKS)
+    def start(self, pick: int) -> None:
+        """What it covers is fixed, also of one that a crash broke off: the newest real message of the user's is kept."""
+        found = self._compaction("requested", "failed")
+        if found is None or self.session.state().running_compaction() is not None:
+            return
+        part, marker = found
+        expected = Expected(self.session)
+        own = {
+            name for compaction in expected.in_force[-1:] for name in (expected.markers[compaction[0]], compaction[1])
+        }
+        shown = [
+            name
+            for name in expected.visible()
+            if name not in own and expected.messages[name].place < expected.messages[marker].place
+        ]
+        opened = self.session.state().open_messages()
+        closed = next((index for index, name in enumerate(shown) if name in opened), len(shown))
+        if closed:
+            cut = pick % closed
+            newest = expected.newest_real()
+            kept = [newest] if newest in shown[: cut + 1] else []
+            tail = shown[cut + 1] if cut + 1 < len(shown) and pick % 2 else None
+            with suppress(RefusedError):  # an older message that is open and says nothing
+                self.session.start_compaction(part, through=shown[cut], tail=tail, kept=[name for name in kept if name])
+
+    @rule(ends=st.booleans())
+    def summarise(self, ends: bool) -> None:
+        """The summary is written, or half of it."""
+        found = self._compaction("started")
+        if found is not None and self.summary is None:
+            self.summary = self.session.assistant(MODEL, id=self._id("z"), reply_to=found[1], summary=True)
+            self.summary.begin()
+            self.summary.say(f"<{self.summary.id}>")
+            if ends:
+                self.complete(goes_on=True)
+
+    @rule(goes_on=st.booleans())
+    def complete(self, goes_on: bool) -> None:
+        """The summary stands for what is covered from here on."""
+        found = self._compaction("started")
+        if found is None or self.summary is None:
+            return
+        self.summary.finish()
+        message, part = self._id("m"), self._id("p")
+        then: list[ev.Event] = [
+            ev.UserMessageAdded(message, synthetic=True, cause=found[0]),
+            ev.PartStarted(message, part, Text(f"<{message}>", synthetic=True)),
+        ]
+        self.session.complete_compaction(found[0], self.summary.id, then=then if goes_on else ())
+        self.summary = None
+
+    @rule()
+    def fail(self) -> None:
+        """It comes to nothing: the view is what it was."""
+        found = self._compaction("requested", "started")
+        if found is None:
+            return
+        before = self._digest()
+        if self.summary is not None:
+            self.summary.abort()
+            self.summary = None
+        self.session.fail_compaction(found[0], "aborted")
+        assert self._digest() == before
+
+    @rule()
+    def undo(self) -> None:
+        """The latest compaction in force is undone; nothing of it is left in the view."""
+        in_force = Expected(self.session).in_force
+        if in_force and in_force[-1][1] in self.session.state().open_messages():
+            return
+        try:
+            undone = self.session.undo_compaction()
+        except NotFoundError:
+            assert not in_force
+            return
+        if undone in dict(in_force):  # not one that was taken back with a message that was removed
+            assert undone == in_force[-1][0]
+            assert in_force[-1][1] not in {message.source for message in ModelView.of(self.session).messages}
+
+    @rule(back=st.booleans())
+    def compact(self, back: bool) -> None:
+        """The window compacts by itself; undone at once it leaves the bytes that there were."""
+        if (
+            self._compaction("requested", "started") is not None
+            or self.session.state().running_compaction() is not None
+        ):
+            return
+        before = self._digest()
+        window = self._window()
+        result = window.compact()
+        if not result.completed:
+            assert self._digest() == before
+        elif back:
+            assert window.undo() == "compaction"
+            assert self._digest() == before
+
+    # -- history -------------------------------------------------------------------------------
+
+    @rule(picks=st.lists(PICKS, min_size=1, max_size=3), undoes=st.integers(0, 3), by_window=st.booleans())
+    def rollback(self, picks: list[int], undoes: int, by_window: bool) -> None:
+        """Back to any version, whose view it is then, on to versions that are hidden by then; and forth again, to the same bytes."""
+        if self.session.state().open_messages():
+            with pytest.raises(RefusedError):
+                self.session.rollback(1)
+            return
+        for number, pick in enumerate(picks):
+            hidden = self._hidden() if number else []
+            target = hidden[pick % len(hidden)] if hidden else pick % self.session.version + 1
+            self._seen()
+            self.session.rollback(target)
+            self.summary, self.calls = None, []
+            assert self.digests[self.session.id].get(target, self._digest()) == self._digest()
+        for _ in range(undoes):
+            if by_window:
+                self._seen()
+                newest = self._waiting()[-1:]
+                changes = self._changes()
+                if newest and newest[0] > max(changes, default=0):
+                    assert self._window().undo() == "rollback"
+                    self._is_as_before(newest[0])
+            else:
+                self.redo()
+
+    @rule()
+    def redo(self) -> None:
+        """The newest rollback that was not redone is, if there is one: what was there right before it is there again."""
+        if self.session.state().open_messages():
+            return
+        waiting = self._waiting()
+        if not waiting:
+            with pytest.raises(RefusedError):
+                self.session.redo()
+            return
+        assert self.session.redo().to == waiting[-1] - 1
+        self.summary, self.calls = None, []
+        self._is_as_before(waiting[-1])
+
+    def _is_as_before(self, version: int) -> None:
+        known = self.digests[self.session.id]
+        assert known.get(version - 1, self._digest()) == self._digest()
+
+    def _seen(self) -> None:
+        self.digests[self.session.id].setdefault(self.session.version, self._digest())
+
+    def _hidden(self) -> list[int]:
+        """The versions that no longer count."""
+        held = {version for first, last in self.session.effective_ranges() for version in range(first, last + 1)}
+        return [version for version in range(1, self.session.version) if version not in held]
+
+    def _waiting(self) -> list[int]:
+        """The rollbacks that were not redone, oldest first."""
+        waiting: list[int] = []
+        for recorded in self.session.events():
+            if isinstance(recorded.event, ev.RolledBack):
+                if waiting and recorded.event.to == waiting[-1] - 1:
+                    waiting.pop()
+                else:
+                    waiting.append(recorded.version)
+        return waiting
+
+    def _changes(self) -> list[int]:
+        """Versions of the effective prunes and compactions, those that were undone included."""
+        return [
+            recorded.version
+            for span in self.session.history()
+            for recorded in span.events()
+            if isinstance(recorded.event, (ev.Pruned, ev.CompactionCompleted))
+        ]
+
+    @rule(pick=PICKS, stays=st.booleans())
+    def fork(self, pick: int, stays: bool) -> None:
+        """A fork has the view of its version; the parent keeps its own, whatever happens in either."""
+        known = self.digests[self.session.id]
+        version = pick % self.session.version + 1
+        if len(self.digests) >= 4:
+            return
+        fork = self.session.fork(version, id=self._id("s"))
+        self.digests[fork.id] = {at: digest for at, digest in known.items() if at <= version}
+        assert ModelView.of(fork, version).digest == known.get(version, ModelView.of(fork, version).digest)
+        if not stays:
+            self.session.release()
+            self._take(fork.id)
+
+    # -- places and checkpoints ----------------------------------------------------------------
+
+    @rule()
+    def reopen(self) -> None:
+        """The store is closed and opened again; what was open is settled by the next owner."""
+        name = self.session.id
+        self.store.close()
+        self._open()
+        self._take(name)
+
+    @rule()
+    def crash(self) -> None:
+        """The owner dies; the next one takes the lease and settles, and the view is the same."""
+        name, before = self.session.id, self._digest()
+        self.session.flush()
+        LIVE.discard(self.store.owner.store)
+        self._open()
+        self._take(name)
+        assert self._digest() == before
+
+    @rule()
+    def save(self) -> None:
+        """Checkpoints are kept."""
+        self.live.advance()
+        self.live.save()
+        self.agenda.advance()
+        self.agenda.save()
+
+    @rule(pick=PICKS, damaged=st.booleans())
+    def forget(self, pick: int, damaged: bool) -> None:
+        """Any of the checkpoints are deleted, or damaged."""
+        log = self.store.log
+        chosen = [
+            (key, bytes([value[0] ^ 1]) + value[1:] if damaged else None)
+            for index, (key, value) in enumerate(log.scan_derived(b"checkpoint"))
+            if pick >> index % 16 & 1
+        ]
+        if chosen:
+            log.put_derived(chosen)
+
+    @rule(pick=PICKS)
+    def travel(self, pick: int) -> None:
+        """A view of the past is what it was then."""
+        known = sorted(self.digests[self.session.id].items())
+        if known:
+            version, digest = known[pick % len(known)]
+            assert ModelView.of(self.session, version).digest == digest
+
+    # -- always --------------------------------------------------------------------------------
+
+    @invariant()
+    def the_view_is_one(self) -> None:
+        """Live, from checkpoints, and from the first event: the same bytes of state, and the same view."""
+        live = self.live.advance()
+        self.agenda.advance()
+        fresh = replay(ModelViewProjection(), self.session)
+        assert live.version == fresh.version == self.session.version
+        assert self.live.state.encode() == fresh.state.encode()
+        projection = AgendaProjection()
+        assert projection.encode(self.agenda.state) == projection.encode(replay(projection, self.session).state)
+        view = ModelView.of(self.session)
+        known = self.digests[self.session.id].setdefault(view.version, view.digest)
+        assert view.digest == live.digest == known
+        self._is_sound(view)
+
+    @invariant()
+    def what_is_kept_is_what_is_found_anew(self) -> None:
+        """A window that is kept decides as one that is made now, from the same outline, the same candidates and the same request."""
+        for number, window in enumerate(self.kept):
+            if self.session.version % (3 * number + 1):
+                continue  # the second looks now and then only
+            step = window.next_step()
+            fresh = ContextWindow(self.session, KEPT[number], environment={})
+            known, found = window.situation(), fresh.situation()
+            assert step == next_step(found)
+            assert _outlined(known.outline) == _outlined(found.outline)
+            assert _plans(known) == _plans(found)
+            assert _candidates(known) == _candidates(found)
+            assert window.tokens == fresh.tokens
+            for last in (False, True):
+                request, again = (made.request(CallModel("", last, 0)) for made in (window, fresh))
+                assert request.digest == ModelView.of(self.session, options=request.options).digest
+                assert (request.digest, request.counted, request.render) == (again.digest, again.counted, again.render)
+
+    def _is_sound(self, view: ModelView) -> None:
+        expected = Expected(self.session)
+        shown = list(dict.fromkeys(message.source for message in view.messages))
+        assert shown == expected.visible()
+        newest = expected.newest_real()
+        assert newest is None or newest in shown
+        _each_call_has_one_result(list(view.messages))
+        said = " ".join(part.text for message in view.messages for part in message.parts if isinstance(part, Said))
+        for words in expected.unseen_words():
+            assert words.split()[0] not in said
+
+    def teardown(self) -> None:
+        """At the end every view of every session is compared again, in a store that is opened anew, without checkpoints."""
+        try:
+            with suppress(FencedError):
+                self.store.close()
+            self._open()
+            log = self.store.log
+            log.put_derived([(key, None) for key, _ in log.scan_derived(b"checkpoint")])
+            for name, known in self.digests.items():
+                session = self.store.session(name)
+                for version, digest in list(known.items())[::3]:
+                    assert ModelView.of(session, version).digest == digest
+            assert log.check() == []
+        finally:
+            self.engine.close()
+
+
+def _outlined(outline: Outline) -> list[object]:
+    """All that an outline says, messages and parts by id."""
+    opened = outline.open_answer()
+    return [
+        [message.id for message in outline.messages],
+        [message.id for message in outline.answers],
+        [*outline.waiting],
+        outline.asked and outline.asked.id,
+        (outline.turn_place, outline.said_place, outline.turns, outline.steps),
+        [(found.message, found.place, found.part.id) for found in outline.results],
+        opened and opened.id,
+        [message.id for message in outline.turn_answers()],
+    ]
+
+
+def _plans(now: Situation) -> list[object]:
+    """What every planner would prune."""
+    return [now.prune_plan(inside=inside, planner=planner) for planner in PLANNERS for inside in (False, True)]
+
+
+def _candidates(now: Situation) -> list[object]:
+    """The candidates, what lies before each message, and what clearing so many frees."""
+    found = now.candidates
+    found.look()
+    count = found.before(len(now.outline.messages))
+    ids = [(result.message, result.part.id) for result in found.oldest(count)]
+    counts = [found.before(index) for index in range(len(now.outline.messages))]
+    return [ids, counts, [found.freed(number) for number in range(count + 1)]]
+
+
+def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:
+    """Calls and results stand side by side, in the same order, and there is none without the other."""
+    for index, message in enumerate(messages):
+        called = [part.call for part in message.parts if isinstance(part, Called)]
+        if called:
+            assert message.role == "assistant"
+            assert [part.call for part in messages[index + 1].parts if isinstance(part, Result)] == called
+        if any(isinstance(part, Result) for part in message.parts):
+            assert message.role == "tool"
+            assert any(isinstance(part, Called) for part in messages[index - 1].parts)
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
+def test_random_commands_leave_one_view(engine_name: str) -> None:
+    """Promises 7-10, 13: whatever happens, the view is the same from any checkpoint or none, undoing restores it, nothing covered leaks."""
+
+    class OnEngine(Windows):
+        pass
+
+    OnEngine.engine_name = engine_name
+    run_state_machine_as_test(
+        OnEngine,
+        settings=settings(
+            max_examples=40 if engine_name == "memory" else 8,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=SLOW,
+        ),
+    )
+
+
+def _nothing_is_hidden(state: Conversation, message: Message, options: RenderOptions) -> bool:
+    del state, message, options
+    return False
+
+
+def _nothing_is_let_go(state: Conversation, compaction: Compaction) -> None:
+    del compaction
+    state.reshaped = True
+
+
+BREAKS: dict[str, dict[str, object]] = {
+    "older pairs are shown": {
+        "projections.view.assembly.hidden": _nothing_is_hidden,
+        "projections.view.selection.hidden": _nothing_is_hidden,
+    },
+    "what is covered is shown": {"projections.conversation.state.Conversation.let_go": _nothing_is_let_go},
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_the_machine_notices_what_must_not_be_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine can fail: a view that shows what it must not does not pass."""
+    for place, broken in BREAKS[name].items():
+        monkeypatch.setattr(place, broken)
+    quickly = settings(
+        max_examples=60, phases=[Phase.generate], deadline=None, database=None, suppress_health_check=SLOW
+    )
+    with pytest.raises((AssertionError, KeyError, ExceptionGroup)):
+        run_state_machine_as_test(Windows, settings=quickly)

@@ -1,0 +1,124 @@
+"""What a step of the loop and a report cost as a session grows (processor time at two sizes, in one run)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+import eventlog
+from eventlog.session.session import Session
+from eventlog.values import Limits, Tokens, Usage
+from projections.window import CallModel, ContextPolicy, ContextWindow, PrunePolicy, RunTools, window_report
+from tests.support.window_loop import MODEL
+
+ROOMY = Limits(context=10_000_000, output=8_000)
+"""So that nothing is compacted."""
+PLANNERS_KEPT = ("recency",)
+"""The planners whose question costs what is new."""
+
+
+def processor_time(work: Callable[[], object], runs: int = 3) -> float:
+    """Seconds of processor time that some work takes, the least of several runs."""
+    best = float("inf")
+    for _ in range(runs):
+        began = time.process_time()
+        work()
+        best = min(best, time.process_time() - began)
+    return best
+
+
+def grown(session: Session, messages: int) -> Session:
+    """The session with so many short messages in turns of two, every other answer with a call."""
+    for number in range(messages // 2):
+        with session.pipeline():
+            session.user(f"question {number}")
+            with session.assistant(MODEL) as reply:
+                reply.say(f"answer {number}")
+                if number % 2 == 0:
+                    reply.tool("read", call_id="c", input=f'{{"path": "{number}"}}').succeed("some output " * 20)
+                reply.finish()
+    return session
+
+
+def reported(session: Session) -> None:
+    """A report on a window that is opened for it."""
+    window_report(ContextWindow(session, environment={}))
+
+
+def test_a_report_of_eight_times_the_messages_costs_eight_times_as_much() -> None:
+    """`eventlog window` is linear in the messages of the view: 8,000 cost at most 16 times what 1,000 do."""
+    with eventlog.open("memory:") as store:
+        small, large = (grown(store.create_session(), messages) for messages in (1_000, 8_000))
+        costs = [processor_time(partial(reported, session), runs) for session, runs in ((small, 5), (large, 2))]
+    assert costs[1] < 16 * costs[0]
+
+
+class Costs:
+    """A loop in one session that grows turn by turn, and the processor time of its window's own work in each turn."""
+
+    def __init__(self, window: ContextWindow, *, one_turn: bool) -> None:
+        self._window = window
+        self._one_turn = one_turn
+        self.turns: list[float] = []
+
+    def grow(self, turns: int) -> None:
+        """Go on until there are so many turns (or steps of one turn), each with a call and its result."""
+        while len(self.turns) < turns:
+            self.turns.append(self._turn(len(self.turns)))
+
+    def at(self, turns: int) -> float:
+        """What a turn costs when there are so many: the least of the ten around."""
+        self.grow(turns + 5)
+        return min(self.turns[turns - 5 : turns + 5])
+
+    def _turn(self, number: int) -> float:
+        window = self._window
+        if number == 0 or not self._one_turn:
+            window.session.user(f"question {number}")
+        spent = 0.0
+        for answers in range(1 if self._one_turn else 2):
+            spent += self._answer(number, calls=self._one_turn or not answers)
+        return spent
+
+    def _answer(self, number: int, *, calls: bool) -> float:
+        window = self._window
+        began = time.process_time()
+        step = window.next_step()
+        while not isinstance(step, CallModel):  # a prune is not of this step's cost
+            window.perform(step)
+            began = time.process_time()
+            step = window.next_step()
+        reply, request = window.begin(step)
+        spent = time.process_time() - began
+        reply.say(f"answer {number} " + "word " * 20)
+        if calls:
+            reply.tool("read", call_id="c").input(f'{{"path": "{number}"}}')
+        reply.end_step(
+            "tool-calls" if calls else "stop", usage=Usage(Tokens(request.counted + request.counted // 9, 20))
+        )
+        if not calls:
+            reply.finish("stop")
+            return spent
+        began = time.process_time()
+        step = window.next_step()
+        assert isinstance(step, RunTools)
+        window.run(step.calls[0], lambda _: f"result {number} " * 60)
+        window.finish()
+        return spent + time.process_time() - began
+
+
+@pytest.mark.parametrize("one_turn", [False, True])
+@pytest.mark.parametrize("planner", PLANNERS_KEPT)
+def test_a_step_costs_what_is_new(planner: str, *, one_turn: bool) -> None:
+    """`next_step`, `begin`, `run` and `finish` cost as much at 100 turns (or steps of one turn) as at 800 and 1,600 of a session."""
+    policy = ContextPolicy(prune=PrunePolicy(policy=planner))
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        with ContextWindow(session, policy, model=MODEL, limits=ROOMY, environment={}) as window:
+            costs = Costs(window, one_turn=one_turn)
+            early, late, later = (costs.at(turns) for turns in (100, 800, 1_600))
+    assert late < 2 * early
+    assert later < 2 * early

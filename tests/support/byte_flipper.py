@@ -1,0 +1,171 @@
+"""A program that flips bytes of a store, one at a time, and looks what a reader makes of it.
+
+Started by `tests/eventlog/log/test_flipped_bytes.py` in a process of its own, because it forks: the pages of LMDB are walked in one child, as `verify` does it,
+and only if that finds nothing the store is opened and read whole in another.  The outcomes:
+`same` (what is read is what was written), `refused` (the walk found damage, or reading raised a typed error), and what must
+not be: `dead` (the reader was killed), `wrong` (something else was read), `untyped` (another error).
+
+Usage: `python -m tests.support.byte_flipper KIND STEP ZERO_STEP SEED`: flips every STEP-th byte, and of the bytes that are zero every
+ZERO_STEP-th, from a place that SEED gives, in the files of a store; prints a line for each bad outcome, and how often each
+outcome came up.  KIND: "closed" is a small store that was closed, "left" one whose process died, "large" has 40 sessions,
+"encrypted" is like "closed", with keys, and the key file is one of its files: of that every (STEP / 20)-th byte.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import eventlog
+from eventlog.errors import EventlogError
+from eventlog.log.contract import Log
+from eventlog.log.embedded.salvage.probe_child import walk
+from eventlog.log.embedded.segments.layout import TREES
+from eventlog.open_log import open_log
+from projections.view.model_view import ModelView
+
+OUTCOMES = {0: "same", 1: "refused", 2: "wrong", 3: "untyped"}
+SMALL: dict[str, Any] = {"journal_bytes": 16 << 10, "map_bytes": 1 << 20}
+
+
+def opened(path: Path, *, read_only: bool = False) -> Log:
+    """The log in a place, with the keys that lie beside it, if there are any."""
+    keys = path / "keys" if (path / "keys").exists() else None
+    return open_log(path / "store", keys=keys, read_only=read_only, **SMALL)
+
+
+def fill(path: Path, sessions: int) -> None:
+    """Sessions and a fork, with bodies and checkpoints, folded in several goes."""
+    for number in range(sessions):
+        with eventlog.Store(opened(path), checkpoint_events=5) as store:
+            session = store.create_session(id=f"session {number}", title="t")
+            session.user("question")
+            with session.assistant(model="acme/one") as reply:
+                text = reply.text()
+                for piece in ("an ", "answer ", "in ", "pieces"):
+                    text.append(piece)
+                text.end()
+                reply.tool("bash", call_id="c1", input={"command": "ls"}).succeed(f"{number}" * 3000)
+                reply.finish("stop")
+            ModelView.of(session)
+            if number == 1:
+                session.fork(id="a fork").user("on another branch")
+
+
+def leave(path: Path) -> None:
+    """The same, and then some that is not folded: the process dies."""
+    child = os.fork()
+    if child == 0:
+        store = eventlog.Store(opened(path))
+        store.session("session 0").user("the last words")
+        store.create_session(id="unfolded").user("more")
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def content(path: Path, *, read_only: bool) -> bytes:
+    """A digest of everything that can be read."""
+    log = opened(path, read_only=read_only)
+    seen = sha256()
+    with eventlog.Store(log) as store:
+        for head in log.heads():
+            seen.update(repr((head, log.head(head.session) == head)).encode())
+            for commit in log.read(head.session):
+                seen.update(repr((commit, commit.request and log.request(head.session, commit.request))).encode())
+        seen.update(repr(log.follow(0)).encode())
+        for digest in sorted(log.bodies()):
+            seen.update(digest + (log.engine.body(digest) or b"none"))
+        for info in store.sessions():
+            seen.update(repr(ModelView.of(store.session(info.id)).messages).encode())
+    return seen.digest()
+
+
+def look(path: Path, expected: bytes, *, read_only: bool) -> str:
+    """The outcome of reading a store that may be damaged."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(1 if walk(str(path / "store" / "lmdb"), 0, "r", TREES) else 0)
+        except BaseException:  # noqa: BLE001 - the child's only way out is `_exit`
+            os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        return "refused"
+    child = os.fork()
+    if child == 0:
+        try:
+            code = 0 if content(path, read_only=read_only) == expected else 2
+        except EventlogError:
+            code = 1
+        except BaseException:  # noqa: BLE001 - the child's only way out is `_exit`
+            traceback.print_exc()
+            code = 3
+        os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    return "dead" if os.WIFSIGNALED(status) else OUTCOMES.get(os.WEXITSTATUS(status), "untyped")
+
+
+def main() -> int:
+    """Flip, look, put back."""
+    kind, step, zero_step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    chance = random.Random(int(sys.argv[4]))
+    found: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        original, copy = Path(scratch) / "original", Path(scratch) / "copy"
+        child = os.fork()
+        if child == 0:
+            original.mkdir()
+            if kind == "encrypted":
+                (original / "keys").touch(mode=0o600)
+            fill(original, 40 if kind == "large" else 2)
+            os._exit(0)
+        os.waitpid(child, 0)
+        if kind == "left":
+            leave(original)
+        expected = expected_of(original, copy)
+        files = sorted(path.relative_to(original) for path in original.rglob("*") if path.is_file())
+        written = {file: (original / file).read_bytes() for file in files}
+        places = [(file, offset) for file, data in written.items() for offset in range(len(data))]
+        full = [(file, offset) for file, offset in places if written[file][offset]]
+        empty = [(file, offset) for file, offset in places if not written[file][offset]]
+        keys = [(file, offset) for file, offset in full if file.name == "keys"][:: max(1, step // 20)]
+        for file, offset in (
+            keys + full[chance.randrange(step) :: step] + empty[chance.randrange(zero_step) :: zero_step]
+        ):
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(original, copy)
+            flipped = bytearray(written[file])
+            flipped[offset] ^= 1 << chance.randrange(8)
+            (copy / file).write_bytes(flipped)
+            outcome = look(copy, expected, read_only=bool(chance.randrange(2)))
+            found[outcome] += 1
+            if outcome not in {"same", "refused"}:
+                print(f"{outcome}: byte {offset} of {file}, now {flipped[offset]:#04x}", flush=True)
+    print(" ".join(f"{outcome}={number}" for outcome, number in sorted(found.items())))
+    return 0 if set(found) <= {"same", "refused"} else 1
+
+
+def expected_of(original: Path, copy: Path) -> bytes:
+    """The digest of the store as it was written, read in a child: this process must have no threads."""
+    shutil.copytree(original, copy)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, content(copy, read_only=True))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        digest = pipe.read()
+    os.waitpid(child, 0)
+    return digest
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""An I/O seam that kills its process at one call, and how a test works through all of them.  No tests here."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+from eventlog.log.embedded.filesystem import JournalIO
+
+__all__ = ["DyingIO", "survives"]
+
+
+class DyingIO(JournalIO):
+    """Kills the process at the n-th call or point."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def _step(self) -> None:
+        self.left -= 1
+        if not self.left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def reach(self, point: str) -> None:
+        """One point."""
+        del point
+        self._step()
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+        """One write."""
+        self._step()
+        return super().pwrite(fd, data, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        """One flush."""
+        self._step()
+        super().fdatasync(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        """One rename."""
+        self._step()
+        super().rename(old, new)
+
+    def sync_directory(self, path: str) -> None:
+        """One flush of names."""
+        self._step()
+        super().sync_directory(path)
+
+
+def survives(at: int, work: Callable[[DyingIO], object]) -> bool:
+    """Do the work in a child process that dies at its `at`-th call; whether there was none so late."""
+    child = os.fork()
+    if not child:
+        try:
+            work(DyingIO(at))
+        except BaseException as error:  # noqa: BLE001 - the child's only way out is `_exit`
+            os.write(2, f"the worker failed: {error!r}\n".encode())
+            os._exit(3)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or not os.WEXITSTATUS(status), f"point {at}"
+    return os.WIFEXITED(status)

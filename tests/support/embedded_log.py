@@ -1,0 +1,27 @@
+"""Appending to a log of the embedded engine, and leaving it as a killed process does.  No tests here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventlog.errors import PoisonedError
+from eventlog.log.contract import Append, Committed
+from eventlog.log.embedded.engine import EmbeddedLog
+
+__all__ = ["abandon", "put"]
+
+
+def put(log: EmbeddedLog, payload: bytes = b"p", session: str = "s", **more: Any) -> Committed:
+    """Append and wait; begins the session if need be."""
+    given: dict[str, Any] = {"session": session, "payload": payload, "count": 1, "time": 1, **more}
+    if log.head(session) is None:
+        given["creates_at"] = 0
+    return log.submit(Append(**given)).wait(30)
+
+
+def abandon(log: EmbeddedLog) -> None:
+    """Close without folding, as a killed process would leave the store."""
+    partition = log._partition
+    assert partition.writer is not None
+    partition.writer.poison = PoisonedError("the test pulls the plug")
+    log.close()

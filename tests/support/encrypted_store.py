@@ -1,0 +1,73 @@
+"""What the tests of encryption share: a store full of secrets, and a provider that is a function.  No tests here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import eventlog
+from eventlog.store import Store
+from projections.view.model_view import LiveView, ModelView
+from projections.view.neutral import Text
+from tests.support.file_search import files_with
+
+__all__ = ["SECRET", "Service", "confess", "leaks", "rendered", "texts"]
+
+SECRET = "the name of the king is Rumpelstiltskin"
+_LONG = f"{SECRET}, said the queen to the messenger. " * 60
+"""Long enough to be a body, and to be compressed."""
+
+
+class Service:
+    """A key management service, as one function; notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, bytes] = {}
+        self.asked: list[str] = []
+
+    def __call__(self, verb: str, name: str) -> bytes | None:
+        """Find, make or destroy a key."""
+        self.asked.append(verb)
+        if verb == "make":
+            self.keys[name] = os.urandom(32)
+        if verb == "destroy":
+            self.keys.pop(name, None)
+        return self.keys.get(name)
+
+
+def confess(store: Store, name: str = "p", turns: int = 2) -> eventlog.Session:
+    """A session that says the secret in every way there is: title, text, stream, tool, body, pin, prompt, usage."""
+    session = store.create_session(id=name, title=SECRET, scope=f"scope of {SECRET}", directory=SECRET)
+    session.set_system_prompt(SECRET, _LONG)
+    session.set_tools(f'[{{"name": "{SECRET}"}}]')
+    session.set_metadata("note", f'"{SECRET}"')
+    session.pin(SECRET)
+    for turn in range(turns):
+        session.user(_LONG, request_id=f"r{turn}", files=[eventlog.File("text/x", SECRET, SECRET)])
+        with session.assistant(model="acme/one") as reply:
+            reply.step()
+            text = reply.text()
+            for word in _LONG.split(" ")[:40]:
+                text.append(word + " ")
+            text.end()
+            reply.tool("bash", call_id="c", input={"command": SECRET}).succeed(_LONG, title=SECRET)
+            reply.finish("stop", usage=eventlog.Usage(eventlog.Tokens(10, 5)))
+    view = LiveView(session)
+    assert view.advance().tokens
+    view.save()
+    return session
+
+
+def rendered(session: eventlog.Session) -> str:
+    """All that a session says, as text."""
+    return "\n".join(repr(recorded.event) for recorded in session.events())
+
+
+def texts(session: eventlog.Session) -> list[str]:
+    """The texts that the model would be sent."""
+    return [part.text for message in ModelView.of(session).messages for part in message.parts if isinstance(part, Text)]
+
+
+def leaks(*paths: Path) -> list[str]:
+    """The files that give something of the secret away, plain or inside whatever is compressed."""
+    return [file for path in paths for word in ("Rumpelstil", "messenger") for file in files_with(path, word)]

@@ -1,0 +1,53 @@
+"""The engines every session test runs on, and how a test opens stores on one of them.
+
+An `Engine` is one place: what was closed is opened again by `open()`, and two stores opened at once are two handles on the
+same log, as two programs would have them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from eventlog.log.memory import MemoryLog
+from eventlog.store import Store, open_store
+
+__all__ = ["ENCRYPTED", "ENGINES", "Engine", "LastingLog"]
+
+ENGINES = ("memory", "embedded")
+ENCRYPTED = "encrypted"
+"""The embedded engine with keys: for tests of what encryption might change (`tests/eventlog/encryption/test_engine_promises.py`)."""
+
+
+class LastingLog(MemoryLog):
+    """A memory log that outlives the stores on it, as a directory does."""
+
+    def close(self) -> None:
+        """Only a handle is closed."""
+
+
+class Engine:
+    """One place for stores."""
+
+    def __init__(self, name: str, directory: Path | None = None) -> None:
+        self.name = name
+        self._temporary = tempfile.TemporaryDirectory() if directory is None and name != "memory" else None
+        self.path = Path(self._temporary.name if self._temporary else directory or "") / "store"
+        self._log = LastingLog()
+        self._stores: list[Store] = []
+
+    def open(self, **options: Any) -> Store:
+        """Open a store; options as in `open_store`, without `read_only`."""
+        if self.name == ENCRYPTED:
+            options["keys"] = True
+        store = Store(self._log, **options) if self.name == "memory" else open_store(self.path, **options)
+        self._stores.append(store)
+        return store
+
+    def close(self) -> None:
+        """Close whatever a test left open, and remove the directory."""
+        for store in self._stores:
+            store.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()

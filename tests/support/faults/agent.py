@@ -1,0 +1,164 @@
+"""An agent that works on one session: it streams, calls tools, compacts, saves checkpoints, and goes on wherever it was broken off.
+
+Its model answers from the request alone, so it gives the same answer to the same view.  What it knows to be durable is told as the
+head of the store: the root of the hash tree over everything committed, which says more than any list of events.  Imported by the tests of
+this folder, which kill it, starve it and pull its plug.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from eventlog import events as ev
+from eventlog.errors import EventlogError
+from eventlog.integrity.heads import StoreHead
+from eventlog.log.contract import Log
+from eventlog.session.session import Session
+from eventlog.store import Store
+from eventlog.values import Limits, MessageError, Text
+from projections.verify.verify import verify
+from projections.window import (
+    CallModel,
+    CompactionPolicy,
+    ContextPolicy,
+    ContextWindow,
+    PrunePolicy,
+    Request,
+    Step,
+)
+from tests.support.window_loop import Loop, Reply, asked, results
+
+__all__ = ["LIMITS", "SESSION", "finished", "open_agent", "sound", "turn"]
+
+SESSION = "session"
+LIMITS = Limits(context=2_600, output=600)
+"""2,000 usable tokens: compacted every other turn."""
+PIECE = 40
+"""Characters of a delta."""
+POLICY = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=500), prune=PrunePolicy(enabled=False))
+
+
+def model(request: Request) -> Reply:
+    """Calls two tools, then answers with a few hundred words."""
+    if results(request.messages[-1:]):
+        return Reply(f"answer to {asked(request)[:40]} " + "word " * 300)
+    number = len(request.messages)
+    return Reply(
+        "let me see", calls=[("bash", json.dumps({"n": number})), ("read", json.dumps({"path": f"f{number}"}))]
+    )
+
+
+class Agent(Loop):
+    """A loop whose answers stream."""
+
+    def call(self, window: ContextWindow, step: CallModel) -> None:
+        """One step of the model, its words as deltas."""
+        reply, request = window.begin(step)
+        answer = self.model(request)
+        text = reply.text()
+        for begin in range(0, len(answer.text), PIECE):
+            text.append(answer.text[begin : begin + PIECE])
+        text.end()
+        for number, (tool, arguments) in enumerate(answer.calls):
+            reply.tool(tool, call_id=f"c{number}").input(arguments)
+        reply.end_step("tool-calls" if answer.calls else "stop")
+        if not answer.calls:
+            reply.finish("stop")
+
+
+def bash(given: dict[str, Any]) -> str:
+    """A tool with much to say: its output is a body of its own."""
+    return f"{given['n']} " + "line " * 120
+
+
+def open_agent(log: Log) -> tuple[Store, Session]:
+    """The store and the session, which is begun if it is not there; if that fails, the store is closed."""
+    store = Store(log, flush_interval=0.01, checkpoint_events=25)
+    try:
+        if any(head.session == SESSION for head in log.heads()):
+            return store, store.session(SESSION)
+        return store, store.create_session(id=SESSION, title="work")
+    except EventlogError:
+        with suppress(EventlogError):
+            store.close()
+        raise
+
+
+def turn(
+    session: Session,
+    number: int,
+    told: Callable[[StoreHead], None],
+    on_step: Callable[[Step], None] | None = None,
+) -> None:
+    """Ask question `number`, unless that was done before, and work until it is answered."""
+    session.user(f"question {number}", request_id=f"q{number}")
+    told(session.store.head())
+
+    def stepped(step: Step) -> None:
+        told(session.store.head())
+        if on_step is not None:
+            on_step(step)
+
+    agent = Agent(
+        session,
+        model,
+        {"bash": bash, "read": lambda given: f"read {given['path']}"},
+        policy=POLICY,
+        limits=LIMITS,
+        options={"checkpoint_every": 40},
+        on_step=stepped,
+    )
+    agent.run()
+    told(session.store.head())
+
+
+def sound(store: Store, kept: StoreHead | None) -> int:
+    """Fail unless everything promised holds: the kept history is the beginning of today's, and replay equals live.
+
+    Every event is read and hashed again, every checkpoint compared with a replay, and the view's state folded from the first event with that
+    from a checkpoint.  Returns how many events there are.
+    """
+    report = verify(store, against=kept, deep=True)
+    assert report.sound, report
+    assert store.log.check() == []
+    return sum(session.events for session in report.sessions)
+
+
+def finished(session: Session, turns: int, *, failed: int = 0) -> Counter[str]:
+    """Fail unless every question was asked once and answered, and every compaction came to an end; counts how those ended.
+
+    Up to `failed` answers may have been broken off by an error that the program was told.
+    """
+    asked: list[str] = []
+    answers = broken_off = 0
+    running: set[str] = set()
+    found: Counter[str] = Counter()
+    for recorded in session.events():
+        match recorded.event:
+            case ev.PartStarted(kind=Text(text=str() as text)) if text.startswith("question "):
+                asked.append(text)
+            case ev.MessageFinished(reason="stop"):
+                answers += 1
+            case ev.MessageFinished(error=MessageError(name="unknown")):
+                broken_off += 1
+            case ev.CompactionStarted(part=part):
+                assert not running, "a compaction began inside another"
+                running.add(part)
+            case ev.CompactionCompleted(part=part):
+                running.remove(part)
+                found["completed"] += 1
+            case ev.CompactionFailed(part=part, reason=reason):
+                running.discard(part)
+                found[reason] += 1
+            case _:
+                pass
+    assert asked == [f"question {number}" for number in range(turns)]
+    assert broken_off <= failed
+    assert answers >= turns - broken_off
+    assert not running, "a compaction is neither completed nor failed"
+    assert set(found) <= {"completed", "interrupted"}, found
+    return found

@@ -1,0 +1,168 @@
+"""A process with several threads that contend for versions and leases of a few sessions, and write down every call and its outcome.
+
+Started by `tests/faults/test_concurrency.py`, which kills it, stops it for a while, and checks what all of them wrote down.
+Usage: `python -m tests.support.faults.contender STORE KEYS RECORD NAME THREADS SECONDS SEED`, KEYS is "" for
+a store that is not encrypted.  A call is written down before it is made, and again
+with its outcome when it has come back, so that one that never came back is known, too.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog.errors import BusyError, ConflictError, FencedError, UnknownOutcomeError
+from eventlog.log.contract import Append, LeaseState, Log
+from eventlog.open_log import open_log
+from tests.support.faults.linearizability import NEVER, Operation
+
+__all__ = ["OPTIONS", "SESSIONS", "read_record"]
+
+SESSIONS = ("s0", "s1", "s2")
+OPTIONS: dict[str, Any] = {
+    "journal_bytes": 64 << 10,
+    "fold_bytes": 32 << 10,
+    "map_bytes": 64 << 20,
+    "busy_timeout": 20.0,
+}
+
+
+class Contender:
+    """One thread."""
+
+    def __init__(self, log: Log, record: int, name: str, seed: int) -> None:
+        self._log = log
+        self._record = record
+        self._name = name
+        self._chance = random.Random(seed)
+        self._number = 0
+        self._held: dict[str, int] = {}
+        """Epochs that this thread took and has not been fenced for, by session."""
+
+    def work(self, until: float) -> None:
+        """Call one thing after another."""
+        while time.monotonic() < until:
+            session = self._chance.choice(SESSIONS)
+            choice = self._chance.random()
+            if choice < 0.25:
+                self._read(session)
+            elif choice < 0.45:
+                self._lease(session)
+            elif choice < 0.5:
+                time.sleep(self._chance.uniform(0, 0.06))  # a lease may run out meanwhile
+            else:
+                self._append(session)
+
+    def _call(self, operation: Operation) -> Operation:
+        self._number += 1
+        made = replace(operation, name=f"{self._name}.{self._number}", writer=self._name, called=time.monotonic_ns())
+        os.write(self._record, msgspec.json.encode(made) + b"\n")
+        return made
+
+    def _came_back(self, operation: Operation, outcome: str, first: int = 0) -> None:
+        changed = {"returned": time.monotonic_ns(), "outcome": outcome, "first": first}
+        os.write(self._record, msgspec.json.encode(replace(operation, **changed)) + b"\n")
+
+    def _read(self, session: str) -> None:
+        made = self._call(Operation("", "", session, "read", 0))
+        head = self._log.head(session)
+        self._came_back(made, "done", head.version if head is not None else 0)
+
+    def _lease(self, session: str) -> None:
+        """Take the lease if it is free or has run out; whoever held it is not asked."""
+        head = self._log.head(session)
+        now = time.monotonic_ns() // 1_000_000
+        if head is None or head.lease.until > now:
+            return
+        epoch = head.lease.epoch + 1
+        made = self._call(Operation("", "", session, "lease", 0, epoch=epoch))
+        taken = LeaseState(epoch, self._name.encode(), now + self._chance.randrange(5, 60))
+        try:
+            won = self._log.set_lease(session, taken, replaces=head.lease)
+        except (BusyError, UnknownOutcomeError):
+            return
+        self._came_back(made, "done" if won else "lost")
+        if won:
+            self._held[session] = epoch
+
+    def _append(self, session: str) -> None:
+        """Append, with or without a condition; sometimes again with the same request id."""
+        way = self._chance.random()
+        made = Operation("", "", session, "append", 0, count=self._chance.randrange(1, 4))
+        if way < 0.35:
+            head = self._log.head(session)
+            made = replace(made, expected=head.version if head is not None else 0)
+            if self._chance.random() < 0.3:
+                time.sleep(self._chance.uniform(0, 0.01))  # another may get there first
+        elif way < 0.75 and session in self._held:
+            made = replace(made, epoch=self._held[session])
+        made = self._call(made)
+        again = self._chance.random() < 0.1
+        append = Append(
+            session=session,
+            payload=made.name.encode(),
+            count=made.count,
+            time=1,
+            expected=made.expected,
+            epoch=made.epoch,
+            request=made.name if again else None,
+            digest=b"d",
+        )
+        try:
+            committed = self._log.submit(append).wait(30)
+        except ConflictError as error:
+            self._came_back(made, "conflict", error.actual)
+        except FencedError as error:
+            self._came_back(made, "fenced", error.current)
+            self._held.pop(session, None)
+        except (BusyError, UnknownOutcomeError):
+            pass
+        else:
+            self._came_back(made, "done", committed.first)
+            if again:
+                repeated = self._log.submit(append).wait(30)
+                if not repeated.repeated or repeated.first != committed.first:
+                    raise AssertionError(f"{made.name} was committed at {committed.first} and at {repeated.first}")
+
+
+def read_record(record: Path) -> list[Operation]:
+    """What a process wrote down: every call once, with its outcome if it has come back."""
+    found: dict[str, Operation] = {}
+    for line in record.read_bytes().split(b"\n")[:-1]:
+        operation = msgspec.json.decode(line, type=Operation)
+        assert operation.returned != NEVER or operation.name not in found, "a call was made after it came back"
+        found[operation.name] = operation
+    return list(found.values())
+
+
+def main(store: str, keys: str, record: str, name: str, *numbers: float) -> None:
+    """All threads at once, on one log."""
+    threads, seconds, seed = int(numbers[0]), numbers[1], int(numbers[2])
+    fd = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = open_log(store, keys=keys or None, **OPTIONS)
+    until = time.monotonic() + seconds
+    failed: list[threading.ExceptHookArgs] = []
+    threading.excepthook = failed.append
+    workers = [
+        threading.Thread(target=Contender(log, fd, f"{name}.{number}", seed * 100 + number).work, args=(until,))
+        for number in range(threads)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    log.close()
+    if failed:
+        raise SystemExit(f"{failed[0].exc_value!r}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], *map(float, sys.argv[5:]))

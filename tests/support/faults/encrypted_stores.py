@@ -1,0 +1,91 @@
+"""Encrypted stores for the fault tests: which work has keys, and what keys open of what lies in a store.  No tests here.
+
+An encrypted place has the key file `s.keys`, which the faults reach as they do the store, and `kept`: a copy of that file from before anything
+was erased, which somebody outside the store has.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from eventlog import open_log
+from eventlog.codec.payload import sealed_value
+from eventlog.encryption.envelope import is_tombstone
+from eventlog.encryption.key_file import KeyFile
+from eventlog.encryption.key_ring import Ring
+from eventlog.encryption.log import EncryptedLog
+from eventlog.integrity.scrub_ledger import is_record
+from tests.support.file_search import holds
+
+__all__ = ["KEPT", "KINDS", "forgotten", "is_said", "keep_keys", "keys_for", "keys_of", "said_of"]
+
+KINDS = ("plain", "encrypted")
+"""The stores that faults are tried on."""
+KEPT = "kept"
+_KEYS = "s.keys"
+
+
+def said_of(kind: str) -> str:
+    """What the table adds to a fault that was tried on this kind of store."""
+    return "" if kind == "plain" else f" of an {kind} store"
+
+
+def keys_for(store: Path, kind: str) -> Path | None:
+    """The key file for a store of this kind, beside it."""
+    return None if kind == "plain" else store.with_name(f"{store.name}.keys")
+
+
+def keys_of(place: Path) -> Path | None:
+    """The key file of a place; None if its stores are not encrypted."""
+    return place / _KEYS if (place / KEPT).exists() else None
+
+
+def keep_keys(place: Path) -> None:
+    """From here on the place is encrypted, and the keys that there are now are kept."""
+    (place / KEPT).touch(mode=0o600)
+    if (place / _KEYS).exists():
+        shutil.copy(place / _KEYS, place / KEPT)
+
+
+def is_said(store: Path, keys: Path, text: str) -> bool:
+    """Whether these keys open anything in a store that has the text."""
+    log = open_log.open_log(store, read_only=True)
+    assert isinstance(log, EncryptedLog)
+    opened = EncryptedLog(log.engine, Ring(KeyFile(keys)), None)
+    try:
+        return any(holds(data, text.encode()) for data in _opened(opened))
+    finally:
+        opened.close()
+
+
+def _opened(log: EncryptedLog) -> Iterator[bytes]:
+    yield from (commit.payload for commit in log.follow(0, 1_000_000))
+    yield from (head.card for head in log.heads())
+    yield from (value for _, value in log.scan_derived(b""))
+    ring = log._ring
+    for name in log.bodies():
+        sealed = sealed_value(log.engine.body(name) or b"")
+        family = ring.find(sealed.key)
+        if family is not None:
+            yield family.open_body(name, sealed.data)
+
+
+def forgotten(store: Path, place: Path) -> int:
+    """Fail unless the keys of all families of which nothing lives are gone, from every file, and those of the others are there; counts the former."""
+    log = open_log.open_log(store, read_only=True)
+    cards = [sealed_value(head.card) for head in log.engine.heads() if not is_record(head.session, head.card)]
+    log.close()
+    living = {card.key for card in cards if card.data or not is_tombstone(card.clear)}
+    dead = {card.key for card in cards} - living
+    keys, before = KeyFile(place / _KEYS), KeyFile(place / KEPT)
+    for id in living:
+        assert keys.find(id.hex()) is not None, "the key of a living family is gone"
+    files = [path.read_bytes() for path in place.iterdir() if path.is_file() and path.name != KEPT]
+    for id in dead:
+        assert keys.find(id.hex()) is None, "the key of an erased family is there"
+        secret = before.find(id.hex())
+        assert secret is not None, "the key was never kept"
+        assert not any(secret.hex().encode() in data for data in files), "a file has the key of an erased family"
+    return len(dead)

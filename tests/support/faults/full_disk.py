@@ -1,0 +1,59 @@
+"""A program whose disk is full: LMDB's own writes fail, at every size that its file could have.  Started by `tests/faults/test_full_disk.py`.
+
+The system refuses to make any file longer than a limit, which is raised from run to run by a page; so every write with which
+LMDB's file grows is refused in its turn, in the middle of its commit.  The journal's files stay below the limit.
+Usage: `python -m tests.support.faults.full_disk DIRECTORY FIRST STEP`; prints how many limits were tried and what came up.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import resource
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.faults.caller import Caller
+from tests.support.faults.planned_appends import probe_here, workload
+
+PAGE = 4096
+JOURNAL = 32 << 10
+"""Bytes of a journal file, as in `planned_appends.py`."""
+
+
+def limit(size: int) -> None:
+    """Let no file grow beyond so many bytes."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+
+
+def main(directory: Path, first: int, step: int) -> None:
+    """Raise the limit until nothing fails."""
+    logging.disable()
+    probe_here(pytest.MonkeyPatch())
+    errors: Counter[str] = Counter()
+    pages, tried, failed = first, 0, 0
+    while True:
+        path = directory / "store"
+        Caller(path, (), lambda: None).run()
+        limit(max(pages * PAGE, JOURNAL + PAGE))
+        caller = Caller(path, workload(), lambda: limit(resource.RLIM_INFINITY))
+        caller.run()
+        caller.heal()
+        longest = (path / "lmdb" / "data.mdb").stat().st_size
+        shutil.rmtree(path)
+        errors += caller.errors
+        failed += bool(caller.errors)
+        tried += 1
+        pages += step
+        if pages * PAGE > longest:
+            break
+    print(json.dumps({"tried": tried, "failed": failed, **errors}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,147 @@
+"""What may be on disk after a power failure, made up from a recording.  Imported by the tests of this folder.
+
+The failure comes after some number of calls.  What was flushed is there.  Of the writes to a file since its last flush any may be
+there, whole or some of their sectors; of the changes of names since the directory's last flush, any.  The mark is as it
+was at some moment up to then, or empty.  LMDB's file is as its newest finished transaction left it, or, while one is being
+committed, has any of the new pages as well, torn or whole, under the old meta pages.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from tests.support.faults.recording import Acknowledged, Call, Recording
+
+__all__ = ["HOW", "Image", "image_of", "pieces"]
+
+SECTOR = 512
+PAGE = 4096
+HOW = ("kept", "lost", "any", "torn")
+"""What happens to writes that were not flushed: all are there, none is, any of them in any order, any sectors of them."""
+
+
+@dataclass
+class Image:
+    """A store directory as a power failure left it, and what had been acknowledged by then."""
+
+    files: dict[str, bytes]
+    acknowledged: list[Acknowledged]
+
+    def write(self, path: Path) -> None:
+        """Make the directory."""
+        for name in ("journal", "lmdb"):
+            (path / name).mkdir(parents=True, mode=0o700)
+        for name, data in self.files.items():
+            (path / name).write_bytes(data)
+
+
+def image_of(recording: Recording, count: int, how: str, chance: random.Random) -> Image:
+    """The disk after a power failure that came after `count` calls."""
+    disk = _Disk(recording)
+    acknowledged: list[Acknowledged] = []
+    marks = {b"", recording.calls[0].mark}
+    for call in recording.calls[:count]:
+        marks.add(call.mark)
+        if call.acknowledged is not None:
+            acknowledged.append(call.acknowledged)
+        else:
+            disk.do(call)
+    coming = next((call.data for call in recording.calls[count:] if call.what == "lmdb ends"), b"")
+    files = {f"journal/{name}": data for name, data in disk.after(how, chance).items()}
+    files["lmdb/data.mdb"] = disk.pages_after(coming, how, chance)
+    files["mark"] = recording.calls[count - 1].mark if how == "kept" else chance.choice(sorted(marks))
+    files.update(recording.others)
+    return Image(files, acknowledged)
+
+
+class _Disk:
+    """What is on disk, and what is on its way there."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._files = {file: bytearray(data) for file, data in recording.files.items()}
+        self._names = dict(recording.names)
+        self._writes: dict[int, list[tuple[int, bytes]]] = {}
+        self._renames: list[Call] = []
+        self._lmdb = recording.lmdb
+        self._committing = False
+
+    def do(self, call: Call) -> None:
+        """One call, that was done."""
+        match call.what:
+            case "create":
+                self._files[call.file] = bytearray()
+                self._writes[call.file] = []
+                self._renames.append(call)
+            case "write":
+                self._writes.setdefault(call.file, []).append((call.offset, call.data))
+            case "flush":
+                for at, piece in self._writes.pop(call.file, ()):
+                    _put(self._files[call.file], at, piece)
+            case "rename" | "unlink":
+                self._renames.append(call)
+            case "flush names":
+                for change in self._renames:
+                    _name(self._names, change)
+                self._renames.clear()
+            case "lmdb begins":
+                self._committing = True
+            case "lmdb ends":
+                self._committing = False
+                self._lmdb = call.data
+            case _:
+                raise AssertionError(call.what)
+
+    def after(self, how: str, chance: random.Random) -> dict[str, bytes]:
+        """The journal's files by name, once the power is gone."""
+        files = {file: bytearray(data) for file, data in self._files.items()}
+        for file, writes in self._writes.items():
+            for at, piece in writes:
+                for begin, part in pieces(piece, at, how, chance):
+                    _put(files[file], begin, part)
+        names = dict(self._names)
+        for change in self._renames:
+            if how == "kept" or (how != "lost" and chance.random() < 0.5):
+                _name(names, change)
+        return {name: bytes(files[file]) for name, file in names.items()}
+
+    def pages_after(self, coming: bytes, how: str, chance: random.Random) -> bytes:
+        """LMDB's file, once the power is gone."""
+        if not self._committing or how == "lost" or not coming:
+            return self._lmdb
+        pages = bytearray(self._lmdb.ljust(len(coming), b"\0"))
+        for at in range(2 * PAGE, len(coming), PAGE):
+            new = coming[at : at + PAGE]
+            if new != bytes(pages[at : at + PAGE]):
+                for begin, part in pieces(new, at, how, chance):
+                    _put(pages, begin, part)
+        return bytes(pages)
+
+
+def pieces(data: bytes, at: int, how: str, chance: random.Random) -> list[tuple[int, bytes]]:
+    """What arrives of a write: some of its sectors, aligned as the disk's are."""
+    if how == "kept" or (how == "any" and chance.random() < 0.5):
+        return [(at, data)]
+    if how != "torn":
+        return []
+    edges = [at, *range(at // SECTOR * SECTOR + SECTOR, at + len(data), SECTOR), at + len(data)]
+    return [(begin, data[begin - at : end - at]) for begin, end in pairwise(edges) if chance.random() < 0.5]
+
+
+def _put(file: bytearray, at: int, data: bytes) -> None:
+    if len(file) < at + len(data):
+        file.extend(bytes(at + len(data) - len(file)))
+    file[at : at + len(data)] = data
+
+
+def _name(names: dict[str, int], change: Call) -> None:
+    """Change a directory; what another change should have made first, and did not, is left as it is."""
+    first = change.names[0]
+    if change.what == "create":
+        names[first] = change.file
+    elif first in names:
+        moved = names.pop(first)
+        if change.what == "rename":
+            names[change.names[1]] = moved

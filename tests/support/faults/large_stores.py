@@ -1,0 +1,39 @@
+"""Stores of a real size for the fault tests: text that does not compress.  No tests here."""
+
+from __future__ import annotations
+
+import base64
+import random
+from pathlib import Path
+
+from eventlog.open_log import open_log
+from eventlog.session.session import Session
+from eventlog.store import Store
+
+__all__ = ["fill", "lmdb_bytes", "weigh_down"]
+
+_PIECE = 192 << 10
+"""Random bytes of a message: a large text, four of which fill a megabyte of plain text."""
+_GROUP = 16
+
+
+def lmdb_bytes(path: Path) -> int:
+    """Size of a store's LMDB file."""
+    return (path / "lmdb" / "data.mdb").stat().st_size
+
+
+def weigh_down(session: Session, size: int) -> None:
+    """Add messages that take at least `size` bytes of the store, which no compression makes less."""
+    chance = random.Random(size)
+    left = size
+    while left > 0:
+        with session.pipeline():
+            for _ in range(_GROUP):
+                session.user(base64.b64encode(chance.randbytes(_PIECE)).decode())
+        left -= _GROUP * _PIECE
+
+
+def fill(path: Path, size: int, *, keys: Path | None = None) -> None:
+    """Make a store, or go on with one, whose session "ballast" weighs `size`; closed at the end."""
+    with Store(open_log(path, keys=keys)) as store:
+        weigh_down(store.create_session(id="ballast"), size)

@@ -1,0 +1,104 @@
+"""Comparing a log with the appends that were planned for it.  Imported by the tests of this folder.
+
+The appends, over a few sessions, small and large, with bodies and request ids, are those of `tests/support/log_crasher.py`; they
+are submitted in their order, so the log is at any moment a beginning of the plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from eventlog.errors import DamagedError
+from eventlog.log.contract import Append, Committed, Log
+from eventlog.log.embedded import engine, partition
+from eventlog.log.embedded.salvage.probe_child import walk
+from eventlog.log.embedded.segments.layout import TREES
+from tests.support.log_crasher import SMALL, workload
+
+__all__ = ["OPTIONS", "compare", "complete", "probe_here", "scratch", "settle", "workload"]
+
+OPTIONS: dict[str, Any] = {**SMALL, "busy_timeout": 5.0}
+"""A journal of a few files that are folded and used again; no wait is long."""
+
+
+def compare(log: Log, plan: Sequence[Append], acknowledged: Sequence[Committed]) -> int:
+    """Fail unless the log is a beginning of the plan that holds what was acknowledged; returns how many appends it has."""
+    found = log.follow(0, 1_000_000)
+    assert len(found) <= len(plan), "more was found than was submitted"
+    position = 1
+    for commit, append in zip(found, plan, strict=False):
+        assert (commit.session, commit.payload, commit.count, commit.request) == (
+            append.session,
+            append.payload,
+            append.count,
+            append.request,
+        ), f"position {commit.position} holds another append than the one submitted there"
+        assert commit.position == position, "positions are not contiguous"
+        position += commit.count
+    spans = {(commit.session, commit.first, commit.last, commit.position) for commit in found}
+    gone = [one for one in acknowledged if (one.session, one.first, one.last, one.position) not in spans]
+    assert not gone, f"acknowledged and gone: {gone[0]}"
+    for session in {commit.session for commit in found}:
+        commits = list(log.read(session))
+        assert [commit.payload for commit in commits] == [c.payload for c in found if c.session == session]
+        version = 0
+        for commit in commits:
+            assert commit.first == version + 1, "versions are not contiguous"
+            version = commit.last
+        head = log.head(session)
+        assert head is not None
+        assert (head.version, head.appends) == (version, len(commits))
+    for append in plan[: len(found)]:
+        for digest, body in append.bodies:
+            assert log.body(digest) == body, "a body is gone"
+    assert log.check() == []
+    return len(found)
+
+
+def complete(log: Log, plan: Sequence[Append]) -> None:
+    """Submit the whole plan again, with its request ids: what is there is not written twice, and the rest goes in."""
+    known = len(log.follow(0, 1_000_000))
+    for number, append in enumerate(plan):
+        assert log.submit(append).wait(30).repeated == (number < known), f"request {append.request} was not settled"
+    assert compare(log, plan, []) == len(plan)
+    assert log.body(hashlib.sha256(b"no such body").digest()) is None
+
+
+def settle(log: Log, append: Append) -> Committed:
+    """Submit an append of unknown outcome again: if it had been committed, that is its result."""
+    known = log.request(append.session, append.request or "")
+    again = log.submit(append).wait(30)
+    assert again.repeated == (known is not None), "a request was settled wrongly"
+    return again
+
+
+def probe_here(patch: pytest.MonkeyPatch) -> None:
+    """Walk LMDB's pages in this process, when a store is opened: a child for each of hundreds of openings takes too long."""
+
+    def require(directory: Path, *, writing: bool = False) -> None:
+        wrong = walk(str(directory), 0, "w" if writing else "r", TREES)
+        if wrong:
+            raise DamagedError(wrong[0])
+
+    patch.setattr(partition, "require_structure", require)
+    patch.setattr(engine, "probe", _nothing)  # the same again, while it is open
+
+
+def _nothing(_directory: Path) -> list[str]:
+    return []
+
+
+@contextmanager
+def scratch() -> Generator[Path]:
+    """A directory in memory where there is one: what is made up from a recording needs no flush that reaches a disk."""
+    memory = Path("/", "dev", "shm")
+    with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
+        yield Path(directory)

@@ -1,0 +1,162 @@
+"""Recording what a store does to its disk, call by call, so that every power failure in between can be made up afterwards.
+
+The journal's calls come through the seam.  LMDB does its own: of it is recorded what its file was before and after every
+transaction, and between the two it is trusted to do what it promises: it writes new pages beside the old ones, flushes, and then
+makes the new ones count with one small synced write.  So while it commits, any part of the new pages may be on disk
+with the old meta pages (`images.py`), and LMDB is tested, too, as far as it keeps to that order.
+
+The mark is mapped memory that is never flushed: what it is at any moment may reach the disk at that moment or later, or never.
+Imported by the tests of this folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeAlias
+
+import pytest
+
+from eventlog.integrity.heads import StoreHead
+from eventlog.log.contract import Committed
+from eventlog.log.embedded.filesystem import JournalIO
+from eventlog.log.embedded.segments.environment import Environment
+
+__all__ = ["Acknowledged", "Call", "Recording", "recorded"]
+
+Acknowledged: TypeAlias = Committed | StoreHead
+"""What a caller was told is durable: one append, or all that a head stands for."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One thing that happened: `what` to the file `file`, or to names; and the mark as it was then."""
+
+    what: str
+    file: int = -1
+    offset: int = 0
+    data: bytes = b""
+    names: tuple[str, ...] = ()
+    acknowledged: Acknowledged | None = None
+    mark: bytes = b""
+
+
+@dataclass
+class Recording:
+    """The store's files before the first call, and the calls in their order."""
+
+    files: dict[int, bytes]
+    """The journal's files, numbered: what is on disk."""
+    names: dict[str, int]
+    """Their names."""
+    lmdb: bytes
+    others: dict[str, bytes]
+    """The small files that never change: what they hold."""
+    calls: list[Call] = field(default_factory=list[Call])
+
+
+class _RecordingIO(JournalIO):
+    """Writes down every call that changes something, in the order in which they are done."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._lock = RLock()
+        self._numbers: dict[int, int] = {}
+        """By inode: an inode that is used again is another file."""
+        self.recording: Recording | None = None
+
+    def note(self, what: str, **more: Any) -> None:
+        """Write one call down."""
+        with self._lock:
+            if self.recording is not None:
+                self.recording.calls.append(Call(what, mark=(self._store / "mark").read_bytes(), **more))
+
+    def begin(self) -> Recording:
+        """What is there now is on disk; record from here on."""
+        with self._lock:
+            files = sorted((self._store / "journal").iterdir())
+            self._numbers = {file.stat().st_ino: number for number, file in enumerate(files)}
+            self.recording = Recording(
+                dict(enumerate(file.read_bytes() for file in files)),
+                {file.name: number for number, file in enumerate(files)},
+                (self._store / "lmdb" / "data.mdb").read_bytes(),
+                {name: (self._store / name).read_bytes() for name in ("format", "turn", "lock", "open")},
+            )
+            return self.recording
+
+    def _number(self, fd: int, *, new: bool = False) -> int:
+        inode = os.fstat(fd).st_ino
+        if new or inode not in self._numbers:
+            self._numbers[inode] = max(self._numbers.values(), default=0) + len(self._numbers) + 1
+        return self._numbers[inode]
+
+    def open(self, path: str, flags: int) -> int:
+        """Open; a file that is new has a name that is not on disk yet."""
+        with self._lock:
+            new = bool(flags & os.O_CREAT) and not Path(path).exists()
+            fd = super().open(path, flags)
+            if new:
+                self.note("create", file=self._number(fd, new=True), names=(Path(path).name,))
+            else:
+                assert not flags & os.O_TRUNC, "a file that is there is not begun anew"
+            return fd
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+        """Write."""
+        with self._lock:
+            written = super().pwrite(fd, data, offset)
+            self.note("write", file=self._number(fd), offset=offset, data=bytes(data)[:written])
+            return written
+
+    def fdatasync(self, fd: int) -> None:
+        """Flush: it counts from when it is done."""
+        super().fdatasync(fd)
+        self.note("flush", file=self._number(fd))
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename."""
+        with self._lock:
+            super().rename(old, new)
+            self.note("rename", names=(Path(old).name, Path(new).name))
+
+    def unlink(self, path: str) -> None:
+        """Remove."""
+        with self._lock:
+            super().unlink(path)
+            self.note("unlink", names=(Path(path).name,))
+
+    def sync_directory(self, path: str) -> None:
+        """Flush names: it counts from when it is done."""
+        super().sync_directory(path)
+        self.note("flush names")
+
+
+@contextmanager
+def recorded(
+    store: Path, patch: pytest.MonkeyPatch
+) -> Generator[tuple[JournalIO, Callable[[], Recording], Callable[[Acknowledged], None]]]:
+    """The way to the operating system to open `store` with, what begins the recording, and what notes an acknowledgement."""
+    io = _RecordingIO(store)
+    data = store / "lmdb" / "data.mdb"
+    writing = Environment.writing
+
+    def noted(self: Environment, job: Callable[[Any], Any]) -> Any:
+        if io.recording is None:
+            return writing(self, job)
+        io.note("lmdb begins")
+        try:
+            return writing(self, job)
+        finally:
+            io.note("lmdb ends", data=data.read_bytes())
+
+    def acknowledge(what: Acknowledged) -> None:
+        io.note("acknowledged", acknowledged=what)
+
+    with patch.context() as patched:
+        patched.setattr(Environment, "writing", noted)
+        yield io, io.begin, acknowledge
+    io.recording = None

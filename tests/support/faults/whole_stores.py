@@ -1,0 +1,146 @@
+"""The places that work on whole stores begins from: stores with everything in them that such work may lose.  Imported by the programs of this folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog.integrity.heads import StoreHead
+from eventlog.log.embedded.options import Options
+from eventlog.maintenance import backup as backups
+from eventlog.maintenance import copy_commits
+from eventlog.open_log import open_log
+from eventlog.session.session import Session
+from eventlog.store import Store
+from tests.support.crash_writer import must_succeed
+from tests.support.faults.abandoned_store import copied_as_left
+from tests.support.faults.agent import open_agent, turn
+from tests.support.faults.encrypted_stores import KEPT, is_said, keep_keys, keys_of
+from tests.support.faults.planned_appends import probe_here
+from tests.support.sample_sessions import exchange, started
+
+__all__ = ["GONE", "LAST", "SECRET", "SIZES", "TOLD", "kept_head", "make_templates", "opened", "patched", "reading"]
+
+SIZES: dict[str, Any] = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 96 << 10}
+"""A map with too little room for what is written: it grows."""
+TOLD = frozenset({"head", "turns", KEPT})
+"""Files that stand for what somebody outside the store knows."""
+SECRET = "the redacted name of the king"
+GONE = "what the erased session said"
+LAST = "what the session that goes now said"
+LARGE = "a large text, stored once, with more words than a row has room for " * 40
+
+
+def patched() -> None:
+    """For this process: copies in many transactions, in maps that are too small, and no child for every opening."""
+    patch = pytest.MonkeyPatch()
+    probe_here(patch)
+    patch.setattr(copy_commits, "BATCH_COMMITS", 6)
+    patch.setattr(backups, "Options", small)
+
+
+def small(**more: Any) -> Options:
+    """Options with small sizes."""
+    return Options(**{**SIZES, **more})
+
+
+def opened(path: Path) -> Store:
+    """The store at a path, to write."""
+    return Store(open_log(path, keys=keys_of(path.parent), **SIZES))
+
+
+def reading(path: Path) -> Store:
+    """The store at a path, to read."""
+    return Store(open_log(path, keys=keys_of(path.parent), read_only=True))
+
+
+def _say(session: Session, text: str, turns: int = 2) -> None:
+    for number in range(turns):
+        session.user(f"{number} {text} {LARGE}", request_id=f"r{number}")
+        exchange(session, f"answer {number} " * 5)
+
+
+def _fill(path: Path) -> None:
+    """Sessions with large texts, a fork, a sub-session, something redacted, and a session that was erased."""
+    with opened(path) as store:
+        session = store.create_session(id="a")
+        _say(session, "first")
+        exchange(store.fork(session, session.version, id="f"))
+        _say(session.subsession(id="sub"), LAST, 1)
+        exchange(session, LAST)
+        talk = store.create_session(id="b")
+        talk.user(f"{SECRET} {LARGE}", id="m")
+        talk.redact(started(talk)[0], search=False)
+        _say(store.create_session(id="gone"), GONE)
+        keys = keys_of(path.parent)
+        if keys is not None:
+            keep_keys(path.parent)
+        store.erase("gone")
+    if keys is not None:  # as if the program had died before the key was destroyed
+        shutil.copy(path.parent / KEPT, keys)
+        for text in (GONE, LAST, SECRET):
+            assert is_said(path, keys, text)
+
+
+def _go_on(path: Path) -> None:
+    with opened(path) as store:
+        _say(store.create_session(id="later"), "more")
+        exchange(store.session("a"))
+
+
+def _keep_head(place: Path) -> None:
+    with reading(place / "s") as store:
+        (place / "head").write_text(store.head().text())
+
+
+def kept_head(place: Path) -> StoreHead:
+    """The head that was kept elsewhere."""
+    return StoreHead.parse((place / "head").read_text())
+
+
+def make_templates(directory: Path, *, encrypted: bool = False) -> None:
+    """Make, in `directory`, the place to begin from of every kind of work; with keys or without."""
+    for name in ("nothing", "plain", "agent"):
+        (directory / name).mkdir()
+        if encrypted:
+            keep_keys(directory / name)
+
+    def plain() -> None:
+        _fill(directory / "plain" / "s")
+        _keep_head(directory / "plain")
+
+    def copies() -> None:
+        for name in ("more", "anew"):
+            shutil.copytree(directory / "plain", directory / name)
+            with opened(directory / name / "s") as store:
+                store.backup(directory / name / "b")
+            shutil.copy(directory / name / "head", directory / name / "before")
+        with opened(directory / "anew" / "s") as store:
+            store.vacuum()
+        for name in ("more", "anew"):
+            _go_on(directory / name / "s")
+            _keep_head(directory / name)
+        shutil.copytree(directory / "more", directory / "copied", ignore=shutil.ignore_patterns("b", "before"))
+        (directory / "copied" / "s").rename(directory / "copied" / "b")
+
+    def left() -> None:  # by a process that dies: its journal is not folded
+        shutil.copytree(directory / "plain", directory / "left")
+        store = opened(directory / "left" / "s")
+        exchange(store.session("a"))
+        (directory / "left" / "head").write_text(store.head().text())
+        copied_as_left(directory / "left" / "s", directory / "left" / "as it is")
+
+    def agent() -> None:
+        store, session = open_agent(open_log(directory / "agent" / "s", keys=keys_of(directory / "agent"), **SIZES))
+        with store:
+            turn(session, 0, lambda _: None)
+        (directory / "agent" / "turns").write_text("1")
+        _keep_head(directory / "agent")
+
+    for job in (plain, copies, left, agent):
+        must_succeed(job)
+    shutil.rmtree(directory / "left" / "s")
+    (directory / "left" / "as it is").rename(directory / "left" / "s")

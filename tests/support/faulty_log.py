@@ -1,0 +1,68 @@
+"""A log whose appends fail, wait, or find that somebody else was faster, as a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eventlog.errors import BusyError
+from eventlog.log.contract import Append, Committed, Ticket
+from eventlog.log.memory import MemoryLog
+from eventlog.log.ticket import QueuedTicket, wake
+from eventlog.session.session import Session
+
+__all__ = ["FaultyLog", "together"]
+
+
+class FaultyLog(MemoryLog):
+    """A memory log whose next appends fail, or find that somebody else was faster."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuse = 0
+        """How many of the next submissions are turned away: the queue is full."""
+        self.fail = 0
+        """How many of the next appends fail after they were handed over: the disk is full."""
+        self.meanwhile: list[Callable[[], object]] = []
+        """What others do between a decision and its commit."""
+        self.held: list[QueuedTicket[Append, Committed]] | None = None
+        """Appends that wait, if they are held."""
+
+    def close(self) -> None:
+        """Other stores go on."""
+
+    def submit(self, append: Append) -> Ticket:
+        """Append, unless something goes wrong."""
+        while self.meanwhile:
+            self.meanwhile.pop(0)()
+        if self.refuse:
+            self.refuse -= 1
+            raise BusyError("full")
+        if self.fail:
+            self.fail -= 1
+            ticket: QueuedTicket[Append, Committed] = QueuedTicket(append)
+            ticket.fail(BusyError("full"))
+            return ticket
+        if self.held is not None:
+            ticket = QueuedTicket(append)
+            self.held.append(ticket)
+            return ticket
+        return super().submit(append)
+
+    def let_go(self) -> None:
+        """Commit what is held, in order."""
+        held, self.held = self.held or [], None
+        for ticket in held:
+            assert ticket.request is not None
+            done = super().submit(ticket.request)
+            try:
+                ticket.succeed(done.wait())
+            except Exception as error:  # noqa: BLE001 - the outcome, whatever it is
+                ticket.fail(error)
+        wake(held)
+
+
+def together(session: Session, *commands: Callable[[], object]) -> None:
+    """Give some commands in one pipeline."""
+    with session.pipeline():
+        for command in commands:
+            command()

@@ -1,0 +1,329 @@
+"""Hypothesis strategies for histories of one session: every kind of event that a conversation is made of, always allowed.
+
+A history is grown from random commands; each picks its target among what is there, and what the session's rules refuse is
+left out.  So histories are valid by the same rules as real ones, and shrink to few commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+from hypothesis import strategies as st
+
+from eventlog import events as ev
+from eventlog.errors import CallError
+from eventlog.state.evolve import evolve
+from eventlog.state.rules import admit
+from eventlog.state.state import State
+from eventlog.values import (
+    Attachment,
+    File,
+    MessageError,
+    Model,
+    Patch,
+    Reasoning,
+    Subtask,
+    Text,
+    Tokens,
+    Tool,
+    Truncation,
+    Usage,
+)
+
+__all__ = ["COMMANDS", "Command", "Grower", "commands", "histories"]
+
+Command = tuple[str, int, str]
+"""What to do, which of the possible targets, and a text."""
+
+MODELS = (Model("p", "one"), Model("p", "two"))
+
+
+class Grower:
+    """Grows a history command by command; `items` are its events with their times."""
+
+    def __init__(self) -> None:
+        self.items: list[tuple[int, ev.Event]] = []
+        self.state = State()
+        self._time = 1_000
+        self._made = 0
+        self._append(ev.SessionStarted(title="t"))
+
+    def do(self, command: Command) -> None:
+        """Carry out one command, as far as it is allowed."""
+        name, pick, text = command
+        _COMMANDS[name](self, pick, text)
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _append(self, *events: ev.Event) -> bool:
+        for event in events:
+            try:
+                admit(self.state, event)
+            except CallError:
+                return False
+            evolve(self.state, event)
+            self._time += 7
+            self.items.append((self._time, event))
+        return True
+
+    def _new(self, prefix: str) -> str:
+        self._made += 1
+        return f"{prefix}{self._made}"
+
+    def _open(self, pick: int) -> str | None:
+        messages = self.state.open_messages()
+        return messages[pick % len(messages)] if messages else None
+
+    def _parts(self, kind: str, *states: str) -> list[str]:
+        return [
+            part
+            for part, facts in self.state.parts.items()
+            if (not kind or facts.kind == kind)
+            and self.state.history.holds(facts.added)
+            and (not states or self.state.status(facts) in states)
+        ]
+
+    def _part(self, pick: int, kind: str, *states: str) -> str | None:
+        found = self._parts(kind, *states)
+        return found[pick % len(found)] if found else None
+
+    def _messages(self) -> list[str]:
+        return [
+            name
+            for name, facts in self.state.messages.items()
+            if self.state.history.holds(facts.added) and self.state.now(facts.changes) != "removed"
+        ]
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def user(self, pick: int, text: str) -> None:
+        """A user message with one to three parts."""
+        message = self._new("m")
+        self._append(ev.UserMessageAdded(message, "build", MODELS[pick % 2], system=text if pick % 5 == 4 else None))
+        self._append(ev.PartStarted(message, self._new("p"), Text(text, pick % 3 == 2, pick % 7 == 6)))
+        if pick % 4 == 3:
+            self._append(
+                ev.PartStarted(message, self._new("p"), File("image/png", "data:image/png;base64,AAAA", "a.png"))
+            )
+        if pick % 6 == 5:
+            self._append(ev.PartStarted(message, self._new("p"), Subtask(text)))
+
+    def start(self, pick: int, text: str) -> None:
+        """An assistant message opens."""
+        del text
+        message = self._new("m")
+        if not self.state.open_messages():
+            self._append(
+                ev.AssistantMessageStarted(message, self.state.last_message or None, model=MODELS[pick % 2]),
+                ev.StepStarted(message, self._new("p")),
+            )
+
+    def part(self, pick: int, text: str) -> None:
+        """A text, reasoning, tool or patch part begins."""
+        message = self._open(0)
+        if message is None:
+            return
+        kinds = (
+            Text(text),
+            Text(),
+            Reasoning(),
+            Tool(self._new("c"), "bash", provider_executed=pick % 9 == 8),
+            Patch("h"),
+        )
+        self._append(ev.PartStarted(message, self._new("p"), kinds[pick % len(kinds)]))
+
+    def delta(self, pick: int, text: str) -> None:
+        """A piece of text, input or output."""
+        part = self._part(pick, "", "open", "pending", "running")
+        if part is not None:
+            facts = self.state.parts[part]
+            field = {"open": "text", "pending": "input", "running": "output"}[self.state.status(facts)]
+            self._append(ev.PartDelta(part, field, text))
+
+    def end(self, pick: int, text: str) -> None:
+        """A text or reasoning part ends."""
+        part = self._part(pick, "", "open")
+        if part is not None:
+            self._append(ev.PartEnded(part, '{"p":{"s":1}}' if text else None))
+
+    def run(self, pick: int, text: str) -> None:
+        """A tool runs."""
+        part = self._part(pick, "tool", "pending")
+        if part is not None:
+            self._append(ev.ToolRunning(part, '{"a":1}', text), ev.ToolProgress(part, text))
+
+    def complete(self, pick: int, text: str) -> None:
+        """A tool completes."""
+        part = self._part(pick, "tool", "running")
+        if part is not None:
+            cut = Truncation("short", 3, 99) if pick % 5 == 4 else None
+            files = (Attachment("image/png", "data:image/png;base64,AAAA"),) if pick % 4 == 3 else ()
+            self._append(ev.ToolCompleted(part, text, cut, "done", None, files))
+
+    def fail(self, pick: int, text: str) -> None:
+        """A tool fails."""
+        part = self._part(pick, "tool", "pending", "running")
+        if part is not None:
+            self._append(ev.ToolFailed(part, text, pick % 2 == 1, text if pick % 3 == 1 else None))
+
+    def finish(self, pick: int, text: str) -> None:
+        """The open message is finished, its parts closed first."""
+        message = self._open(0)
+        if message is None:
+            return
+        closing = [
+            event
+            for event in self.state.closing("x")
+            if not isinstance(event, (ev.MessageFinished, ev.CompactionFailed))
+        ]
+        self._append(*closing)
+        self._append(ev.StepFinished(message, self._new("p"), "stop"))
+        self._append(ev.UsageRecorded(Usage(Tokens(1, 2), Decimal("0.5")), message))
+        errors = (None, None, None, MessageError("aborted", text), MessageError("api", text))
+        self._append(ev.MessageFinished(message, ("stop", "tool-calls")[pick % 2], errors[pick % 5]))
+
+    def answer(self, pick: int, text: str) -> None:
+        """A whole answer: text in two deltas, a call, its result."""
+        self.finish(0, "")
+        self.user(0, text or "q")
+        self.start(pick, "")
+        self.part(1, "")
+        self.delta(-1, text)
+        self.delta(-1, "and so on")
+        self.end(-1, "")
+        if pick % 3:
+            self.part(3, "")
+            self.run(-1, text)
+            self.complete(pick, text)
+        if pick % 4:
+            self.finish(pick % 3, text)
+
+    def prune(self, pick: int, text: str) -> None:
+        """A result is cleared, or is back."""
+        del text
+        part = self._part(pick, "tool", "completed", "failed")
+        if part is not None and not self._append(ev.Pruned((part,), "recency", 10)):
+            self._append(ev.Restored((part,)))
+
+    def edit(self, pick: int, text: str) -> None:
+        """A part's text is replaced."""
+        part = self._part(pick, "", "ended", "completed")
+        if part is not None:
+            self._append(ev.PartEdited(part, text))
+
+    def remove(self, pick: int, text: str) -> None:
+        """A part or a message is removed."""
+        del text
+        if pick % 2:
+            part = self._part(pick // 2, "")
+            if part is not None:
+                self._append(ev.PartRemoved(part))
+        else:
+            messages = self._messages()
+            if messages:
+                self._append(ev.MessageRemoved(messages[pick // 2 % len(messages)]))
+
+    def redact(self, pick: int, text: str) -> None:
+        """A part is redacted."""
+        part = self._part(pick, "")
+        if part is not None:
+            self._append(ev.PartRedacted(part, text))
+
+    def compact(self, pick: int, text: str) -> None:
+        """A whole compaction: completed, failed, or left requested."""
+        if pick % 2:
+            self.finish(0, "")
+        if self.state.open_messages():
+            return
+        covered = self._messages()
+        marker, part, summary, said = self._new("m"), self._new("p"), self._new("m"), self._new("p")
+        self._append(ev.UserMessageAdded(marker), ev.CompactionRequested(marker, part, auto=True))
+        if pick % 5 == 4 or not covered:
+            return
+        place = pick % len(covered)
+        tail = covered[place] if place else None
+        started = ev.CompactionStarted(part, covered[place - 1] if place else None, tail)
+        told = ev.AssistantMessageStarted(summary, marker, model=MODELS[0], summary=True)
+        if not self._append(started, told, ev.PartStarted(summary, said, Text(text)), ev.PartEnded(said)):
+            return
+        self._append(ev.MessageFinished(summary, "stop"))
+        failed = ev.CompactionFailed(part, "empty", summary)
+        self._append(failed if pick % 5 == 3 else ev.CompactionCompleted(part, summary))
+
+    def undo(self, pick: int, text: str) -> None:
+        """The latest compaction is undone."""
+        del pick, text
+        for _, part, status in reversed(self.state.compactions):
+            if status == "completed" and self._append(ev.CompactionUndone(part)):
+                return
+
+    def rollback(self, pick: int, text: str) -> None:
+        """Back, or forth again, to some version."""
+        del text
+        self._append(ev.RolledBack(1 + pick % self.state.version))
+
+    def setting(self, pick: int, text: str) -> None:
+        """The system prompt, the tools or the settings change."""
+        events: Sequence[ev.Event] = (
+            ev.SystemPromptSet("header", text),
+            ev.ToolsSet("[]"),
+            ev.SettingsSet(MODELS[pick % 2]),
+            ev.TodosSet(()),
+            ev.Custom("test", "{}"),
+            ev.ForeignKept("session", "{}"),
+        )
+        self._append(events[pick % len(events)])
+
+
+_COMMANDS: dict[str, Callable[[Grower, int, str], None]] = {
+    name: getattr(Grower, name)
+    for name in (
+        "user",
+        "start",
+        "part",
+        "delta",
+        "end",
+        "run",
+        "complete",
+        "fail",
+        "finish",
+        "answer",
+        "prune",
+        "edit",
+        "remove",
+        "redact",
+        "compact",
+        "undo",
+        "rollback",
+        "setting",
+    )
+}
+
+COMMANDS = tuple(_COMMANDS)
+"""The names of all commands."""
+
+_OFTEN = ("user", "start", "part", "delta", "delta", "end", "run", "complete", "finish", *("answer",) * 5)
+"""What conversations mostly consist of."""
+
+texts = st.text(alphabet=st.sampled_from("ab \n中\ud800é"), max_size=6)
+
+
+def commands(without: Sequence[str] = ()) -> st.SearchStrategy[Command]:
+    """Single commands, the ordinary ones more often."""
+    names = [name for name in (*_OFTEN, *COMMANDS) if name not in without]
+    return st.tuples(st.sampled_from(names), st.integers(0, 60), texts)
+
+
+def histories(
+    *, without: Sequence[str] = (), min_size: int = 8, max_size: int = 40
+) -> st.SearchStrategy[list[tuple[int, ev.Event]]]:
+    """Histories of one session, as events with their times."""
+
+    def grown(steps: list[Command]) -> list[tuple[int, ev.Event]]:
+        grower = Grower()
+        for step in steps:
+            grower.do(step)
+        return grower.items
+
+    return st.lists(commands(without), min_size=min_size, max_size=max_size).map(grown)

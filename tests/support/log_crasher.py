@@ -1,0 +1,233 @@
+"""A program that kills itself inside the journal's I/O, at one fault point after the other, and looks what is left.
+
+Started by `tests/eventlog/log/test_crash.py` in a process of its own, because it forks.  For every point: a child works on a new
+store and dies there; then the store is opened again and compared with what the child had acknowledged.
+Usage: `python -m tests.support.log_crasher DIRECTORY MODE FIRST STEP`; prints the points it tried, and what went wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import sys
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from eventlog.errors import EventlogError
+from eventlog.log.contract import Append, LeaseState
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.filesystem import JournalIO
+
+SMALL = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 64 << 20}
+SECTOR = 512
+
+
+class CrashingIO(JournalIO):
+    """Dies at the n-th call.
+
+    Modes: "before" the call; "half" way through a write; "power" after tearing what was not flushed yet: some of its
+    sectors are as they were, as after a power failure.
+    """
+
+    def __init__(self, at: int, mode: str) -> None:
+        self._left = at
+        self._mode = mode
+        self._lock = Lock()  # nothing goes on while the process dies
+        self._unflushed: dict[int, list[tuple[int, bytes]]] = {}
+
+    def _step(self, *, can_die: bool = True) -> bool:
+        self._left -= 1
+        if self._left == 0 and can_die:
+            self._die()
+        return self._left == 0
+
+    def _die(self) -> None:
+        if self._mode == "power":
+            chance = random.Random(1)
+            for fd, writes in self._unflushed.items():
+                for offset, old in reversed(writes):
+                    for begin in range(0, len(old), SECTOR):
+                        if chance.random() < 0.5:
+                            os.pwrite(fd, old[begin : begin + SECTOR], offset + begin)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def open(self, path: str, flags: int) -> int:
+        """Open, or fail."""
+        with self._lock:
+            self._step()
+            fd = super().open(path, flags)
+            self._unflushed.pop(fd, None)  # the number of a file that was closed
+            return fd
+
+    def pwrite(self, fd: int, data: Any, offset: int) -> int:
+        """Write, or fail."""
+        with self._lock:
+            dying = self._step(can_die=self._mode == "before")
+            old = os.pread(fd, len(data), offset)
+            self._unflushed.setdefault(fd, []).append((offset, old.ljust(len(data), b"\0")))
+            if dying and self._mode == "half":
+                super().pwrite(fd, bytes(data)[: len(data) // 2], offset)
+                self._die()
+            written = super().pwrite(fd, data, offset)
+            if dying:
+                self._die()
+            return written
+
+    def fdatasync(self, fd: int) -> None:
+        """Flush, or fail."""
+        with self._lock:
+            self._step()
+            super().fdatasync(fd)
+            self._unflushed.pop(fd, None)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename, or fail."""
+        with self._lock:
+            self._step()
+            super().rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove, or fail."""
+        with self._lock:
+            self._step()
+            super().unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Flush names, or fail."""
+        with self._lock:
+            self._step()
+            super().sync_directory(path)
+
+    def reach(self, point: str) -> None:  # noqa: ARG002 - every point counts alike
+        """Go on, or fail."""
+        with self._lock:
+            self._step()
+
+
+def workload() -> list[Append]:
+    """The same appends in every run, over a few sessions, small and large."""
+    chance = random.Random(7)
+    appends: list[Append] = []
+    begun: set[str] = set()
+    for number in range(60):
+        session = f"s{chance.randrange(3)}"
+        size = chance.choice([20, 200, 900, 3000, 9000])
+        body = b"body %d" % (number % 7)
+        appends.append(
+            Append(
+                session=session,
+                payload=b"%d:" % number + chance.randbytes(size),
+                count=chance.randrange(1, 4),
+                time=number,
+                creates_at=None if session in begun else 0,
+                request=f"r{number}",
+                digest=b"%d" % number,
+                bodies=[(hashlib.sha256(body).digest(), body)],
+                messages=1,
+            )
+        )
+        begun.add(session)
+    return appends
+
+
+def work(path: Path, acks: int, at: int, mode: str) -> None:
+    """Append everything, in groups of one to four; acknowledge what is durable through the pipe `acks`."""
+    log = open_log(path, io=CrashingIO(at, mode), **SMALL)
+    appends = workload()
+    chance = random.Random(3)
+    while appends:
+        group = [appends.pop(0) for _ in range(min(len(appends), chance.randrange(1, 5)))]
+        for ticket in [log.submit(append) for append in group]:
+            committed = ticket.wait(60)
+            os.write(acks, f"{committed.session} {committed.first} {committed.last} {committed.position}\n".encode())
+    log.set_lease("s0", LeaseState(1, b"me", 5), replaces=LeaseState())
+    os.write(acks, b"lease\n")
+    log.close()
+    os.write(acks, b"closed\n")
+
+
+def verify(path: Path, acknowledged: list[str]) -> list[str]:
+    """Open the store and compare."""
+    wrong: list[str] = []
+    planned = workload()
+    log = open_log(path, **SMALL)
+    try:
+        found = log.follow(0, 10**6)
+        for commit, append in zip(found, planned, strict=False):
+            if (commit.session, commit.payload, commit.count) != (append.session, append.payload, append.count):
+                wrong.append(f"position {commit.position}: another append than the one submitted there")
+        spans = {f"{c.session} {c.first} {c.last} {c.position}" for c in found}
+        wrong += [f"acknowledged and gone: {line}" for line in acknowledged if " " in line and line not in spans]
+        wrong += log.check()
+        head = log.head("s0")
+        if "lease" in acknowledged and (head is None or head.lease.epoch != 1):
+            wrong.append("the lease is gone")
+        for append in planned:
+            ticket = log.submit(append)
+            if ticket.wait(60).repeated != (f"r{append.time}" in {c.request for c in found}):
+                wrong.append(f"request r{append.time} was not settled rightly")
+        again = log.follow(0, 10**6)
+        if [c.payload for c in again] != [append.payload for append in planned]:
+            wrong.append("after the retry the log is not the whole workload, once")
+        wrong += [
+            f"body {number} is gone"
+            for number in range(7)
+            if not log.body(hashlib.sha256(b"body %d" % number).digest())
+        ]
+        wrong += log.check()
+    finally:
+        log.close()
+    return wrong
+
+
+def crash(path: Path, at: int, mode: str) -> tuple[list[str], bool]:
+    """One point: what the child acknowledged, and whether it got to the end."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            work(path, writing, at, mode)
+        except BaseException as error:  # noqa: BLE001 - the child's only way out is `_exit`
+            os.write(2, f"the worker failed: {error!r}\n".encode())
+            os._exit(3)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        lines = pipe.read().decode().split("\n")
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        raise SystemExit(f"point {at}: the worker failed")
+    return [line for line in lines if line], os.WIFEXITED(status)
+
+
+def main() -> int:
+    """Try every `step`-th point from `first` on, until the worker survives."""
+    root, mode, at, step = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    failures = 0
+    while True:
+        path = root / "store"
+        acknowledged, finished = crash(path, at, mode)
+        if mode == "power" and at % 2 and (path / "mark").exists():
+            (path / "mark").write_bytes(b"")  # its pages need not have reached the disk either
+        try:
+            wrong = verify(path, acknowledged)
+        except EventlogError as error:
+            wrong = [repr(error)]
+        for line in wrong:
+            failures += 1
+            print(f"{mode} point {at}: {line}")
+        shutil.rmtree(path)
+        if finished:
+            break
+        at += step
+    print(f"points up to {at}, acknowledged at the end {len(acknowledged)}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

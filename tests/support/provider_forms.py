@@ -1,0 +1,101 @@
+"""What must hold of a view in every provider's form: the official packages' types, strictly, and the providers' rules.  No tests here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from anthropic.types import (
+    BashCodeExecutionToolResultBlockParam,
+    CodeExecutionToolResultBlockParam,
+    DocumentBlockParam,
+    ImageBlockParam,
+    MessageParam,
+    RedactedThinkingBlockParam,
+    ServerToolUseBlockParam,
+    TextBlockParam,
+    TextEditorCodeExecutionToolResultBlockParam,
+    ThinkingBlockParam,
+    ToolResultBlockParam,
+    ToolSearchToolResultBlockParam,
+    ToolUseBlockParam,
+    WebFetchToolResultBlockParam,
+    WebSearchToolResultBlockParam,
+)
+from openai.types.chat import ChatCompletionMessageParam
+from openai.types.responses import ResponseInputParam
+from pydantic import ConfigDict, TypeAdapter
+
+from projections.formats.ai_sdk import ModelMessageEncoder, encode_model_messages, model_messages
+from projections.formats.anthropic import (
+    AnthropicEncoder,
+    anthropic_request,
+    encode_anthropic,
+)
+from projections.formats.openai import chat_messages
+from projections.formats.openai_responses import ResponsesEncoder, encode_responses, responses_request
+from projections.view.neutral import NeutralMessage
+from tests.support.provider_rules import anthropic_faults, chat_faults, model_message_faults, responses_faults
+
+__all__ = ["ANTHROPIC", "BLOCKS", "CHAT", "RESPONSES", "STRICT", "check", "checked"]
+
+STRICT = ConfigDict(extra="forbid")
+ANTHROPIC: TypeAdapter[Any] = TypeAdapter(list[MessageParam], config=STRICT)
+BLOCKS: TypeAdapter[Any] = TypeAdapter(
+    list[
+        TextBlockParam
+        | ImageBlockParam
+        | DocumentBlockParam
+        | ThinkingBlockParam
+        | RedactedThinkingBlockParam
+        | ToolUseBlockParam
+        | ToolResultBlockParam
+        | ServerToolUseBlockParam
+        | WebSearchToolResultBlockParam
+        | WebFetchToolResultBlockParam
+        | CodeExecutionToolResultBlockParam
+        | BashCodeExecutionToolResultBlockParam
+        | TextEditorCodeExecutionToolResultBlockParam
+        | ToolSearchToolResultBlockParam
+    ],
+    config=STRICT,
+)
+"""The blocks of a request without those of a response, which the type of a message takes too, with any members."""
+SYSTEM: TypeAdapter[Any] = TypeAdapter(list[TextBlockParam], config=STRICT)
+RESPONSES: TypeAdapter[Any] = TypeAdapter(ResponseInputParam, config=STRICT)
+CHAT: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionMessageParam])
+
+
+def checked(adapter: TypeAdapter[Any], value: object) -> None:
+    """Validate all of a value: what pydantic leaves for the reader to iterate, too."""
+    layer: list[Any] = [adapter.validate_python(value)]
+    while layer:
+        found = layer.pop()
+        if isinstance(found, dict):
+            layer.extend(cast("dict[str, Any]", found).values())
+        elif isinstance(found, list) or hasattr(found, "__next__"):
+            layer.extend(cast("Iterable[Any]", found))
+
+
+def check(messages: Sequence[NeutralMessage], system: Sequence[str] = ()) -> None:
+    """Everything that must hold of a view in every form."""
+    request = anthropic_request(messages, system)
+    assert anthropic_faults(request, whole=False) == []
+    checked(ANTHROPIC, request["messages"])
+    for message in request["messages"]:
+        checked(BLOCKS, message["content"])
+    checked(SYSTEM, request["system"])
+    assert AnthropicEncoder().encode(messages, system) == encode_anthropic(messages, system)
+    turned = anthropic_request(messages, prefill=False)["messages"]
+    assert not turned or turned[-1]["role"] == "user"
+
+    responses = responses_request(messages, system)
+    assert responses_faults(responses) == []
+    checked(RESPONSES, responses["input"])
+    assert ResponsesEncoder().encode(messages, system) == encode_responses(messages, system)
+
+    model = model_messages(messages, system)
+    assert model_message_faults(model) == []
+    assert ModelMessageEncoder().encode(messages, system) == encode_model_messages(messages, system)
+
+    assert chat_faults(chat_messages(messages, system)) == []

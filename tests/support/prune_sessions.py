@@ -1,0 +1,211 @@
+"""Conversations to prune, and the rule of recency told again with lists: what the tests of the planners share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from hypothesis import strategies as st
+
+from eventlog.values import Content
+from projections.conversation.parts import CompactionPart, Message, Part, StepPart, TextPart, ToolPart
+from projections.conversation.state import Conversation
+from projections.view.options import DEFAULT
+from projections.window.policy import PrunePolicy
+from projections.window.prune.candidates import CLEARED_TOKENS
+from projections.window.prune.planner import PLANNERS, PrunePlan, plan_prune
+
+__all__ = [
+    "Letters",
+    "Talk",
+    "conversation",
+    "naive_recency",
+    "parts_of",
+    "plan",
+    "policies",
+    "protected_from",
+    "rooms",
+    "talks",
+    "tools_of",
+]
+
+SHARES = 4, 8
+"""The protected part of usable, and the least that is worth pruning."""
+
+
+class Letters:
+    """A measure that takes every letter for a token, and a thousand for an attachment."""
+
+    def text(self, content: Content) -> str:
+        """The text, which is never a body here."""
+        return cast("str", content)
+
+    def messages(self, messages: Sequence[Message]) -> int:
+        """Letters of texts and of results."""
+        return sum(
+            sum(map(len, map(self.text, part.pieces))) if isinstance(part, TextPart) else self.counted(part)
+            for message in messages
+            for part in message.parts
+            if isinstance(part, (TextPart, ToolPart))
+        )
+
+    ratio = 1.0
+
+    def counted(self, part: ToolPart) -> int:
+        """Letters of the output, and the attachments."""
+        return len(self.text(part.output or "")) + 1_000 * len(part.attachments)
+
+
+def conversation(messages: Sequence[Message]) -> Conversation:
+    """A state that holds these messages."""
+    state = Conversation(whole=False)
+    for message in messages:
+        state.add_message(message)
+        for part in message.parts:
+            state.where[part.id] = (message, part)
+    return state
+
+
+class Talk:
+    """Writes a conversation message by message; parts are named t0, t1 and so on."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.count = 0
+
+    def user(self, text: str = "go on", *, synthetic: bool = False) -> Talk:
+        """A user message."""
+        self._add([TextPart(f"u{len(self.messages)}", pieces=[text])], user=True).synthetic = synthetic
+        return self
+
+    def step(self, *parts: Part) -> Talk:
+        """An assistant message."""
+        self._add([StepPart(f"s{len(self.messages)}"), *parts], user=False)
+        return self
+
+    def tool(self, size: int = 10, tool: str = "bash", **fields: Any) -> ToolPart:
+        """A completed call with a result of that size, and an input of its own unless one is given."""
+        given = fields.pop("input", {"n": self.count})
+        part = ToolPart(f"t{self.count}", call="c", tool=tool, status="completed", output="x" * size)
+        part.input = json.dumps(given)
+        for name, value in fields.items():
+            setattr(part, name, value)
+        self.count += 1
+        return part
+
+    def compaction(self) -> Talk:
+        """The marker and the summary of a compaction that covers what is before it."""
+        marker = self._add([CompactionPart(f"c{len(self.messages)}")], user=True)
+        summary = self._add([TextPart(f"x{len(self.messages)}", pieces=["sum"])], user=False)
+        summary.summary, summary.reply_to = True, marker.id
+        return self
+
+    def _add(self, parts: list[Part], *, user: bool) -> Message:
+        index = len(self.messages)
+        message = Message(f"m{index}", user, index + 1, 0, parts, finished=None if user else 1)
+        self.messages.append(message)
+        return message
+
+
+def plan(
+    messages: Sequence[Message] | Conversation, policy: PrunePolicy, usable: int | None = None, *, inside: bool = False
+) -> PrunePlan | None:
+    """What is planned for these messages."""
+    state = messages if isinstance(messages, Conversation) else conversation(messages)
+    return plan_prune(state, policy, Letters(), options=DEFAULT, usable=usable, inside=inside)
+
+
+def parts_of(found: PrunePlan | None) -> tuple[str, ...]:
+    """The planned parts, none without a plan."""
+    return found.parts if found is not None else ()
+
+
+TOOLS = st.sampled_from(["bash", "read", "edit", "skill"])
+INPUTS = st.sampled_from([{"filePath": "/a"}, {"filePath": "/b"}, {"filePath": "/a", "offset": 5}, {"command": "ls"}])
+STATES = st.sampled_from(["completed"] * 6 + ["failed", "running"])
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> list[Message]:
+    """Conversations of turns with steps, calls of every kind among them, now and then a message that the program wrote."""
+    talk = Talk()
+    for _ in range(draw(st.integers(0, 5))):
+        talk.user(synthetic=draw(st.sampled_from([False, False, False, True])))
+        for _ in range(draw(st.integers(0, 4))):
+            talk.step(
+                *[
+                    talk.tool(
+                        draw(st.integers(0, 60)),
+                        draw(TOOLS),
+                        input=draw(INPUTS),
+                        status=draw(STATES),
+                        pruned=draw(st.sampled_from([False, False, False, True])),
+                        removed=draw(st.sampled_from([False] * 9 + [True])),
+                        redacted=draw(st.sampled_from([False] * 9 + [True])),
+                    )
+                    for _ in range(draw(st.integers(0, 3)))
+                ]
+            )
+    return talk.messages
+
+
+policies = st.builds(
+    PrunePolicy,
+    policy=st.sampled_from(sorted(PLANNERS)),
+    protect=st.integers(0, 150),
+    minimum=st.integers(0, 100),
+    turns=st.integers(0, 3),
+    steps=st.none() | st.integers(0, 3),
+    expected_turns=st.integers(0, 100),
+)
+rooms = st.none() | st.integers(0, 1_000)
+
+
+def tools_of(messages: Sequence[Message]) -> Iterator[tuple[int, ToolPart]]:
+    """The calls with the index of their message, oldest first."""
+    for index, message in enumerate(messages):
+        for part in message.parts:
+            if isinstance(part, ToolPart):
+                yield index, part
+
+
+def protected_from(messages: Sequence[Message], policy: PrunePolicy, *, inside: bool) -> int:
+    """The rule again, in other words: the index of the first message of the protected turns, or steps."""
+    begins = [
+        index
+        for index, message in enumerate(messages)
+        if (not message.user and len(message.parts) > 1 if inside else message.user and not message.synthetic)
+    ]
+    count = policy.steps if inside else policy.turns
+    assert count is not None
+    if count == 0:
+        return len(messages)
+    if inside:  # a step whose parts were all removed said nothing
+        begins = [i for i in begins if any(isinstance(p, ToolPart) and not p.removed for p in messages[i].parts)]
+    return begins[-count] if len(begins) >= count else 0
+
+
+def naive_recency(messages: Sequence[Message], policy: PrunePolicy, usable: int | None, *, inside: bool) -> set[str]:
+    """The rule of the specification again, with lists."""
+    if inside and policy.steps is None:
+        return set()
+    bound = protected_from(messages, policy, inside=inside)
+    protect = policy.protect if usable is None else min(policy.protect, usable // SHARES[0])
+    minimum = policy.minimum if usable is None else min(policy.minimum, usable // SHARES[1])
+    eligible = [
+        part
+        for index, part in tools_of(messages)
+        if index < bound
+        and part.status == "completed"
+        and not (part.pruned or part.removed or part.redacted)
+        and part.tool != "skill"
+        and len(cast("str", part.output)) > CLEARED_TOKENS
+    ]
+    chosen = [
+        part
+        for index, part in enumerate(eligible)
+        if sum(len(cast("str", newer.output)) for newer in eligible[index:]) > protect
+    ]
+    freed = sum(len(cast("str", part.output)) - CLEARED_TOKENS for part in chosen)
+    return {part.id for part in chosen} if freed > minimum else set()

@@ -1,0 +1,25 @@
+"""Where the recorded sessions lie that tests read: a folder `shared` beside the checkout, or EVERDELTA_SHARED.
+
+Tests that need it skip without it, and never skip in CI (`CI=true`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+__all__ = ["SHARED", "shared_path"]
+
+SHARED = Path(os.environ.get("EVERDELTA_SHARED") or Path(__file__).resolve().parents[3] / "shared")
+
+
+def shared_path(*parts: str) -> Path:
+    """Return a path below the shared folder; skips the calling test (or module) when it is absent."""
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must have the recorded data: {'/'.join(parts)} is missing")
+        pytest.skip(f"no recorded data: {'/'.join(parts)}", allow_module_level=True)
+    return path

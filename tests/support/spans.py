@@ -1,0 +1,127 @@
+"""A session without a store: events with their times become spans with versions, as a log would give them.
+
+For tests of folds and importers.  Bytes go through the codec, so what a test sees has been encoded and decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from eventlog.codec.batch import encode
+from eventlog.codec.bodies import unpack
+from eventlog.codec.decoded import Span, Stretch, stretch_of
+from eventlog.codec.deltas import DeltaRun
+from eventlog.events import LASTING, Event, PartDelta, RolledBack
+from eventlog.history.lineage import History
+from eventlog.importers.common.importer import Piece
+from eventlog.log.contract import Commit
+from eventlog.values import Body, Content
+
+__all__ = ["Recording", "Timed", "bundled"]
+
+Timed = tuple[int, Event]
+
+
+def bundled(items: Sequence[Timed]) -> list[Timed | DeltaRun]:
+    """The items with neighbouring deltas as runs, as a handle would store them."""
+    result: list[Timed | DeltaRun] = []
+    run: list[tuple[int, PartDelta]] = []
+    base = items[0][0] if items else 0
+
+    def close() -> None:
+        if run:
+            result.append(DeltaRun.from_deltas(run, base))
+            run.clear()
+
+    for time, event in items:
+        if isinstance(event, PartDelta):
+            run.append((time, event))
+            continue
+        close()
+        result.append((time, event))
+    close()
+    return result
+
+
+class Recording:
+    """Events as a session tells them: `spans`, `history`, `effective_ranges`; and as its store: `text`."""
+
+    def __init__(
+        self,
+        items: Iterable[Timed],
+        bodies: Mapping[bytes, bytes] | None = None,
+        *,
+        name: str = "s",
+        runs: bool = True,
+    ) -> None:
+        self.id = name
+        self._bodies = dict(bodies or {})
+        self._runs = runs
+        self._stretches: list[Stretch] = []
+        self._rollbacks: list[tuple[int, int]] = []
+        self.version = 0
+        self.add(items)
+
+    @classmethod
+    def of(cls, piece: Piece) -> Recording:
+        """What an importer told."""
+        return cls(piece.items, piece.bodies, name=piece.session)
+
+    def add(self, items: Iterable[Timed]) -> None:
+        """Append events."""
+        found = list(items)
+        if not found:
+            return
+        count = len(found)
+        payload = encode(bundled(found) if self._runs else found, found[0][0])
+        commit = Commit(self.id, self.version + 1, count, self.version + 1, 0, found[-1][0], payload)
+        stretch = stretch_of(commit)
+        assert stretch is not None
+        self._stretches.append(stretch)
+        for span in stretch.spans():
+            if isinstance(span.item, RolledBack):
+                self._rollbacks.append((span.first, span.item.to))
+        self.version += count
+
+    @property
+    def store(self) -> Recording:
+        """The store, for those who ask a session for it."""
+        return self
+
+    def text(self, content: Content) -> str:
+        """The text of a content."""
+        return unpack(content, self._bodies[content.digest]) if isinstance(content, Body) else content
+
+    def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
+        """Every event of a range of versions."""
+        for stretch in self.stretches(after, upto):
+            yield from stretch.spans()
+
+    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+        """The same append by append."""
+        for stretch in self._stretches:
+            part = stretch.cut(after, upto)
+            if part is not None:
+                yield part
+
+    def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
+        """The effective versions."""
+        last = self.version if at is None else at
+        history = History()
+        for version, to in self._rollbacks:
+            if version <= last:
+                history.roll_back(version, to)
+        return history.at(last)
+
+    def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
+        """The effective history."""
+        last = self.version if at is None else at
+        ranges = self.effective_ranges(last)
+        for span in self.spans(after, last):
+            if isinstance(span.item, LASTING):
+                yield span
+                continue
+            for first, end in ranges:
+                part = span.cut(first - 1, end)
+                if part is not None:
+                    yield part

@@ -1,0 +1,204 @@
+"""A loop over a `ContextWindow` with a scripted model: what the tests of this folder drive.  For tests only.
+
+The model is a function of the request, as the provider's would be, so that a loop that was broken off and goes on gets the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventlog.session.session import Session
+from eventlog.values import Limits, MessageError, Model, Tokens, Usage
+from projections.view.neutral import Call, NeutralMessage, Result, Text
+from projections.window import (
+    CallModel,
+    CompactionPolicy,
+    ContextPolicy,
+    ContextWindow,
+    PrunePolicy,
+    Request,
+    RunSubtask,
+    RunTools,
+    Step,
+    SummaryRequest,
+)
+from projections.window.compaction.template import SECTIONS
+
+__all__ = [
+    "LIMITS",
+    "MODEL",
+    "SMALL",
+    "Loop",
+    "Reply",
+    "asked",
+    "calls",
+    "results",
+    "sections",
+    "summarized",
+    "talk",
+    "texts",
+    "told",
+]
+
+MODEL = Model("test", "m")
+LIMITS = Limits(context=5_000, output=1_000)
+"""4,000 usable tokens."""
+SMALL = ContextPolicy(
+    compaction=CompactionPolicy(preserve_recent_tokens=600),
+    prune=PrunePolicy(enabled=False),
+)
+"""Nothing is pruned, and the tail is small."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the model answers: words, calls as `(tool, arguments)`, the tokens it reports; or it refuses, or breaks off."""
+
+    text: str = ""
+    calls: Sequence[tuple[str, str]] = ()
+    tokens: int | None = None
+    refused: bool = False
+    reason: str | None = None
+
+
+Script = Callable[[Request], Reply]
+
+
+@dataclass
+class Loop:
+    """A program's loop, as the README has it, over one session."""
+
+    session: Session
+    model: Script
+    tools: dict[str, Callable[[dict[str, Any]], str]] = field(
+        default_factory=dict[str, Callable[[dict[str, Any]], str]]
+    )
+    policy: ContextPolicy | str | None = None
+    limits: Limits | None = None
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    requests: list[Request] = field(default_factory=list[Request])
+    steps: list[Step] = field(default_factory=list[Step])
+    on_step: Callable[[Step], None] | None = None
+
+    def window(self) -> ContextWindow:
+        """A window as this loop opens it; no switch of the environment reaches it unless it is given."""
+        options: dict[str, Any] = {"environment": {}, **self.options}
+        return ContextWindow(self.session, self.policy, model=MODEL, limits=self.limits, **options)
+
+    def run(self, most: int = 200) -> Step:
+        """Run until there is nothing to do; returns the step that ended it."""
+        with self.window() as window:
+            return self.go(window, most)
+
+    def go(self, window: ContextWindow, most: int = 200) -> Step:
+        """The loop itself."""
+        for _ in range(most):
+            step = window.next_step()
+            self.steps.append(step)
+            if self.on_step is not None:
+                self.on_step(step)
+            if not step:
+                return step
+            if isinstance(step, CallModel):
+                self.call(window, step)
+            elif isinstance(step, RunTools):
+                for call in step.calls:
+                    window.run(call, self.tools.get(call.tool, _echo))
+                window.finish()
+            elif isinstance(step, RunSubtask):
+                window.run_subtask(step, lambda child: f"{child.id} did it")
+            else:
+                window.perform(step)
+        raise AssertionError(f"no end after {most} steps: {self.steps[-5:]}")
+
+    def call(self, window: ContextWindow, step: CallModel) -> None:
+        """One step of the model."""
+        reply, request = window.begin(step)
+        self.requests.append(request)
+        answer = self.model(request)
+        if answer.refused:
+            reply.abort(MessageError("overflow", "too large"))
+            return
+        if answer.text:
+            reply.say(answer.text)
+        for number, (tool, arguments) in enumerate(answer.calls):
+            reply.tool(tool, call_id=f"c{number}").input(arguments)
+        usage = None if answer.tokens is None else Usage(Tokens(answer.tokens, 0))
+        reply.end_step(answer.reason or ("tool-calls" if answer.calls else "stop"), usage=usage)
+        if not answer.calls:
+            reply.finish(answer.reason or "stop")
+
+    def kinds(self) -> list[str]:
+        """The names of the steps that were taken."""
+        return [type(step).__name__ for step in self.steps]
+
+    def count(self, kind: type[Any]) -> int:
+        """How many steps of a kind were taken."""
+        return sum(isinstance(step, kind) for step in self.steps)
+
+
+def _echo(given: dict[str, Any]) -> str:
+    return f"ran {given}"
+
+
+# -- what a request says ---------------------------------------------------------------------------
+
+
+def texts(messages: Sequence[NeutralMessage], role: str = "") -> list[str]:
+    """The texts of the messages, of one role if it is given."""
+    return [
+        part.text
+        for message in messages
+        if role in {"", message.role}
+        for part in message.parts
+        if isinstance(part, Text)
+    ]
+
+
+def asked(request: Request) -> str:
+    """The newest text of the user's."""
+    return texts(request.messages, "user")[-1]
+
+
+def results(messages: Sequence[NeutralMessage]) -> list[Result]:
+    """The results in the messages."""
+    return [part for message in messages for part in message.parts if isinstance(part, Result)]
+
+
+def calls(messages: Sequence[NeutralMessage]) -> list[Call]:
+    """The calls in the messages."""
+    return [part for message in messages for part in message.parts if isinstance(part, Call)]
+
+
+def told(messages: Sequence[NeutralMessage]) -> str:
+    """Everything that the messages say, as one text."""
+    return "\n".join([*texts(messages), *(result.output for result in results(messages))])
+
+
+# -- summarisers -----------------------------------------------------------------------------------
+
+
+def sections(text: str = "noted") -> str:
+    """A summary with a word in each section."""
+    return "\n".join(f"{level} {name}\n- {text}" for level, name, _ in SECTIONS)
+
+
+def summarized(request: SummaryRequest) -> str:
+    """A summary that says how many messages it is of."""
+    return sections(f"{len(request.messages)} messages")
+
+
+# -- sessions --------------------------------------------------------------------------------------
+
+
+def talk(session: Session, turns: int, words: int = 300, *, tokens: int | None = None) -> None:
+    """Turns of a question and an answer of so many words each, with the tokens that the answer reports."""
+    for number in range(turns):
+        session.user(f"question {number}")
+        with session.assistant(MODEL) as reply:
+            reply.step()
+            reply.say(f"answer {number} " + "word " * words)
+            usage = None if tokens is None else Usage(Tokens(tokens, 0))
+            reply.finish("stop", usage=usage)

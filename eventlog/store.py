@@ -26,7 +26,7 @@ import msgspec
 from eventlog import events as ev
 from eventlog import ids
 from eventlog.append.appender import Appender
-from eventlog.append.flusher import Flusher
+from eventlog.append.flusher import Flusher, Leased
 from eventlog.append.metrics import Metrics
 from eventlog.codec.bodies import to_file, unpack
 from eventlog.codec.decoded import Recorded
@@ -50,7 +50,6 @@ from eventlog.integrity.heads import StoreHead, store_head
 from eventlog.log.contract import Log
 from eventlog.open_log import may_lose_key, open_log
 from eventlog.session import liveness
-from eventlog.session.handle import Handle
 from eventlog.session.inputs import model_of
 from eventlog.session.lease import Owner
 from eventlog.session.session import Session
@@ -476,11 +475,11 @@ class Store(Keeping):
 
     # -- the background thread -------------------------------------------------------------------
 
-    def keep(self, session: Handle) -> None:
+    def keep(self, session: Leased) -> None:
         """Renew this session's lease from now on."""
         self._flusher.keep(session)
 
-    def forget(self, session: Handle) -> None:
+    def forget(self, session: Leased) -> None:
         """Renew this session's lease no more."""
         self._flusher.forget(session)
 

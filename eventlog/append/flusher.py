@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock, RLock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from eventlog.append.metrics import Metrics
 from eventlog.errors import StopError
@@ -21,12 +21,25 @@ if TYPE_CHECKING:
     from _thread import LockType
 
     from eventlog.append.appender import Appender
-    from eventlog.session.handle import Handle
 
-__all__ = ["Flusher"]
+__all__ = ["Flusher", "Leased"]
 
 _UNFLUSHED: set[object] = set()
 """Stores with accepted deltas: kept alive until those are committed, even if their owner forgets them."""
+
+
+class Leased(Protocol):
+    """A session that holds a lease."""
+
+    id: str
+
+    def renew_if_due(self, now: int, ttl: int) -> None:
+        """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone."""
+        ...
+
+    def abandon(self) -> None:
+        """Give the lease back, however often it was acquired."""
+        ...
 
 
 class Flusher:
@@ -45,7 +58,7 @@ class Flusher:
         self._dirty: dict[str, Appender] = {}
         self._at_work: dict[str, Appender] = {}
         """What is just being flushed."""
-        self._leased: dict[str, Handle] = {}
+        self._leased: dict[str, Leased] = {}
         self._bell = _bell()
         self._armed = False
         """Whether a tick is on its way already: the thread need not be woken for each turn of a busy session."""
@@ -65,19 +78,19 @@ class Flusher:
         if not armed:
             self._ring()
 
-    def keep(self, session: Handle) -> None:
+    def keep(self, session: Leased) -> None:
         """Renew this session's lease from now on."""
         with self._lock:
             self._leased[session.id] = session
             self._start()
         self._ring()
 
-    def forget(self, session: Handle) -> None:
+    def forget(self, session: Leased) -> None:
         """Renew this session's lease no more."""
         with self._lock:
             self._leased.pop(session.id, None)
 
-    def leased(self) -> list[Handle]:
+    def leased(self) -> list[Leased]:
         """The handles whose leases are renewed."""
         with self._lock:
             return list(self._leased.values())

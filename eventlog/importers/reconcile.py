@@ -98,7 +98,7 @@ def _branch(store: Store, piece: Piece, forked: ev.SessionForked, parent: _Targe
             report.events += _mend(source, store.session(name)) if source.owed else 0
             return name
     event = ev.SessionForked(source.name, at, b"", forked.title, store.info(source.name).scope, forked.origin)
-    _fork(source.session(), event, free, piece.items[0][0])
+    store.begin(event, id=free, time=piece.items[0][0])
     report.events += 1 + (_mend(source, store.session(free)) if source.owed else 0)
     return free
 
@@ -109,10 +109,6 @@ def _mend(source: Candidate, session: Session) -> int:
     if owing:
         session.append(owing, bodies=source.bodies, expected_version=session.version)
     return len(owing)
-
-
-def _fork(session: Session, event: ev.SessionForked, name: str, time: int) -> None:
-    session.store.begin(event, id=name, time=time)
 
 
 def _is_tail(event: ev.Event) -> bool:
@@ -219,7 +215,7 @@ class _Target:
         if not best.ended:
             info = self.store.info(best.name)
             event = ev.SessionForked(info.id, best.base, b"", info.title, info.scope, self.started.origin)
-            _fork(best.session(), event, self.free, time)
+            self.store.begin(event, id=self.free, time=time)
             fork = Candidate(self.store, self.free, snapshots=self._snapshots)
             fork.inherit(best)
             best = fork

@@ -21,8 +21,7 @@ from eventlog.open_log import forget_keys
 from eventlog.session.lease import is_live, release_lease, take_lease
 
 if TYPE_CHECKING:
-    from eventlog.session.session import Session
-    from eventlog.store import Store
+    from eventlog.session.session import Session, Sessions
 
 __all__ = ["Choice", "erase"]
 
@@ -39,7 +38,7 @@ class Kin(NamedTuple):
 
 
 def erase(
-    store: Store, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse", reason: str = ""
+    store: Sessions, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse", reason: str = ""
 ) -> tuple[str, ...]:
     """Erase a session; returns the ids of all that were erased.
 
@@ -61,7 +60,7 @@ def erase(
     return tuple(going)
 
 
-def kin_of(store: Store) -> Kin:
+def kin_of(store: Sessions) -> Kin:
     kin = Kin({}, {}, {})
     for head in store.log.heads():
         if is_foreign(head):
@@ -101,13 +100,13 @@ def erased_with(session: str, kin: Kin, *, forks: Choice, subsessions: Choice) -
     return list(reversed(found))
 
 
-def refuse_running(store: Store, session: str) -> None:
+def refuse_running(store: Sessions, session: str) -> None:
     lease = head_of(store.log, session).lease
     if is_live(lease, store.clock()):
         raise LeaseHeldError(session, "its owner", lease.until)
 
 
-def erase_one(store: Store, session: str, reason: str) -> None:
+def erase_one(store: Sessions, session: str, reason: str) -> None:
     """Write the tombstone under a lease of its own, which ends whatever anybody was about to write."""
     handle = store.session(session)
     event = ev.SessionErased(reason)
@@ -135,7 +134,7 @@ def erase_one(store: Store, session: str, reason: str) -> None:
 
 
 @contextmanager
-def _running(store: Store, handle: Session) -> Generator[None]:
+def _running(store: Sessions, handle: Session) -> Generator[None]:
     """Hold the session's lease; of one whose key is gone, which cannot be read, the record alone."""
     try:
         handle.acquire()

@@ -15,7 +15,7 @@ from eventlog.open_log import forget_keys
 from eventlog.validation import require
 
 if TYPE_CHECKING:
-    from eventlog.store import Store
+    from eventlog.session.session import Sessions
 
 __all__ = ["Retained", "retain", "to_retain"]
 
@@ -29,7 +29,7 @@ class Retained(msgspec.Struct, frozen=True):
 
 
 def to_retain(
-    store: Store,
+    store: Sessions,
     *,
     age: int | None = None,
     count: int | None = None,
@@ -41,7 +41,7 @@ def to_retain(
 
 
 def retain(
-    store: Store,
+    store: Sessions,
     *,
     age: int | None = None,
     count: int | None = None,
@@ -62,7 +62,7 @@ def retain(
         forget_keys(store.log)
 
 
-def _retained(store: Store, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> Retained:
+def _retained(store: Sessions, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> Retained:
     """Erase trees of sessions; one in which a session is being run, or begins to be, is left from there on."""
     erased: list[str] = []
     running: list[str] = []
@@ -78,7 +78,9 @@ def _retained(store: Store, trees: Sequence[Sequence[str]], erase_one: Callable[
     return Retained(tuple(erased), tuple(running))
 
 
-def _over(store: Store, *, age: int | None, count: int | None, size: int | None, scope: str | None) -> list[list[str]]:
+def _over(
+    store: Sessions, *, age: int | None, count: int | None, size: int | None, scope: str | None
+) -> list[list[str]]:
     """The sessions beyond these limits, each with its sub-sessions, the one longest without an event first."""
     if age is None and count is None and size is None:
         raise CallError("retention is by age, count or size: give at least one of them")
@@ -112,7 +114,7 @@ def _over(store: Store, *, age: int | None, count: int | None, size: int | None,
     return going
 
 
-def _bytes_of(store: Store, session: str, counted: set[bytes]) -> int:
+def _bytes_of(store: Sessions, session: str, counted: set[bytes]) -> int:
     """Bytes of a session's own events, and of the large texts in them that were not counted yet."""
     size = 0
     for commit in store.log.read(session):

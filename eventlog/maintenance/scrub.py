@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
     from eventlog.codec.batch import Item
     from eventlog.log.contract import Commit
-    from eventlog.store import Store
+    from eventlog.session.session import Sessions
 
 __all__ = ["scrub"]
 
 
-def scrub(store: Store) -> Rewritten:
+def scrub(store: Sessions) -> Rewritten:
     """Take what was redacted and erased out of the files of a store; `BusyError` if anybody else has it open.
 
     `KeyMissingError` for an encrypted store that was opened without keys: what was redacted cannot be found in it.
@@ -65,7 +65,7 @@ def scrub(store: Store) -> Rewritten:
     return rewrite(store.log, changes, shred=True, time=store.clock())
 
 
-def _record_anew(store: Store, session: str, change: Change) -> None:
+def _record_anew(store: Sessions, session: str, change: Change) -> None:
     """Record the redactions of a session anew that only appends without their hash tell of: of those nobody can say whether they were made."""
     head = store.log.head(session)
     if head is None or card_of(head).erased or not card_of(head).redacted:
@@ -84,7 +84,7 @@ def _record_anew(store: Store, session: str, change: Change) -> None:
         store.session(session).command(again)
 
 
-def _of_heirs(store: Store, erased: str) -> set[str]:
+def _of_heirs(store: Sessions, erased: str) -> set[str]:
     """What the sessions that inherited from an erased one redacted, of that too."""
     found: set[str] = set()
     for info in store.sessions():
@@ -95,7 +95,7 @@ def _of_heirs(store: Store, erased: str) -> set[str]:
     return found
 
 
-def _first(store: Store, streams: list[Stream], parts: Collection[str]) -> int:
+def _first(store: Sessions, streams: list[Stream], parts: Collection[str]) -> int:
     """The first version that speaks of one of the parts: no view before it has anything of them."""
     for stream in streams:
         for span in stream_spans(store.log, stream.session, stream.first - 1, stream.last):

@@ -43,7 +43,7 @@ class ContextCommands(Handle):
 
         `overflow`: a request was refused for its size.  `agent` and `model` are those of the conversation.
         """
-        message, part = self.store.new_id("msg_"), self.store.new_id("prt_")
+        message, part = self.host.new_id("msg_"), self.host.new_id("prt_")
         self.run(
             [
                 ev.UserMessageAdded(message, agent, model, synthetic=True),

@@ -37,7 +37,7 @@ from eventlog.values import Body, Content, Lineage
 
 if TYPE_CHECKING:
     from eventlog.history.catalog import SessionInfo
-    from eventlog.store import Store
+    from eventlog.session.host import Host
 
 __all__ = ["Handle"]
 
@@ -45,8 +45,8 @@ __all__ = ["Handle"]
 class Handle:
     """The ground a `Session` stands on."""
 
-    def __init__(self, store: Store, session: str, appender: Appender) -> None:
-        self.store = store
+    def __init__(self, host: Host, session: str, appender: Appender) -> None:
+        self.host = host
         self.id = session
         self._appender = appender
         self._lease: LeaseState | None = None
@@ -69,12 +69,12 @@ class Handle:
     def info(self) -> SessionInfo:
         """What a list of sessions shows of this one."""
         self._see_own()
-        return self.store.info(self.id)
+        return self.host.info(self.id)
 
     def head(self) -> SessionHead:
         """The root of this session's hash tree and what it stands for: keep it elsewhere, and compare (`integrity/heads.py`)."""
         self._see_own()
-        return session_head(head_of(self.store.log, self.id))
+        return session_head(head_of(self.host.log, self.id))
 
     def state(self) -> State:
         """The facts commands are decided against; do not change them."""
@@ -101,7 +101,7 @@ class Handle:
             return iter(recent)
         version = self.version
         last = version if upto is None else min(upto, version)
-        return stretches(self.store.log, self._appender.ancestry(), after, last)
+        return stretches(self.host.log, self._appender.ancestry(), after, last)
 
     def events(self, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
         """The same one by one."""
@@ -111,7 +111,7 @@ class Handle:
         """The effective history right after version `at` (now by default): without what rollbacks hid."""
         require_version(after)
         version = self._known(at)
-        return history_spans(self.store.log, self._appender.ancestry(), self._ranges(version), version, after)
+        return history_spans(self.host.log, self._appender.ancestry(), self._ranges(version), version, after)
 
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """The versions that make up the effective history at a version, as closed ascending ranges."""
@@ -134,21 +134,21 @@ class Handle:
         return tuple(
             part
             for stream in streams[:-1]
-            if (head := self.store.log.head(stream.session)) is not None
+            if (head := self.host.log.head(stream.session)) is not None
             for part in card_of(head).redacted
         )
 
     def text(self, content: Content) -> str:
         """The text of a content of this session; errors as for `Store.text`."""
         require((str, Body), content, "a content is a str or a Body")
-        return content if isinstance(content, str) else self.store.text(content, self.id)
+        return content if isinstance(content, str) else self.host.text(content, self.id)
 
     def texts(self, bodies: Iterable[Body]) -> Iterator[str]:
         """The texts of many bodies of this session, in their order; errors as for `Store.text`.  Quicker than one by one."""
         bodies = each(bodies, "bodies are a list of Body")
         for body in bodies:
             require(Body, body, "a body is a Body")
-        return texts(self.store.log, self.id, bodies)
+        return texts(self.host.log, self.id, bodies)
 
     def find(self, name: str) -> int:
         """The version at which a message, part or pin of this id was added; `NotFoundError` if none was."""
@@ -204,9 +204,9 @@ class Handle:
             try:
                 self._nobody_runs()
             except LeaseHeldError:
-                if request_id is None or self.store.log.request(self.id, request_id) is None:
+                if request_id is None or self.host.log.request(self.id, request_id) is None:
                     raise
-        self.store.usable(writing=True)
+        self.host.usable(writing=True)
         return self._appender.commit(
             items,
             bodies,
@@ -244,11 +244,11 @@ class Handle:
 
         Without `wait`, and inside a pipeline, they are accepted.
         """
-        store = self.store
-        if not store.writable:
-            store.usable(writing=True)
+        host = self.host
+        if not host.writable:
+            host.usable(writing=True)
         require_sound_json(events)
-        now = store.clock()
+        now = host.clock()
         items = [(now, event) for event in events]
         if request_id is None:
             pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
@@ -272,8 +272,8 @@ class Handle:
         self, events: Sequence[ev.Event], then: Callable[[State], Sequence[ev.Event]] | None = None
     ) -> Committed:
         """Append events as one append of their own, and what `then` makes of the state after them; durable."""
-        self.store.usable(writing=True)
-        now = self.store.clock()
+        self.host.usable(writing=True)
+        now = self.host.clock()
         return self._appender.commit([(now, event) for event in events], alone=True, then=then).wait()
 
     # -- the lease -----------------------------------------------------------------------------
@@ -301,24 +301,24 @@ class Handle:
 
     def acquire(self, *, wait: float = 0.0) -> int:
         """Take the lease (or nest into it); every `acquire` needs its `release`.  Returns the epoch."""
-        if self.store.log.read_only:
+        if self.host.log.read_only:
             raise ReadOnlyError(f"session {self.id}: the store was opened for reading only")
-        self.store.usable(writing=True)
+        self.host.usable(writing=True)
         with self.lease_lock:
             if self._lease is None:
                 self._appender.catch_up()
                 try:
                     self._lease = take_lease(
-                        self.store.log,
+                        self.host.log,
                         self.id,
-                        self.store.owner,
-                        ttl=self.store.lease_ttl,
+                        self.host.owner,
+                        ttl=self.host.lease_ttl,
                         wait=wait,
-                        clock=self.store.clock,
+                        clock=self.host.clock,
                     )
                     self._appender.epoch = self._lease.epoch
                     self._appender.buffer.admit()  # what an earlier lease could not write is gone with it
-                    self.store.keep(self)
+                    self.host.keep(self)
                     self._settle()
                 except BaseException:
                     if self._lease is not None:
@@ -349,9 +349,9 @@ class Handle:
         try:
             if self._lease is None or self._lease.until - now > ttl * 2 // 3:
                 return
-            renewed = renew_lease(self.store.log, self.id, self._lease, now + ttl)
+            renewed = renew_lease(self.host.log, self.id, self._lease, now + ttl)
             if renewed is None:
-                self.store.forget(self)
+                self.host.forget(self)
             else:
                 self._lease = renewed
         finally:
@@ -366,22 +366,22 @@ class Handle:
     def _let_go(self) -> None:
         state, self._lease, self._lease_depth, self._appender.epoch = self._lease, None, 0, 0
         self._appender.leave()
-        self.store.forget(self)
+        self.host.forget(self)
         if state is not None:
-            release_lease(self.store.log, self.id, state)
+            release_lease(self.host.log, self.id, state)
 
     def _settle(self) -> None:
         """Close what a dead owner left open, as the new owner's first append (spec §9)."""
         closing = self.state().closing("interrupted")
-        self.store.counted.leases_taken += 1
+        self.host.counted.leases_taken += 1
         if closing:
             logger().info("session %s: settling what a dead owner left open: %d events", self.id, len(closing))
-            self.store.counted.settled += 1
+            self.host.counted.settled += 1
             self.commit_now([*closing, ev.Settled(self._appender.epoch)])
 
     def _nobody_runs(self) -> None:
-        head = self.store.log.head(self.id)
-        if head is not None and is_live(head.lease, self.store.clock()):
+        head = self.host.log.head(self.id)
+        if head is not None and is_live(head.lease, self.host.clock()):
             raise LeaseHeldError(self.id, "another handle", head.lease.until)
 
     @contextmanager
@@ -422,11 +422,11 @@ class Handle:
             for stream in self._appender.streams
             if stream.first <= at
         ]
-        state, _ = restore(self.store.log, streams, at)
+        state, _ = restore(self.host.log, streams, at)
         state.started = 0
         state.settle(state.version)
         return streams, state
 
     def _id(self, prefix: str, request: str | None) -> str:
         """A new id; under a request id always the same one, so that a retry has the same content."""
-        return self.store.new_id(prefix) if request is None else id_of_request(prefix, self.id, request)
+        return self.host.new_id(prefix) if request is None else id_of_request(prefix, self.id, request)

@@ -11,21 +11,31 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from eventlog import os_fork
-from eventlog.session.lease import LIVE
-
-if TYPE_CHECKING:
-    from eventlog.store import Store
+from eventlog.log.contract import Log
+from eventlog.session.lease import LIVE, Owner
 
 __all__ = ["begin", "end", "let_go_of_stopped"]
 
+
+class Living(os_fork.Forkable, Protocol):
+    """An open store: what its leases are held by."""
+
+    log: Log
+    owner: Owner
+
+    def close(self) -> None:
+        """Make everything durable, and close."""
+        ...
+
+
 _registering = Lock()
-_STORES: weakref.WeakSet[Store] = weakref.WeakSet()
+_STORES: weakref.WeakSet[Living] = weakref.WeakSet()
 
 
-def begin(store: Store) -> Callable[[], None]:
+def begin(store: Living) -> Callable[[], None]:
     """A store is open, and may hold leases: it is closed when the interpreter exits.  Returns what `end` takes."""
     LIVE.add(store.owner.store)
     weakref.finalize(store, LIVE.discard, store.owner.store)
@@ -37,7 +47,7 @@ def begin(store: Store) -> Callable[[], None]:
     return at_exit
 
 
-def end(store: Store, at_exit: Callable[[], None]) -> None:
+def end(store: Living, at_exit: Callable[[], None]) -> None:
     """It closes."""
     LIVE.discard(store.owner.store)
     atexit.unregister(at_exit)

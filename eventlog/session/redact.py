@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,11 +20,12 @@ from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import DataError, ErasedError, NotFoundError
 from eventlog.history.catalog import card_of
 from eventlog.history.streams import ancestry, stream_spans
-from eventlog.values import Body
+from eventlog.log.contract import Log
+from eventlog.values import Body, Content
 
 if TYPE_CHECKING:
-    from eventlog.session.session import Session
-    from eventlog.store import Store
+    from eventlog.history.catalog import SessionInfo
+    from eventlog.session.handle import Handle
 
 __all__ = ["Occurrence", "Redacted", "redact"]
 
@@ -59,9 +60,26 @@ class _Needles(NamedTuple):
     digests: frozenset[bytes]
 
 
-def redact(session: Session, part: str, reason: str = "", *, search: bool = True) -> Redacted:
+class Neighbours(Protocol):
+    """The store as far as other sessions are looked into."""
+
+    log: Log
+
+    def session(self, id: str) -> Handle:
+        """See `Store`."""
+        ...
+
+    def sessions(self) -> Iterator[SessionInfo]:
+        """See `Store`."""
+        ...
+
+    def text(self, content: Content, session: str | None = None) -> str:
+        """See `Store`."""
+        ...
+
+
+def redact(session: Handle, store: Neighbours, part: str, reason: str = "", *, search: bool = True) -> Redacted:
     """Redact a part of a session; `NotFoundError` if it has none of this id.  Redacting it again is harmless."""
-    store = session.store
     with session.deciding() as state:
         if not state.has_part(part):
             raise NotFoundError("part", part, session=session.id)
@@ -71,13 +89,13 @@ def redact(session: Session, part: str, reason: str = "", *, search: bool = True
     return Redacted(part, recorded[0] if recorded else session.id, found)
 
 
-def _owner(session: Session, part: str) -> str:
+def _owner(session: Handle, part: str) -> str:
     """The session in whose stream the part began."""
     begun = session.find(part)
     return next((found.session for found in session.ancestry() if found.first <= begun <= found.last), session.id)
 
 
-def _recorders(store: Store, owner: str, session: str) -> list[str]:
+def _recorders(store: Neighbours, owner: str, session: str) -> list[str]:
     """Where to record it: in the owner, or, where that is erased, in every session that inherited from it."""
     head = store.log.head(owner)
     if head is not None and not card_of(head).erased:
@@ -89,7 +107,7 @@ def _recorders(store: Store, owner: str, session: str) -> list[str]:
     return found
 
 
-def _record(store: Store, session: str, part: str, reason: str) -> bool:
+def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:
     handle = store.session(session)
     try:
         with handle.deciding() as state:
@@ -101,7 +119,7 @@ def _record(store: Store, session: str, part: str, reason: str) -> bool:
     return True
 
 
-def _occurrences(store: Store, owner: str, part: str) -> Iterator[Occurrence]:
+def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrence]:
     """Where else the part's text stands: in any session, the newest state of none of them asked."""
     family = _family(store, owner)
     needles = _needles(store, family, part)
@@ -127,7 +145,7 @@ def _occurrences(store: Store, owner: str, part: str) -> Iterator[Occurrence]:
                 yield Occurrence(head.session, span.first, type(span.item).__name__, about)
 
 
-def _family(store: Store, owner: str) -> set[str]:
+def _family(store: Neighbours, owner: str) -> set[str]:
     """The sessions that may speak of the part: its own, and those that inherited from that."""
     found = {owner}
     for head in store.log.heads():
@@ -138,7 +156,7 @@ def _family(store: Store, owner: str) -> set[str]:
     return found
 
 
-def _needles(store: Store, family: set[str], part: str) -> _Needles:
+def _needles(store: Neighbours, family: set[str], part: str) -> _Needles:
     """What to look for: all that the part said, but the ids and names in its events, which say nothing of its content."""
     texts: dict[str, None] = {}
     digests: set[bytes] = set()
@@ -175,7 +193,7 @@ def _new_in(needles: _Needles, before: str, now: str) -> bool:
     return any(text in now and text not in before for text in needles.texts)
 
 
-def _found(store: Store, session: str, needles: _Needles, content: str | Body, known: dict[bytes, bool]) -> bool:
+def _found(store: Neighbours, session: str, needles: _Needles, content: str | Body, known: dict[bytes, bool]) -> bool:
     if isinstance(content, str):
         return any(text in content for text in needles.texts)
     if content.digest in needles.digests:
@@ -186,7 +204,7 @@ def _found(store: Store, session: str, needles: _Needles, content: str | Body, k
     return known[content.digest]
 
 
-def _text(store: Store, session: str, content: str | Body) -> str:
+def _text(store: Neighbours, session: str, content: str | Body) -> str:
     try:
         return store.text(content, session)
     except DataError:  # damaged, or scrubbed

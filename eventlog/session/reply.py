@@ -33,7 +33,7 @@ from eventlog.values import (
 )
 
 if TYPE_CHECKING:
-    from eventlog.session.session import Session
+    from eventlog.session.handle import Handle
 
 __all__ = ["Reply"]
 
@@ -44,7 +44,7 @@ class Reply:
     Left without `finish`, it is finished as aborted; left by an exception, as failed.
     """
 
-    def __init__(self, session: Session, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
+    def __init__(self, session: Handle, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
         self.id = started.message
         self._session = session
         self._started = started
@@ -158,7 +158,7 @@ class Reply:
         if isinstance(kind, (Text, Reasoning, Tool)):
             raise RefusedError(f"a {type(kind).__name__} part streams", expected="text(), reasoning() or tool()")
         bodies: dict[bytes, bytes] = {}
-        part = id or self._session.store.new_id("prt_")
+        part = id or self._session.host.new_id("prt_")
         self._session.command([ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies, wait=False)
         return part
 
@@ -175,7 +175,7 @@ class Reply:
     ) -> Call:
         """Begin a tool call.  With `input` it runs at once, durably; without, its arguments stream first."""
         self._require_open()
-        part = id or self._session.store.new_id("prt_")
+        part = id or self._session.host.new_id("prt_")
         call = Call(self._session, part, call_id)
         started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
         if input is None:
@@ -194,7 +194,7 @@ class Reply:
 
     def _stream(self, kind: Text | Reasoning, part: str | None) -> Stream:
         self._require_open()
-        name = part or self._session.store.new_id("prt_")
+        name = part or self._session.host.new_id("prt_")
         self._session.command([ev.PartStarted(self.id, name, kind)], wait=False)
         stream = Stream(self._session, name, "text")
         self._streams.append(stream)
@@ -221,7 +221,7 @@ class Reply:
         if patch is not None:
             require_json(dict, patch, "a patch of a view is a JSON object")
         bodies: dict[bytes, bytes] = {}
-        part = self._session.store.new_id("prt_")
+        part = self._session.host.new_id("prt_")
         changed = None if patch is None else to_content(patch, bodies)
         started = ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot, counted, changed)
         self._session.command([started], bodies, wait=False)
@@ -231,7 +231,7 @@ class Reply:
     def end_step(self, reason: str = "", *, usage: Usage | None = None, snapshot: str | None = None) -> str:
         """Record that the model call ended, and what it cost; returns the step-finish part's id."""
         self._require_open()
-        part = self._session.store.new_id("prt_")
+        part = self._session.host.new_id("prt_")
         self._session.command(self._step_ended(part, reason, usage, snapshot), wait=False)
         return part
 
@@ -258,7 +258,7 @@ class Reply:
             closing = self._ended_streams(state)
             in_step = state.now(state.message(self.id).steps) == "started"
         if in_step:
-            closing += self._step_ended(self._session.store.new_id("prt_"), reason, usage, snapshot)
+            closing += self._step_ended(self._session.host.new_id("prt_"), reason, usage, snapshot)
         elif usage is not None:
             closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
         self._session.command([*closing, ev.MessageFinished(self.id, reason)])

@@ -11,22 +11,27 @@ and the lease see `handle.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
 from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.session.context import ContextCommands
+from eventlog.session.host import Host
 from eventlog.session.inputs import model_of, stored_kind
 from eventlog.session.reply import Reply
 from eventlog.validation import each, require, require_json, require_limits, require_or_none, require_version
 from eventlog.values import File, Json, Limits, Model, PartKind, Patch, Text, Todo, Usage
 
 if TYPE_CHECKING:
+    from eventlog.append.appender import Appender
+    from eventlog.history.catalog import SessionInfo
+    from eventlog.integrity.heads import StoreHead
     from eventlog.session.redact import Redacted
+    from eventlog.values import Origin
 
-__all__ = ["RollbackResult", "Session"]
+__all__ = ["RollbackResult", "Session", "Sessions"]
 
 
 class RollbackResult(NamedTuple):
@@ -39,8 +44,75 @@ class RollbackResult(NamedTuple):
     patches: tuple[Patch, ...]
 
 
+class Sessions(Host, Protocol):
+    """The store as a place with many sessions: what its sessions, and work on several of them, need."""
+
+    def session(self, id: str) -> Session:
+        """See `Store`."""
+        ...
+
+    def sessions(
+        self,
+        after: str = "",
+        *,
+        scope: str | None = None,
+        parent: str | None = None,
+        archived: bool | None = None,
+        text: str | None = None,
+        active_since: int | None = None,
+        limit: int | None = None,
+    ) -> Iterator[SessionInfo]:
+        """See `Store`."""
+        ...
+
+    def create_session(
+        self,
+        *,
+        id: str | None = None,
+        title: str = "",
+        scope: str = "",
+        directory: str = "",
+        agent: str = "",
+        model: Model | str | None = None,
+        parent: str | None = None,
+        origin: Origin | None = None,
+        time: int | None = None,
+    ) -> Session:
+        """See `Store`."""
+        ...
+
+    def fork(
+        self,
+        parent: Session,
+        at: int,
+        *,
+        id: str | None = None,
+        title: str | None = None,
+        origin: Origin | None = None,
+        time: int | None = None,
+    ) -> Session:
+        """See `Store`."""
+        ...
+
+    def head(self) -> StoreHead:
+        """See `Store`."""
+        ...
+
+    def flush(self) -> None:
+        """See `Store`."""
+        ...
+
+    def let_go(self, session: str) -> None:
+        """Forget the handle of a session that is no more."""
+        ...
+
+
 class Session(ContextCommands):
     """One conversation.  Made by `Store.session` and `Store.create_session`."""
+
+    def __init__(self, store: Sessions, session: str, appender: Appender) -> None:
+        super().__init__(store, session, appender)
+        self.store = store
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -148,7 +220,7 @@ class Session(ContextCommands):
 
         require(str, part, "a part is named by its id, a str")
 
-        return redact(self, part, reason, search=search)
+        return redact(self, self.store, part, reason, search=search)
 
     # -- the session ---------------------------------------------------------------------------
 

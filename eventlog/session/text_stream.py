@@ -14,7 +14,7 @@ from eventlog.validation import a_kind
 from eventlog.values import Json
 
 if TYPE_CHECKING:
-    from eventlog.session.session import Session
+    from eventlog.session.handle import Handle
 
 __all__ = ["LONG_DELTA", "MAX_DELTA", "Stream"]
 
@@ -30,13 +30,13 @@ class Stream:
     # `_open` says no more than that nobody asked for its end: what became of that the state knows.
     __slots__ = ("_appender", "_buffer", "_clock", "_flat", "_key", "_open", "_session", "id")
 
-    def __init__(self, session: Session, part: str, field: str) -> None:
+    def __init__(self, session: Handle, part: str, field: str) -> None:
         self.id = part
         self._session = session
         self._appender = session.appender
         self._buffer = session.appender.buffer
         self._flat = self._buffer.flat
-        self._clock = session.store.nanoseconds
+        self._clock = session.host.nanoseconds
         self._key = (part, field)
         self._open = True
 
@@ -55,7 +55,7 @@ class Stream:
     def _append_other(self, text: str) -> None:
         """The same for a long delta; raises for what is none; an empty one is let pass."""
         if not self._open:
-            self._session.store.usable(writing=True)
+            self._session.host.usable(writing=True)
             self._open = self._is_taking()
         if not self._open:
             raise RefusedError(f"part {brief(self.id)} is ended", expected="an open part", session=self._session.id)

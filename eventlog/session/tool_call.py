@@ -14,7 +14,7 @@ from eventlog.validation import a_kind, each, require_or_none
 from eventlog.values import INTERRUPTED, Attachment, Content, Json, Truncation
 
 if TYPE_CHECKING:
-    from eventlog.session.session import Session
+    from eventlog.session.handle import Handle
 
 __all__ = ["Call"]
 
@@ -22,7 +22,7 @@ __all__ = ["Call"]
 class Call:
     """A tool call of the message: pending until its input is complete, then running, then completed or failed."""
 
-    def __init__(self, session: Session, part: str, call: str) -> None:
+    def __init__(self, session: Handle, part: str, call: str) -> None:
         self.id = part
         self.call_id = call
         self._session = session

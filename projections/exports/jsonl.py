@@ -13,8 +13,7 @@ from eventlog.events import SCHEMA
 from eventlog.importers.event_jsonl.format import VERSION, bodies_of, line_of
 from eventlog.integrity.fork_anchor import portable
 from eventlog.log.contract import Commit
-from eventlog.session.session import Session
-from eventlog.store import Store
+from eventlog.session.session import Session, Sessions
 from eventlog.values import Body
 from projections.reports.session_tree import Member, exported
 
@@ -52,7 +51,7 @@ def _stream(member: Member) -> Iterator[tuple[bytes, int]]:
         yield from _append(session.store, commit, base, upto, known)
 
 
-def _append(store: Store, commit: Commit, base: int, upto: int, known: set[bytes]) -> Iterator[tuple[bytes, int]]:
+def _append(store: Sessions, commit: Commit, base: int, upto: int, known: set[bytes]) -> Iterator[tuple[bytes, int]]:
     """The lines of one append: the bodies that are new in it, then its events."""
     first = commit.first
     entries: list[tuple[int, object]] = []
@@ -75,7 +74,7 @@ def _append(store: Store, commit: Commit, base: int, upto: int, known: set[bytes
         yield line_of(line), len(entries)
 
 
-def _body(store: Store, session: str, body: Body) -> Iterator[bytes]:
+def _body(store: Sessions, session: str, body: Body) -> Iterator[bytes]:
     text = store.text(body, session)
     for start in range(0, len(text), LINE_CHARACTERS) or (0,):
         line: dict[str, Any] = {"body": body.digest.hex(), "text": text[start : start + LINE_CHARACTERS]}

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from eventlog.history.catalog import SessionInfo
-from eventlog.session.session import Session
-from eventlog.store import Store
+from eventlog.session.session import Session, Sessions
 
 __all__ = ["Member", "below", "exported", "whole_tree"]
 
@@ -22,7 +21,7 @@ class Member(NamedTuple):
     upto: int
 
 
-def below(store: Store, root: str) -> list[SessionInfo]:
+def below(store: Sessions, root: str) -> list[SessionInfo]:
     """The session and all that came of it: its forks and its sub-sessions, and theirs.  Looks at every session's head once."""
     children: dict[str, list[SessionInfo]] = {}
     for info in store.sessions():
@@ -39,7 +38,7 @@ def below(store: Store, root: str) -> list[SessionInfo]:
     return list(found.values())
 
 
-def whole_tree(store: Store, session: str) -> list[SessionInfo]:
+def whole_tree(store: Sessions, session: str) -> list[SessionInfo]:
     """Every session of the tree that this one is in, from the first one on."""
     seen = {session}
     info = store.info(session)
@@ -66,7 +65,7 @@ def exported(session: Session, *, tree: bool) -> Iterator[Member]:
         yield Member(store.session(name), upto)
 
 
-def _ancestors(store: Store, name: str, version: int) -> list[tuple[SessionInfo, int]]:
+def _ancestors(store: Sessions, name: str, version: int) -> list[tuple[SessionInfo, int]]:
     """A session and those it was forked from, the first of them first, each with its last version that counts here.
 
     Of a session whose own versions all lie behind the fork, the first stays: a fork names it.

@@ -12,7 +12,7 @@ Imported by `partition.py` only.
 from __future__ import annotations
 
 from threading import Thread, current_thread
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -36,7 +36,9 @@ from eventlog.log.ticket import QueuedTicket, wake
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.log.embedded.partition import Partition
+    from eventlog.log.embedded.journal.journal import Journal
+    from eventlog.log.embedded.locks import WriterLock
+    from eventlog.log.embedded.lookup import Lookup
 
 __all__ = ["LeaseChange", "Writer"]
 
@@ -54,10 +56,43 @@ class LeaseChange(msgspec.Struct, frozen=True):
 AnyTicket: TypeAlias = QueuedTicket[Any, Any]
 
 
+class CommitTarget(Protocol):
+    """The partition, as the writer sees it."""
+
+    position: int
+    lookup: Lookup
+    journal: Journal
+
+    @property
+    def lock(self) -> WriterLock:
+        """The writers' lock."""
+        ...
+
+    def wait_for_room(self) -> None:
+        """Wait while too much is not folded yet."""
+        ...
+
+    def catch_up_to_write(self) -> None:
+        """Read what other processes have appended; under the writers' lock."""
+        ...
+
+    def publish(self, generation: Generation) -> None:
+        """What was just written is committed."""
+        ...
+
+    def salt(self) -> bytes:
+        """Random bytes for a leaf."""
+        ...
+
+    def shut(self) -> None:
+        """Fold and release everything."""
+        ...
+
+
 class Writer:
     """The thread and its queue."""
 
-    def __init__(self, partition: Partition, queue_bytes: int, timeout: float) -> None:
+    def __init__(self, partition: CommitTarget, queue_bytes: int, timeout: float) -> None:
         self._partition = partition
         self._inbox = Inbox(queue_bytes, timeout)
         self.poison: EventlogError | None = None
@@ -142,7 +177,7 @@ class _Batch:
 
     __slots__ = ("_lookup", "_salt", "pending", "records")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: CommitTarget) -> None:
         self._lookup = partition.lookup
         self._salt = partition.salt
         self.pending = Generation()

@@ -170,8 +170,9 @@ def test_what_was_accepted_through_a_handle_that_is_gone_is_durable(log: FaultyL
         assert any(isinstance(r.event, ev.UserMessageAdded) for r in Store(log).session(name).events())
 
 
+@pytest.mark.usefixtures("text")
 def test_whoever_closes_it_as_well_waits_for_the_end(
-    log: FaultyLog, store: Store, text: Stream, monkeypatch: pytest.MonkeyPatch
+    log: FaultyLog, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 1: when `close` returns all is durable, also if another thread was closing the store already."""
     submit, flushing, go_on = log.submit, threading.Event(), threading.Event()
@@ -199,7 +200,7 @@ def test_whoever_closes_it_as_well_waits_for_the_end(
     first.join(PATIENCE)
     second.join(PATIENCE)
     assert found == [{"p": "kept "}]
-    assert text._session.store.closed
+    assert store.closed
 
 
 def test_a_close_that_was_interrupted_can_be_repeated(

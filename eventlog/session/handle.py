@@ -30,7 +30,7 @@ from eventlog.log.contract import Committed, LeaseState
 from eventlog.logger import logger
 from eventlog.session.inputs import require_sound_json
 from eventlog.session.lease import is_live, release_lease, renew_lease, take_lease
-from eventlog.state.loader import restore
+from eventlog.state.loader import restore, wrong_checkpoints
 from eventlog.state.state import State
 from eventlog.validation import each, require, require_or_none, require_version
 from eventlog.values import Body, Content, Lineage
@@ -125,6 +125,10 @@ class Handle:
     def ancestry(self) -> tuple[Stream, ...]:
         """The streams whose versions make up this session's history, the eldest first and its own last."""
         return tuple(self._appender.ancestry())
+
+    def wrong_checkpoints(self, upto: int) -> Iterator[int]:
+        """Versions up to `upto` whose checkpoint of command state is not what a replay gives."""
+        return wrong_checkpoints(self.host.log, self.ancestry(), self.id, upto)
 
     def inherited_redactions(self) -> tuple[str, ...]:
         """Parts this session inherited that were redacted where they were made, before the fork or since."""

@@ -73,6 +73,11 @@ class MessageFacts(msgspec.Struct, array_like=True, gc=False):
     steps: Changes = ()
     changes: Changes = ()
 
+    def promotions(self) -> list[int]:
+        """Versions at which it was promoted, the newest first."""
+        promoted = CODES["promoted"]
+        return [change >> CODE_BITS for change in reversed(self.changes) if change & CODE_MASK == promoted]
+
     def newest(self) -> int:
         """The version of the newest fact, those of its parts included."""
         own = (self.added, _newest(self.steps), _newest(self.changes))

@@ -11,7 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import DamagedError
+from eventlog.errors import DamagedError, DataError
 from eventlog.history import checkpoint_store
 from eventlog.history.lineage import Stream
 from eventlog.history.streams import spans
@@ -20,7 +20,7 @@ from eventlog.state.evolve import evolve
 from eventlog.state.state import State
 from eventlog.state.stored import Below, Piece, below_of
 
-__all__ = ["PACKED", "STATE", "PackedAt", "fold_spans", "restore", "save_state"]
+__all__ = ["PACKED", "STATE", "PackedAt", "fold_spans", "restore", "save_state", "wrong_checkpoints"]
 
 STATE = "state 6"
 """Kind of the checkpoints of command state; the number is the format and the meaning of what `State.encode` gives first."""
@@ -66,6 +66,21 @@ def save_state(log: Log, session: str, state: State) -> None:
             )
         checkpoint_store.save(log, STATE, session, state.version, data, surplus=checkpoint_store.newest(KEPT))
         state.keep(piece, whole=whole)
+
+
+def wrong_checkpoints(log: Log, streams: Sequence[Stream], session: str, upto: int) -> Iterator[int]:
+    """Versions whose checkpoint of command state is not what a replay from the first event gives."""
+    for version, data in checkpoint_store.valid(log, STATE, session, upto):
+        state = State()
+        fold_spans(log, streams, state, version)
+        state.settle(version)
+        try:
+            kept = State.decode(data, PackedAt(log, streams, session, version))
+            same = kept.canonical() == state.canonical()
+        except (msgspec.MsgspecError, DataError):
+            same = False
+        if not same:
+            yield version
 
 
 class PackedAt:

@@ -173,6 +173,16 @@ class State:
         changes = facts.changes
         return self.now(changes) or facts.first if changes else facts.first
 
+    def made_at(self, facts: PartFacts) -> list[tuple[int, int]]:
+        """Ranges of versions at which a part became what it is: its beginning, changes, prunes, edits, deltas and end."""
+        singly = [facts.added, *(change >> CODE_BITS for change in (*facts.changes, *facts.prunes, *facts.edits))]
+        ranges = [(version, version) for version in singly]
+        grows = facts.kind in {"text", "reasoning"} and facts.first == "open"
+        if grows or (facts.kind == "tool" and self.status(facts) != "completed"):
+            is_open = self.status(facts) in {"open", "pending", "running"}
+            ranges.append((facts.added, self.version if is_open else facts.changes[-1] >> CODE_BITS))
+        return ranges
+
     def open_messages(self) -> tuple[str, ...]:
         """The assistant messages that are open now."""
         return self.opens.newest(self.history)

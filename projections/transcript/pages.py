@@ -41,7 +41,6 @@ from eventlog.events import (
     UserMessageAdded,
 )
 from eventlog.session.session import Session
-from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES
 from projections.conversation import apply
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
@@ -138,10 +137,8 @@ class Backward:
         facts = self._session.state().messages.get(message or "")
         if facts is None or not self._holds(facts.added):
             return 0
-        promoted = CODES["promoted"]
-        for change in reversed(facts.changes):
-            version = change >> CODE_BITS
-            if change & CODE_MASK == promoted and version <= upto and self._holds(version):
+        for version in facts.promotions():
+            if version <= upto and self._holds(version):
                 return version
         return facts.added
 

@@ -20,7 +20,6 @@ import msgspec
 from eventlog.codec.decoded import Span, Stretch
 from eventlog.codec.payload import is_foreign, is_sealed
 from eventlog.errors import DataError, EventlogError, NotFoundError
-from eventlog.history import checkpoint_store
 from eventlog.history.catalog import card_of
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
@@ -28,8 +27,6 @@ from eventlog.integrity.scrub_ledger import recorded, remains_fault
 from eventlog.log.contract import Commit, Head
 from eventlog.log.merkle_check import Fault, first_fault
 from eventlog.session.session import Session
-from eventlog.state.loader import STATE, PackedAt, fold_spans
-from eventlog.state.state import State
 from eventlog.store import Store
 from eventlog.validation import require, require_or_none
 from projections.replay.checkpoints import Checkpoints
@@ -349,15 +346,5 @@ def _checkpoints(projection: Projection[S], session: Session, report: SessionRep
 
 def _state(session: Session, report: SessionReport) -> None:
     """The same for the checkpoints of command state, which opening for writing begins with."""
-    log = session.store.log
-    for version, data in checkpoint_store.valid(log, STATE, session.id, report.version):
-        state = State()
-        fold_spans(log, session.ancestry(), state, version)
-        state.settle(version)
-        try:
-            kept = State.decode(data, PackedAt(log, session.ancestry(), session.id, version))
-            same = kept.canonical() == state.canonical()
-        except (msgspec.MsgspecError, DataError):
-            same = False
-        if not same:
-            report.problems.append(Problem("command state: the checkpoint differs from a replay", version))
+    for version in session.wrong_checkpoints(report.version):
+        report.problems.append(Problem("command state: the checkpoint differs from a replay", version))

@@ -15,8 +15,6 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import NotFoundError
 from eventlog.events import LASTING
 from eventlog.session.session import Session
-from eventlog.state.facts import CODE_BITS, MessageFacts, PartFacts
-from eventlog.state.state import State
 from projections.conversation import apply
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
@@ -31,8 +29,8 @@ def part_said(session: Session, part: str) -> TranscriptPart:
         facts = state.part(part)
         message = facts.message
         owner = state.message(message)
-        ranges = _ranges(facts, state)
-    found = _read(session, message, owner, ranges)
+        ranges = state.made_at(facts)
+    found = _read(session, Message(message, owner.user, owner.added, 0), ranges)
     for told in found.parts:
         if told.id == part:
             return told
@@ -48,31 +46,20 @@ def message_said(session: Session, message: str) -> Said:
             for facts in owner.parts.values()
             if state.history.holds(facts.added) and state.now(facts.changes) != "removed"
         ]
-        ranges = [found for facts in counted for found in _ranges(facts, state)]
-    return _read(session, message, owner, ranges)
+        ranges = [found for facts in counted for found in state.made_at(facts)]
+    return _read(session, Message(message, owner.user, owner.added, 0), ranges)
 
 
-def _ranges(facts: PartFacts, state: State) -> list[tuple[int, int]]:
-    """The versions at which a part was made what it is: what it was born with, what came in between if that still counts, its end."""
-    singly = [facts.added, *(change >> CODE_BITS for change in (*facts.changes, *facts.prunes, *facts.edits))]
-    ranges = [(version, version) for version in singly]
-    grows = facts.kind in {"text", "reasoning"} and facts.first == "open"
-    if grows or (facts.kind == "tool" and state.status(facts) != "completed"):
-        is_open = state.status(facts) in {"open", "pending", "running"}
-        ranges.append((facts.added, state.version if is_open else facts.changes[-1] >> CODE_BITS))
-    return ranges
-
-
-def _read(session: Session, message: str, owner: MessageFacts, ranges: Iterable[tuple[int, int]]) -> Said:
+def _read(session: Session, message: Message, ranges: Iterable[tuple[int, int]]) -> Said:
     """The message, with what its parts became at these versions."""
     state = Conversation(whole=True)
-    state.add_message(Message(message, owner.user, owner.added, 0))
+    state.add_message(message)
     for span in _effective(session, _merged(ranges)):
         if isinstance(span.item, DeltaRun):
             state.apply_run(span.item)
         else:
             apply.apply(state, span.item, span.first, span.time)
-    return said(state.messages[message], session.text)
+    return said(state.messages[message.id], session.text)
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

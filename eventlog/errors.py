@@ -40,7 +40,7 @@ EventlogError
     └── UnsupportedStorageError the path is on a file system that cannot keep the promises
 
 Errors carry fields, and never the text of a conversation.  What they say of an id is no longer than 80 characters (`brief`);
-their fields have it whole.  This module imports nothing.
+their fields have it whole.
 """
 
 from __future__ import annotations

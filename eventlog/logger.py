@@ -1,7 +1,6 @@
 """The engine's logger, made when there is something to say: a program that only imports the package need not load `logging`.
 
-What is logged has no content of conversations in it.  Imported by what everybody imports; the engines of the log have loggers of
-their own.
+What is logged has no content of conversations in it.  The engines of the log have loggers of their own.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ opened twice in a process shares one log.
 
 What a store does to be kept, and to let go: backup, erasure, retention, scrub, vacuum.  The public methods of `Store` for them.
 
-Each is a module of its own, imported when it is used: a program that only talks needs none of them.  For `store.py` only.
+Each is a module of its own, imported when it is used: a program that only talks needs none of them.
 """
 
 from __future__ import annotations

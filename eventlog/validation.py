@@ -1,6 +1,6 @@
 """Arguments that are not what they should be: refused where they are handed over, before anything is decided or written.
 
-What goes into an event as it is needs no check of its type here: `batch.validate` looks at every field.  Anybody may import this module.
+What goes into an event as it is needs no check of its type here: `batch.validate` looks at every field.
 
 Which field of an event is not of its type, in words: for the error that whoever made the event is shown.
 

@@ -4,7 +4,7 @@ An appender holds the session's state, ahead of what is committed by what it has
 deltas (one list operation each, no lock: `delta_buffer.py`) and events nobody waits for; they go to the log with the next command that
 waits, or with the store's next flush, in the order of calls and in one append.  What becomes of them is `outcomes.py`.
 
-Used by the handles (`session/handle.py`, `session/reply.py`); it knows nothing of leases but the epoch.
+Knows nothing of leases but the epoch.
 """
 
 from __future__ import annotations

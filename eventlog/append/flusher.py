@@ -1,7 +1,7 @@
 """The one background thread of a store: it commits accepted deltas within the interval, and renews leases.
 
 It is started when it is first needed and holds its store only while it works, so that a forgotten store can go; a store with
-accepted deltas is kept until those are committed.  Used by `store.py`.
+accepted deltas is kept until those are committed.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ names      the 32-byte names of the stored bodies that the payload refers to
 clear      of a card: the card of what is not secret (parent, fork; all of an erased session), or nothing; else nothing
 data       nonce (12 bytes), ciphertext, tag (16 bytes); nothing if there is no more than what is clear
 
-So a backup, a repair and a vacuum need no key: what a session's head was at any version, and which bodies go along, stands here.
-No cryptography here (`encryption/`), and no library of it.  Anybody may import this module.
+So a backup, a repair and a vacuum need no key: what a session's head was at any version, and which bodies go along, stands
+here. No cryptography here (`encryption/`), and no library of it.
 
 What in a log is no conversation: streams that other programs keep there, such as `eventlog.recorder`.
 

@@ -1,6 +1,6 @@
 """Appends and heads as they are stored encrypted, and back: what is sealed, what is in clear, and what is bound to what.  Pure.
 
-Whose key it is, is decided in `log.py`; the bytes are `codec/payload.py`, the cryptography `family.py`.  Imported by this package only.
+Whose key it is, is decided in `log.py`; the bytes are `codec/payload.py`, the cryptography `family.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keys in a local file of the owner's, beside the store and never in it.  Imported by `keys.py` only.
+"""Keys in a local file of the owner's, beside the store and never in it.
 
     eventlog keys 1
     NAME KEY CHECK      one line a key: 32 and 64 hexadecimal digits, and the CRC-32 of `NAME KEY`, 8 digits

@@ -1,7 +1,7 @@
 """The keys that are in use: asked for once, held in memory while the store is open.
 
 A key is made before anything is encrypted with it and does not come back once it is destroyed, so what the provider said
-stays true: for one that is gone it is asked once.  Imported by this package only.
+stays true: for one that is gone it is asked once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where keys come from: the provider's protocol, and a callable for a key management service.  No cryptography here.
 
 A key is 32 random bytes under a name that this package chooses, 32 hexadecimal digits.  One that was destroyed does not come back.
-Anybody may import this module; the provider that lies in a local file is `key_file.py`.
+The provider that lies in a local file is `key_file.py`.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ be read, and texts that both have are stored once.  A sub-session is a family of
 What was sealed with a key that is gone is handed out sealed: heads can be listed, hashes checked, copies made, and looking
 inside is `KeyMissingError` (`codec/batch.py`).  Such a log cannot be written to without the session's key.
 
-In clear are the tombstones of erased sessions, to be read when the key is gone, and the record of what was emptied (`integrity/scrub_ledger.py`).
-Imported by `open_log.py`, and by what works on the files of a store as a whole.
+In clear are the tombstones of erased sessions, to be read when the key is gone, and the record of what was emptied
+(`integrity/scrub_ledger.py`).
 
-What belongs to one session of an encrypted log: bodies and derived values under its family's key.  Imported by `log.py` only.
+What belongs to one session of an encrypted log: bodies and derived values under its family's key.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ fork of it, too.  It is the head of the stream that holds the version which was 
 in its own first event.  An append that holds the version in its middle is in it whole.  Bytes, integers little-endian:
 
     version u64  |  number of appends u64  |  peaks of the tree (`log/merkle.py`), 32 bytes each
-
-Anybody may import this module.
 """
 
 from __future__ import annotations

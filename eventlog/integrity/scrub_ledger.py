@@ -10,7 +10,7 @@ a scrub cover what it left.  Each record stands for the whole store, and the new
 
     payload: REMAINS (`codec/payload.py`), then a MessagePack array [1, [session, last version, number of appends, peaks], …]
 
-Nothing secret is in it, so it is never encrypted.  Used by `maintenance/vacuum.py` and by `verify`; anybody may import this module.
+Nothing secret is in it, so it is never encrypted.
 """
 
 from __future__ import annotations

@@ -23,8 +23,6 @@ What every engine promises, and `tests/eventlog/log/test_contract.py` checks:
   cannot be read is an error (`DamagedError`, or `BusyError` where waiting helps), and no error is told only once.
 
 What an engine is that keeps everything for everybody: the part of `contract.Log` that only a log before another one has more to say of.
-
-Imported by the engines only.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ import msgspec
 __all__ = ["Append", "Belongings", "Commit", "Committed", "Head", "LeaseState", "Log", "Ticket", "Undivided"]
 
 _HASH_BYTES = 32
-"""As in `merkle.py`, which imports this module."""
+"""As in `merkle.py`."""
 
 
 class Append(msgspec.Struct, frozen=True, kw_only=True):

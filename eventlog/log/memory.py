@@ -1,7 +1,6 @@
 """The whole contract in memory: for tests, for trying things, and to read first.
 
 Nothing survives the process.  One lock orders everything; an append has its outcome when `submit` returns.
-May be imported by anyone who opens stores.
 """
 
 from __future__ import annotations

@@ -15,8 +15,6 @@ where in a store, and a copy may give others.
 
 A tree that only grows is known by its *peaks*, the roots of its complete subtrees, largest first: at most one for each
 bit of its size.  They lie in the session's head, and an append costs the hash of the leaf and one more on average.
-
-Anybody may import this module.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Pure; the same for every engine.  Each commit is compared with the piece of its leaf's hash that is kept beside it, which
 names the version; then the tree with the session's head, and with a head that was kept elsewhere, which no forger can have
 changed.  Where only a tree differs, what differs lies below the first peak that does: all that can be named is a range.
-
-Anybody may import this module.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 A value of a wrong type must not get as far as the disk: what is acknowledged has to be read back.  So types are
 compared exactly (a `bool` is no version, an `IntEnum` no time), and sums of what is admitted stay below 64 bits.
-Imported by the engines only.
 """
 
 from __future__ import annotations

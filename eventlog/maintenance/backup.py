@@ -12,8 +12,6 @@ What a restore to an earlier position says of parts that were redacted behind it
 Their content is gone from the backup, so the store cannot be what it was then; without such an event a view would show an empty text, and
 `verify` an append that lost its content for no reason.  The event is appended to each session that has such an append.  Of what is
 encrypted nothing can be said: a restore has no keys.
-
-Imported by `backup.py` only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What was found of a damaged store: commits, wherever they were, and what of them makes a sound store again.
 
-Not the reading of damaged files (`log/embedded/salvage/salvage.py`), and not the writing of the new store (`repair.py`, which alone imports this).
+Not the reading of damaged files (`log/embedded/salvage/salvage.py`), and not the writing of the new store (`repair.py`).
 A commit counts if its checksums and the hash of its leaf are right.  A session is kept from its first version to its first hole; what
 lies behind a hole is sound, perhaps, and means nothing without what is missing, so it is listed.  A fork needs what it inherited.
 """

@@ -13,7 +13,7 @@ versions     for each event, its originator version
 states       for each event, its state
 
 Event `i` of a batch has the stream version of its append plus `i`.  A batch that only tracks has no events, and
-takes one version.  Imported by this package only.
+takes one version.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     other RetryError and StopError              OperationalError
     other CallError                             ProgrammingError
 
-Ours is the cause (`__cause__`) of theirs, with its fields.  Imported by this package only.
+Ours is the cause (`__cause__`) of theirs, with its fields.
 """
 
 from __future__ import annotations

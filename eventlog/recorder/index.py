@@ -12,7 +12,7 @@ writes it, or that two do; a missing one is made again from those below it, at l
 
 Keys of derived values: `e1`, 16 bytes of SHA-256 of the stream's name, then `p`, level (1 byte), number of the block
 (8), number of the piece in it (4); or `m`, number of the block.  Each value begins with the CRC-32 of key and rest.
-Not thread-safe: the stream guards it.  Imported by `stream.py` only.
+Not thread-safe: the stream guards it.
 """
 
 from __future__ import annotations

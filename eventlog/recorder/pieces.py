@@ -9,7 +9,7 @@ A piece holds the runs of some originators in a range of the stream that begins 
     runs                     16 bytes each: originator version (signed, 8), stream version - base (4), count (4);
                              those of a key by originator version
 
-It is looked up in place, without decoding.  Pure; imported by `index.py` only.
+It is looked up in place, without decoding.  Pure.
 """
 
 from __future__ import annotations

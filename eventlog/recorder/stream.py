@@ -7,7 +7,7 @@ of the same originator version, or of the same tracking position, one is refused
 
 The session is named `eventsourcing:PURPOSE:APPLICATION` (purpose `events` or `snapshots`), so any number of
 applications share a store; that it is no conversation its card and its payloads say (`eventlog/codec/payload.py`).
-Speaks our errors; the recorders translate.  Thread-safe.  Imported by this package only.
+Speaks our errors; the recorders translate.  Thread-safe.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Commands about what the model sees: promoting, pruning, and a compaction from its request to its end, or its undoing.
 
 Not what to prune or to cover, which is decided above (`projections/window`): these commands only say so in events.  Part of `Session`
-(`session.py`), which alone imports this module.  Every command takes the lease if its handle does not hold it, but for those that
+(`session.py`).  Every command takes the lease if its handle does not hold it, but for those that
 start and complete a compaction: they need `with session.lease():` around all of it.
 """
 

@@ -4,7 +4,7 @@ Taking a lease raises the epoch, which is written with every append of the owner
 refused inside the commit.  A lease ends by release, by expiry, or when its owner is seen to be dead: a process of this
 same machine, boot and process namespace that is gone.  The holder renews it in the background.
 
-Used by `session.py`; settling what a dead owner left is the session's business.
+Settling what a dead owner left is the session's business.
 """
 
 from __future__ import annotations

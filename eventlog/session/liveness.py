@@ -1,7 +1,4 @@
-"""The stores of this process: what becomes of them at the end of the interpreter, and when their log has failed.
-
-Used by `store.py`.
-"""
+"""The stores of this process: what becomes of them at the end of the interpreter, and when their log has failed."""
 
 from __future__ import annotations
 

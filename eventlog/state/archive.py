@@ -1,6 +1,6 @@
 """Facts about messages that are over, packed: about 40 bytes a part where the objects take 500, and found by id in microseconds.
 
-For `state.py` only, which decides what is packed and when; nothing here knows what a fact means.
+`state.py` decides what is packed and when; nothing here knows what a fact means.
 
 * A *chunk* is some messages with their parts, as compressed msgpack.  Chunks are never changed: facts that were taken out
   and came back changed are packed again in a newer chunk, and the newest chunk that has an id counts.

@@ -1,6 +1,6 @@
 """What was so from which version on, as far back as a rollback can reach: the open messages, the last user message.
 
-For `state.py` only.  The newest entries are a plain list; older ones lie packed, because hardly any rollback looks at them, and what
+The newest entries are a plain list; older ones lie packed, because hardly any rollback looks at them, and what
 was packed before a checkpoint is read when one does (`later`).
 """
 

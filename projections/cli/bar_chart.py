@@ -1,6 +1,6 @@
 """A window as a picture: a bar with a stretch for each kind of its content, and a line with a small bar for each.
 
-On a terminal only; what goes into a pipe is plain (`output.py`).  Imported by `commands/window.py`.
+On a terminal only; what goes into a pipe is plain (`output.py`).
 """
 
 from __future__ import annotations

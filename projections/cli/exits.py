@@ -12,7 +12,7 @@
   130  interrupted from the keyboard
   141  whoever read the output went away
 
-Not here: what commands print when all is well (`output.py`).  Imported by `app.py` and the commands.
+Not here: what commands print when all is well (`output.py`).
 """
 
 from __future__ import annotations

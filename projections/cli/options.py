@@ -1,4 +1,4 @@
-"""The arguments and options that several commands share.  Imported by the commands beside it."""
+"""The arguments and options that several commands share."""
 
 from __future__ import annotations
 

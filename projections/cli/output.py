@@ -2,7 +2,7 @@
 
 Rich is loaded only to draw on a terminal; into a pipe or a file goes plain text, tables as lines of tab-separated cells.
 JSON is one document and a newline, or one document a line.  Not here: exit codes and error lines (`exits.py`), and what
-there is to say.  Imported by the commands beside it.
+there is to say.
 """
 
 from __future__ import annotations

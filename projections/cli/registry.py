@@ -1,7 +1,7 @@
 """The commands by name: the module that has each, and the sentence that help shows of it.
 
 A module is loaded when its command is called, so that a call does not pay for the others.  The sentences are those that the
-commands' own help begins with (`tests/projections/cli/test_program.py` compares them).  Imported by `app.py` only.
+commands' own help begins with (`tests/projections/cli/test_program.py` compares them).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the store is, and which session is meant.  Imported by the commands beside it.
+"""Where the store is, and which session is meant.
 
 The store is named by `--store`, else by the environment variable EVENTLOG_STORE, else it is the directory `eventlog` in
 the user's data directory (`$XDG_DATA_HOME`, by default `~/.local/share`).  Reading opens it read-only and never makes one.

@@ -1,6 +1,6 @@
 """Who writes the summary of a compaction, as named on the command line: the offline digest, or an endpoint.
 
-Imported by `commands/compact.py`.  Everything that can be wrong with what was named is found here, before anything is written.
+Everything that can be wrong with what was named is found here, before anything is written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Times as they are given on the command line: how long, and since when.  Imported by the commands beside it."""
+"""Times as they are given on the command line: how long, and since when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of all commands about a session's window, and the window that they ask for.  Imported by the commands beside it.
+"""The options of all commands about a session's window, and the window that they ask for.
 
 What is given goes before what the session recorded, for this one command: nothing of it is recorded.
 """

@@ -1,12 +1,11 @@
 """What each event does to a conversation.  The only place that knows; total over the closed union of events.
 
-Not the state itself (`state.py`) and not the loop that feeds it (`replay/loop.py`).  Imported by the projections that are
-made of a conversation: `transcript/transcript.py` and `view/model_view.py`.  Events that touch what was let go do nothing: they cannot
-change what is left.
+Not the state itself (`state.py`) and not the loop that feeds it (`replay/loop.py`).  Events that touch what was let go do
+nothing: they cannot change what is left.
 
 Parts at their birth: what `PartStarted` says of a part, as the fold keeps it.
 
-Not what becomes of them (`apply.py`, which alone imports this).
+Not what becomes of them (`apply.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a compaction carries over beside its summary, without asking a model: todos, pins, and the files that were touched.
 
-Not the summary, and not the fold that gathers this (`apply.py`).  What was carried is fixed when the compaction completes, so the
-beginning of the view stays as it is; how it is worded is `view/carryover_text.py`.  Only `projections` imports this module.
+Not the summary, and not the fold that gathers this (`apply.py`).  What was carried is fixed when the compaction completes, so
+the beginning of the view stays as it is; how it is worded is `view/carryover_text.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which files a tool call names in its arguments: by the names that coding agents give such arguments.
 
-Not what the tool did to them, beyond reading or writing as its name says.  Pure.  Anybody in `projections` may import this module.
+Not what the tool did to them, beyond reading or writing as its name says.  Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The fold of a conversation as a projection (`replay/projection.py`): what transcript and model view have in common.
 
-What each event does is `apply.py`.  Imported by `transcript/transcript.py` and `view/model_view.py`.
+What each event does is `apply.py`.
 """
 
 from __future__ import annotations

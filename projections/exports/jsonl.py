@@ -1,6 +1,6 @@
 """Sessions as event JSONL, lossless: what `eventlog/importers/event_jsonl/format.py` describes, and reads again.
 
-Streams: never more than one append or one body is held.  Anybody may import it.
+Streams: never more than one append or one body is held.
 """
 
 from __future__ import annotations

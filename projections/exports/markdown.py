@@ -1,7 +1,7 @@
 """A session as Markdown: the transcript for people, with marks for what is pruned, covered, removed, open or failed.
 
-Not lossless, and not for machines.  What was said is quoted as it stands, texts as Markdown, reasoning as a quotation, calls and their
-output in fences longer than any in them.  Streams in bounded memory.  Anybody may import it.
+Not lossless, and not for machines.  What was said is quoted as it stands, texts as Markdown, reasoning as a quotation, calls
+and their output in fences longer than any in them.  Streams in bounded memory.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A session that was imported from such an export, and not touched since, comes ba
 in OpenCode's words, with defaults for what OpenCode needs and we do not have (project, slug, paths); what OpenCode has no
 word for (settings, pins, digests, the deltas one by one) is not in it.  The effective history counts: what was rolled back is left out.
 
-Ids that are not OpenCode's, and those of a fork (OpenCode copies messages into one), are made anew (`opencode_ids.py`).  Holds the document
-in memory.  Anybody may import it.
+Ids that are not OpenCode's, and those of a fork (OpenCode copies messages into one), are made anew (`opencode_ids.py`).  Holds
+the document in memory.
 """
 
 from __future__ import annotations

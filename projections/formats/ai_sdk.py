@@ -1,6 +1,6 @@
 """The view as `ModelMessage` JSON of the AI SDK (version 5): messages of system, user, assistant and tool with content parts.
 
-Not a client.  Anybody may import it.  Providers' rules are the AI SDK's own business; here only: every call has one result, call ids are
+Not a client.  Providers' rules are the AI SDK's own business; here only: every call has one result, call ids are
 unique in the list (`calls.py`), no text is empty, and provider metadata goes back as `providerOptions`.  The result of a tool
 that the provider ran stands in the assistant message, as JSON if it is JSON; files in results are `media` of a `content`
 output, which takes bytes only, so one that is elsewhere is named in a text.

@@ -1,6 +1,6 @@
 """The view as a request of Anthropic's Messages API: `system` blocks, and `messages` of user and assistant in turn.
 
-Not a client; tool schemas and sampling are the caller's.  Anybody may import it.  What the API refuses is avoided here, whatever
+Not a client; tool schemas and sampling are the caller's.  What the API refuses is avoided here, whatever
 the view's own constraints are:
 
 * user and assistant alternate, the user begins: neighbours of one role become one message, and `OPENING` stands before a

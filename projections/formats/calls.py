@@ -1,7 +1,6 @@
 """Call ids as a provider takes them, and each message rendered once: what the formats with rules for ids share.
 
-Not a format, and not the constraints of a view (`view/constraints.py`), which know single messages only.  Imported by the formats
-beside it.
+Not a format, and not the constraints of a view (`view/constraints.py`), which know single messages only.
 """
 
 from __future__ import annotations

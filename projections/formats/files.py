@@ -1,4 +1,4 @@
-"""Where a file's bytes are, and what stands for a file that a format has no place for.  Imported by the formats beside it."""
+"""Where a file's bytes are, and what stands for a file that a format has no place for."""
 
 from __future__ import annotations
 

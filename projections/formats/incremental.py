@@ -1,4 +1,4 @@
-"""The bytes of one request after another, of which only what is new is encoded.  Not a format.  Imported by the formats beside it.
+"""The bytes of one request after another, of which only what is new is encoded.  Not a format.
 
 What a request shares with the one before at its beginning lies encoded in a buffer already, and the rest is written behind it.  So
 a request whose end changed costs its new messages and one copy of its bytes.

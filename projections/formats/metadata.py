@@ -1,7 +1,7 @@
 """What a provider said beside a part, as far as it is that provider's: read from the JSON text that parts carry.
 
-The JSON is an object with an object per provider, `{"anthropic": {"signature": …}}`, as OpenCode and the AI SDK keep it and as the
-importers write it.  Imported by the formats beside it.
+The JSON is an object with an object per provider, `{"anthropic": {"signature": …}}`, as OpenCode and the AI SDK keep it and as
+the importers write it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The view as OpenAI Chat Completions `messages`, in the form that `@ai-sdk/openai-compatible` sends.
 
-Not a client, and not the Responses API.  Anybody may import it.  Chat Completions has no place for media in a tool's
+Not a client, and not the Responses API.  Chat Completions has no place for media in a tool's
 result: what a view keeps there follows it in a user message.
 """
 

@@ -1,6 +1,6 @@
 """The view as a request of OpenAI's Responses API: `instructions` and `input` items.
 
-Not a client, and not Chat Completions (`openai.py`).  Anybody may import it.
+Not a client, and not Chat Completions (`openai.py`).
 
 * Reasoning goes back as the item it came from (`itemId` and `reasoningEncryptedContent` of its metadata, the AI SDK's names), its
   summaries gathered; without an id the API cannot take it, and an item that nothing follows is refused, so both are left out.

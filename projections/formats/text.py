@@ -1,4 +1,4 @@
-"""What all provider formats share: text that may be sent.  Not a format.  Imported by the formats beside it."""
+"""What all provider formats share: text that may be sent.  Not a format."""
 
 from __future__ import annotations
 

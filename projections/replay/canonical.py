@@ -1,7 +1,7 @@
 """Structs to canonical bytes and back, also when their text is not Unicode (lone surrogates).
 
 Equal values have equal bytes.  Not the bytes of the log (`eventlog/codec/batch.py`), which are frozen; these may change with a
-projection's version.  Only `projections` imports this module.
+projection's version.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The protocol of a projection: a pure fold over events with a name and a version.  No I/O, no clock, no randomness.
 
-Not the loop that feeds it (`loop.py`).  Anybody in `projections` may import this module.
+Not the loop that feeds it (`loop.py`).
 """
 
 from __future__ import annotations

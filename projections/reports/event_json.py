@@ -1,7 +1,7 @@
 """A recorded event in words: as the JSON that `events --json` prints (`schemas/events.json`), and as one short line.
 
-A reading form with names, for user interfaces and people; not the stored bytes (`eventlog/codec/batch.py`) and not an export.  Large
-texts stay references: hash, bytes, characters.  Anybody may import this module.
+A reading form with names, for user interfaces and people; not the stored bytes (`eventlog/codec/batch.py`) and not an export.
+Large texts stay references: hash, bytes, characters.
 """
 
 from __future__ import annotations

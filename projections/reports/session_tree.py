@@ -1,6 +1,6 @@
 """Which sessions belong together: forks and sub-sessions of one, the whole tree, and what an export takes along.
 
-Reads no event, only what a list of sessions shows.  Anybody may import it.
+Reads no event, only what a list of sessions shows.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 A fold over the events that keeps numbers only; no body is read.  Messages, parts and tools are counted in the effective
 history, so that a rollback takes them away; events, deltas and usage are counted over everything that was recorded.
-Anybody may import this module.
 """
 
 from __future__ import annotations

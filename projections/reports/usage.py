@@ -1,8 +1,8 @@
 """What a session spent: tokens and money, by model, as the providers reported them.
 
 Not counting tokens (`tokens/`), and not prices: a cost that nobody recorded stays unknown.  Usage counts what was really
-spent, on every branch (spec §7): a rollback takes nothing away, and what a fork inherited was spent once, by its parent.  So a session has
-three numbers: its own, what it inherited, and the whole tree's.  Money is decimal.  Anybody may import this module.
+spent, on every branch (spec §7): a rollback takes nothing away, and what a fork inherited was spent once, by its parent.  So a
+session has three numbers: its own, what it inherited, and the whole tree's.  Money is decimal.
 """
 
 from __future__ import annotations

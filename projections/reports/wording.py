@@ -1,4 +1,4 @@
-"""Numbers of things in words, for whatever is printed for people.  Anybody may import this module."""
+"""Numbers of things in words, for whatever is printed for people."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Counts kept, so that each body is counted once: in memory, and among the log's derived values.
 
-Not a source of truth: any count may be missing and is then counted again.  Anything above the log may import it.
+Not a source of truth: any count may be missing and is then counted again.
 Counts belong to an encoding's name and a body's hash, never to a session, so forks and copies share them.
 """
 

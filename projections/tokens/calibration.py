@@ -1,7 +1,7 @@
 """What the provider really counts, learned from the usage it reports: per model, step by step.
 
-Not a counter, and not a fold: the fold that holds a `Calibration` decides which steps it sees.  Anything above
-the log may import it.  Values are frozen, hold integers only and encode with msgspec, so replay gives equal bytes.
+Not a counter, and not a fold: the fold that holds a `Calibration` decides which steps it sees.  Values are frozen, hold
+integers only and encode with msgspec, so replay gives equal bytes.
 
 **The rule.**  A provider's count of a request is taken for `fixed + ratio * counted`: `fixed` is what we never see (a
 system prompt or tools that a transcript does not hold), `ratio` is the other tokeniser.  Kept per model: the

@@ -1,6 +1,6 @@
 """How many tokens a text has: exactly with a vocabulary, or as OpenCode estimates it.
 
-Not the cache (`cache.py`) and not calibration (`calibration.py`).  Anything above the log may import it.
+Not the cache (`cache.py`) and not calibration (`calibration.py`).
 Counters are stateless values with a name; counts are pure functions of the name and the text.
 """
 

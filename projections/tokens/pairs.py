@@ -1,8 +1,8 @@
 """Byte pair encoding in Python: how a process counts its first texts, before the native encoder is worth its start.
 
 Not an encoder: it says how many tokens there are, not which, and only of plain ASCII, where the patterns need no tables of
-Unicode.  The native encoder's tables take 0.25 s and 35 MB beside the ranks; without them a count takes four times as long (0.35 µs a
-character), so for the first `FEW` characters this is the quicker way.  Both count alike.  Imported by `encodings.py` only.
+Unicode.  The native encoder's tables take 0.25 s and 35 MB beside the ranks; without them a count takes four times as long
+(0.35 µs a character), so for the first `FEW` characters this is the quicker way.  Both count alike.
 """
 
 from __future__ import annotations

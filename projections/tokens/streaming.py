@@ -1,7 +1,7 @@
 """The tokens of a text that is still streaming: estimated while it grows, counted when it ends.
 
 Not a fold: a projection keeps the two integers `chars` and `utf8` in its own state and asks
-`Counter.estimate`.  Anything above the log may import it.
+`Counter.estimate`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Merge ranks of the token vocabularies that ship with the package, packed, checked, read without a network.
 
-Not an encoder (`encodings.py` builds those) and not a downloader.  Imported by `encodings.py` and by the
-test that rebuilds the packed tables from the published files.
+Not an encoder (`encodings.py` builds those) and not a downloader.
 
 A vocabulary is published as text: one line `base64(token) SPACE rank NEWLINE` per token, ranks 0, 1, 2 …
 in order.  `projections/vocab/NAME.ranks` holds the same facts as `zstd(table)`, where `table` is a msgpack

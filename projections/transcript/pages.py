@@ -1,6 +1,6 @@
 """A history read from its end: whole messages, newest first, each with all that was done to it later.
 
-Not what is shown of them (`transcript.py`, which imports this).  Events are read in windows of versions; what speaks of a message that
+Not what is shown of them (`transcript.py`).  Events are read in windows of versions; what speaks of a message that
 has not been reached is kept until it is, so a page costs its own events and the few later ones that speak of it.
 """
 

@@ -4,9 +4,8 @@ A proof is plain values, for JSON; `check_proof.py` checks one without the store
 hashed (the leaf, with its salt), the hashes that lead from it to the root of its session's tree, and those that lead from
 there to the head of the store.  Against a kept head it has those, too, that lead from the root kept then to today's.
 
-Reading only.  Whoever is given a proof is given the append, all of its events; of the others, nothing but hashes.  Of an encrypted
-append the proof has what is stored: no key is needed, and without one it shows nothing of what was said.
-Anybody may import this module.
+Reading only.  Whoever is given a proof is given the append, all of its events; of the others, nothing but hashes.  Of an
+encrypted append the proof has what is stored: no key is needed, and without one it shows nothing of what was said.
 """
 
 from __future__ import annotations

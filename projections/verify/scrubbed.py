@@ -4,8 +4,6 @@ Such an append cannot be hashed again, so whoever changes one could hide behind 
 in its session or in one that this was forked from (`eventlog/maintenance/scrub.py` blanks what these redacted), is in a hash tree itself, and
 stands for it, if nothing of that part is left in it; without one it is a fault.  What else such an append says is covered by
 `eventlog/integrity/scrub_ledger.py`.
-
-Imported by `verify.py` only.
 """
 
 from __future__ import annotations

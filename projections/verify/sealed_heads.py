@@ -2,8 +2,6 @@
 
 What a head says is under no hash, and with another key's name in it a session seems to be one whose key is gone.  But every append
 names the key it is sealed with, and has the sealed card that came with it, and these are in the hash tree.  So this needs no key.
-
-Imported by `verify.py` only.
 """
 
 from __future__ import annotations

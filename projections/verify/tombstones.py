@@ -2,8 +2,6 @@
 
 A head is under no hash, and one that says "erased" hides a session from every list.  Until a vacuum all events are there; behind one
 those that forks inherited are, if any.  What is encrypted with a key that is gone leaves only what is in clear.
-
-Imported by `verify.py` only.
 """
 
 from __future__ import annotations

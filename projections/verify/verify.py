@@ -6,7 +6,7 @@ the history that each had then is the beginning of today's.  A fork keeps a head
 these are compared, too.  `deep`: replay equals live, and every checkpoint equals a replay.
 
 Reading only; nothing is repaired.  What cannot be read is reported with its session and version, and the rest is
-still looked at.  What forks share is read once (`streams.py`).  Anybody may import this module.
+still looked at.  What forks share is read once (`streams.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The wording of what a compaction carries over, which the view shows behind the summary.
 
-Not what is carried (`conversation/carryover.py`).  Pure.  Imported by `message_rendering.py`.
+Not what is carried (`conversation/carryover.py`).  Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What providers refuse, avoided: empty texts, two user messages in a row, call ids in other characters (spec §4.5).
 
-Not a provider's form (`formats/`).  Works on neutral messages; imported by `assembly.py`.
+Not a provider's form (`formats/`).  Works on neutral messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The messages of one view: an immutable sequence that shares what it can with the views before and after it.
 
-Not how they come to be (`assembly.py`).  Anybody may import it.
+Not how they come to be (`assembly.py`).
 """
 
 from __future__ import annotations

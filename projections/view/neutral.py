@@ -1,6 +1,6 @@
 """The neutral form of what the model is sent: frozen messages of text, reasoning, files, calls and results.
 
-Not the form of any provider (`formats/`) and not the record of what happened (`conversation/parts.py`).  Anybody may import it.
+Not the form of any provider (`formats/`) and not the record of what happened (`conversation/parts.py`).
 A call is answered by exactly one result: in the same message if the provider executed the tool, else in the message of
 role "tool" that follows.  None of these can be part of a cycle, so the collector need not look at them (`gc=False`).
 """

@@ -1,6 +1,6 @@
 """The system prompt of a view: at most two segments, the first byte-stable so that providers can cache it (spec §4.8).
 
-Not who wrote it.  Pure.  Imported by `model_view.py`.
+Not who wrote it.  Pure.
 """
 
 from __future__ import annotations

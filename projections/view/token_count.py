@@ -1,7 +1,8 @@
 """The tokens of a view: the neutral messages as the texts that they send, counted by `tokens/`.
 
-Not the counting itself.  Imported by `model_view.py`.  A message of a view is counted once, and what a view shares at its beginning with
-the one before is not looked at again; a large text is counted once wherever it stands, because its count is kept under its hash.
+Not the counting itself.  A message of a view is counted once, and what a view shares at its beginning with
+the one before is not looked at again; a large text is counted once wherever it stands, because its count is kept under its
+hash.
 """
 
 from __future__ import annotations

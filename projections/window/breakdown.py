@@ -1,7 +1,7 @@
 """What a request is filled with: its counted tokens by kind, by tool, by message and by part.
 
-Not the plans for making it smaller (`report.py`).  Counted from the neutral view itself, text by text, so the kinds sum to the count of the whole
-request; nothing of the conversation's text is in it.  Imported by `report.py`.
+Not the plans for making it smaller (`report.py`).  Counted from the neutral view itself, text by text, so the kinds sum to the
+count of the whole request; nothing of the conversation's text is in it.
 """
 
 from __future__ import annotations

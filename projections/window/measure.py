@@ -1,6 +1,6 @@
 """The sizes planners decide by: tokens of a message as the view sends it, and of a tool's result.
 
-Not the counting (`projections/tokens`) and not any decision.  Imported by the planners of this package, which are given one: a `Measure`
+Not the counting (`projections/tokens`) and not any decision.  Planners are given one: a `Measure`
 is a value that answers from the state of a conversation, so that planners stay pure functions.  Sizes are kept per message and asked
 again only for what changed.
 """

@@ -1,8 +1,8 @@
 """The context policy: every number and switch of the window, as data that a session records (spec §5).
 
-Not the decisions (`limits.py`, `truncation.py`, `prune/planner.py`, `compaction/selection.py`, `next_step.py`), which are pure functions of it.  Anybody in
-`projections` may import this module.  A policy is recorded in the session as JSON (`SettingsSet.policy`), so that a replay decides
-as was decided; environment variables switch things off on one machine without being recorded.
+Not the decisions (`limits.py`, `truncation.py`, `prune/planner.py`, `compaction/selection.py`, `next_step.py`), which are pure
+functions of it.  A policy is recorded in the session as JSON (`SettingsSet.policy`), so that a replay decides as was decided;
+environment variables switch things off on one machine without being recorded.
 """
 
 from __future__ import annotations

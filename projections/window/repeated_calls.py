@@ -1,10 +1,10 @@
 """Whether a model goes round in circles: the same call several times in a row (spec §8).
 
-Not what is done about it (`next_step.py`), which imports this.  Pure.
+Not what is done about it (`next_step.py`).  Pure.
 
 When two tool calls are the same: the same tool, and inputs that are equal as JSON.
 
-Pure.  Imported by the planners beside it.
+Pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sizes as planners ask for them (`measure.py`): counted by `tokens/`, or as OpenCode 1.18 estimates them.
 
-Not a decision, and not the count of a whole request (`ModelView.tokens`), whose sum the messages' sizes are but for the few tokens
-that begin the answer.  Imported by the window, which holds one for a conversation.  A message is counted once and again only
-when something in it changed; a large text is counted once wherever it stands, because its count is kept under its hash.
+Not a decision, and not the count of a whole request (`ModelView.tokens`), whose sum the messages' sizes are but for the few
+tokens that begin the answer.  A message is counted once and again only when something in it changed; a large text is counted
+once wherever it stands, because its count is kept under its hash.
 """
 
 from __future__ import annotations

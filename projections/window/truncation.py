@@ -1,6 +1,6 @@
 """Truncation, when a tool finishes: the preview of an output that is too long for the view (spec §5.1).
 
-Not the storing, which keeps the whole output, and not the reading of the rest (`retrieval/recall.py`).  Imported by the window.  Pure, and
+Not the storing, which keeps the whole output, and not the reading of the rest (`retrieval/recall.py`).  Pure, and
 decided once: the preview is recorded with the result, so a later policy changes no view.
 
 What is left out is one stretch of the text, its middle (`both`), its end (`head`) or its beginning (`tail`); a marker

@@ -1,4 +1,4 @@
-"""Counting what was tried, for the table in the README.  Not a test; imported by the tests of this folder.
+"""Counting what was tried, for the table in the README.  Not a test.
 
 With `EVERDELTA_TALLY=FILE` every test adds a line to that file; `python -m tests.faults.table FILE` makes the table of them.
 """

@@ -1,4 +1,4 @@
-"""Anthropic's words for content, tokens and endings, in ours.  For the importers of Anthropic's formats only."""
+"""Anthropic's words for content, tokens and endings, in ours."""
 
 from __future__ import annotations
 

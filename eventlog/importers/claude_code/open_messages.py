@@ -1,7 +1,4 @@
-"""What is open while a Claude Code session is read: an assistant message, and a call that has no result yet.
-
-For `thread.py` only.
-"""
+"""What is open while a Claude Code session is read: an assistant message, and a call that has no result yet."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The records of a Claude Code file: reading them, telling them from others, and what little is asked of a single one.
 
-For `importer.py` only.  A file is JSONL, or one `{"loglines": [...]}` document, which is read whole.
+A file is JSONL, or one `{"loglines": [...]}` document, which is read whole.
 """
 
 from __future__ import annotations

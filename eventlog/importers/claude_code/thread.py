@@ -1,6 +1,6 @@
 """One session of a Claude Code file as it is read: its open messages, its calls, and the events its records mean.
 
-For `importer.py` only, which decides whose record it is.  Everything here depends on earlier records alone, so
+`importer.py` decides whose record it is.  Everything here depends on earlier records alone, so
 that a grown file gives the old events as a prefix; therefore nothing is closed because the file ends.
 
 * An assistant message is open until a record comes that is not of it.  With calls that have no result yet it stays

@@ -1,4 +1,4 @@
-"""Calls and their outputs as Codex's items have them.  For `importer.py` only."""
+"""Calls and their outputs as Codex's items have them."""
 
 from __future__ import annotations
 

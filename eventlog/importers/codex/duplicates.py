@@ -1,6 +1,6 @@
 """What Codex says twice: messages and reasoning are in a rollout as items for the model and as events for the screen.
 
-For `importer.py` only.  Of the two the item is taken, because it has more; an event waits for its item, and is taken itself
+Of the two the item is taken, because it has more; an event waits for its item, and is taken itself
 when the conversation goes on without one.  Which of them comes first does not matter.  A message is told by its text, within
 a turn; so the events of a record depend on that record and earlier ones only.
 """

@@ -1,6 +1,6 @@
 """The records of a Codex rollout: reading them, telling them from others, and bringing old shapes into one.
 
-For `importer.py` only.  Today's records are `{timestamp, type, payload}`.  Older ones have the item itself on the line, after a
+Today's records are `{timestamp, type, payload}`.  Older ones have the item itself on the line, after a
 first line that is the session's data; the oldest have `role` and a text, or a call's `function`, beside a time.
 """
 

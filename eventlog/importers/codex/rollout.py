@@ -1,6 +1,6 @@
 """What a Codex session says, item by item: messages, reasoning and calls become answers and prompts.
 
-For `importer.py` only, which reads the records and takes in what is no item.
+`importer.py` reads the records and takes in what is no item.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A foreign conversation as it is read, one record after the other: open answers, open calls, and the events they mean.
 
-For the importers of OpenAI's formats and of message lists, which decide what a record says.  Everything here depends on earlier
+The importers decide what a record says.  Everything here depends on earlier
 records alone, so that a grown file gives the old events as a prefix; nothing is closed because the file ends.
 
 * An *answer* is an assistant message with one step.  It is open until something comes that is not of it.  With calls that

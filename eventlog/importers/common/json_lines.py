@@ -1,6 +1,6 @@
 """Lines of a foreign file, and the JSON in them: bounded in length and depth, with a reason for what is not sound.
 
-For the importers only.  A damaged line is a reason, never an exception.
+A damaged line is a reason, never an exception.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The difference of two JSON values, small and exact: what a record had beyond what its events can tell.
 
-For the importers only.  `patch(derived, difference(derived, original)) == original`, always.  A difference is a list of
-steps: `["=", path, value]` sets, `["-", path]` removes a member of an object, `["+", path, index, value]` inserts into an array.
+`patch(derived, difference(derived, original)) == original`, always.  A difference is a list of
+steps: `["=", path, value]` sets, `["-", path]` removes a member of an object, `["+", path, index, value]` inserts into an
+array.
 """
 
 from __future__ import annotations

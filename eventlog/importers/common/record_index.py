@@ -1,6 +1,6 @@
 """Where each record of a long file belongs: a map from record keys to small numbers that costs 27 bytes an entry.
 
-For the importers only.  Keys are kept as 64-bit hashes in an open-addressing table (a dict of strings would cost ten
+Keys are kept as 64-bit hashes in an open-addressing table (a dict of strings would cost ten
 times as much, and a file of hundreds of MB has a million records).  Two keys of one hash would be taken for one: with
 a million keys the odds are 1 to 37 million.
 """

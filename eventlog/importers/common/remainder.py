@@ -1,11 +1,11 @@
 """The rest of a source record: what is left of it when its texts live in events, and how it is made whole again.
 
-For the importers only.  Of the records of streams see `stream_remainder.py`.  Every record of another line-based format ends with `ForeignKept(of="line:N")`, whose data is the
-JSON text `[rest, moved]`.  `rest` is the record with null in place of what moved away, and `moved` says where it
-went: `[path, [event, field]]`, the path from an array that holds the record alone, with the event's index among those
-since the record before.  A large text that no event has is an event of its own, `ForeignKept(of="line:N:K")`.  So
-nothing of any size is stored twice, and a text that is redacted in its part is not left behind here (texts under
-`SHORT` characters may be).
+Of the records of streams see `stream_remainder.py`.  Every record of another line-based format ends with
+`ForeignKept(of="line:N")`, whose data is the JSON text `[rest, moved]`.  `rest` is the record with null in place of what moved
+away, and `moved` says where it went: `[path, [event, field]]`, the path from an array that holds the record alone, with the
+event's index among those since the record before.  A large text that no event has is an event of its own,
+`ForeignKept(of="line:N:K")`.  So nothing of any size is stored twice, and a text that is redacted in its part is not left
+behind here (texts under `SHORT` characters may be).
 """
 
 from __future__ import annotations

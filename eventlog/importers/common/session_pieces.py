@@ -1,6 +1,6 @@
 """One session of a foreign file while it is read: its events, their versions, and the piece that is being filled.
 
-Not what a record means (`conversation.py`, `importers/claude_code/thread.py`, which are made of this).  For the importers only.
+Not what a record means (`conversation.py`, `importers/claude_code/thread.py`, which are made of this).
 """
 
 from __future__ import annotations

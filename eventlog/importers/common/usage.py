@@ -1,6 +1,6 @@
 """Token counts and prices as foreign records give them, and what a corrected usage adds to the one that was recorded.
 
-For the importers only.  A message's usage is the sum of its `UsageRecorded`: a source that repeats and corrects it
+A message's usage is the sum of its `UsageRecorded`: a source that repeats and corrects it
 gives the first as it is and then only differences, so that a record never has to wait for a later one.
 """
 

@@ -1,4 +1,4 @@
-"""OpenAI's words for content, calls and tokens, in ours: Responses items and chat messages.  For the importers of those only."""
+"""OpenAI's words for content, calls and tokens, in ours: Responses items and chat messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The items of a Responses stream: which are calls, and what a finished one says of its input and its result.
-
-For `responses_sse.py` only.
-"""
+"""The items of a Responses stream: which are calls, and what a finished one says of its input and its result."""
 
 from __future__ import annotations
 

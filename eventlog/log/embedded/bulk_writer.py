@@ -4,8 +4,8 @@ It has positions, versions, salts and leaves as they were, so its heads are thos
 into the folded part, in transactions that each add whole commits in the order of their positions; the journal is made last,
 and begins behind them.  So what was broken off is an older state of the same history, and can be gone on with.
 
-Not here: where the commits come from and what becomes of them (`eventlog/maintenance/copy_commits.py`).  The caller sees to it that nobody
-else uses the directory.  Imported by `eventlog/maintenance/copy_commits.py` only.
+Not here: where the commits come from and what becomes of them (`eventlog/maintenance/copy_commits.py`).  The caller sees to it
+that nobody else uses the directory.
 """
 
 from __future__ import annotations

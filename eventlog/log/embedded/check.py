@@ -1,4 +1,4 @@
-"""Reading everything, to find what is wrong before somebody needs it.  Imported by this package only."""
+"""Reading everything, to find what is wrong before somebody needs it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A transaction for each would cost a flush, and they are disposable: what is lost with the process is computed again.
 Values move from `recent` to `leaving` to LMDB, and are looked up in that order, so that none is missed on its
-way.  Imported by `partition.py` only.
+way.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The directory of a store: made once, recognised ever after.  Imported by `engine.py`, and by
-`bulk_writer.py`, which makes a store of another's content.
+"""The directory of a store: made once, recognised ever after.
 
 `format` is written last, so a directory without it is one that nobody has ever committed to; it is made again.
 Whatever else lies in the directory is left alone and the path refused.

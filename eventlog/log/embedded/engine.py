@@ -9,7 +9,6 @@
 
 `EmbeddedLog` is a handle.  All handles of a process on the same directory share one `Partition`; the last one to be
 closed closes it.  A handle that is forgotten is closed when it is collected, and all are when the interpreter exits.
-May be imported by anyone who opens stores.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The one seam between the journal and the operating system, and what kind of file system a path is on.
 
 Every byte of the journal goes through `JournalIO`, so that a test can make any single call fail, write short
-or kill the process.  LMDB does its own I/O and is reached by `reach()` points only.  Imported by the other
-modules of this package; knows nothing of frames.
+or kill the process.  LMDB does its own I/O and is reached by `reach()` points only.
 """
 
 from __future__ import annotations

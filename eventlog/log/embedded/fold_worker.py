@@ -1,7 +1,7 @@
 """The thread that folds, and fills journal files ahead, so that the writer does not have to.
 
 It starts when there is something to do for the first time, and nothing that fails ends it: the journal has everything
-until it is folded, so a failure is logged, remembered, and tried again after a while.  Imported by `partition.py` only.
+until it is folded, so a failure is logged, remembered, and tried again after a while.
 """
 
 from __future__ import annotations

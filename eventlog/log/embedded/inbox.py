@@ -1,6 +1,6 @@
 """The writer's queue: bounded in bytes, it blocks who puts too much in and never drops.
 
-Putting costs one lock; the writer is woken only when it sleeps.  Imported by this package only.
+Putting costs one lock; the writer is woken only when it sleeps.
 """
 
 from __future__ import annotations

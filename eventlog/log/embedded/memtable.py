@@ -4,7 +4,7 @@ It is a list of *generations*, oldest first.  Only the newest one grows; the oth
 folded by another thread, and dropped as a whole once they are folded, whoever did it.  A generation may hold
 what is folded already; it never misses anything behind the folded address.
 
-Not thread-safe: the partition guards it.  Imported by this package only.
+Not thread-safe: the partition guards it.
 """
 
 from __future__ import annotations

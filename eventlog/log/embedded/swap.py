@@ -7,7 +7,7 @@ be done again.  Without that file `next` is rubbish.
 `edition` is a random word, new with every rewriting: a copy that was made of another edition is not to be gone on with.
 `unfinished` in a directory says that a copy is being written there, or was when the program died: it is no store yet.
 
-Only for whoever holds the store alone.  Imported by this package, by copying, and by erasure.
+Only for whoever holds the store alone.
 """
 
 from __future__ import annotations

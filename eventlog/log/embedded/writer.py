@@ -5,8 +5,6 @@ each request in turn (`log/rules.py`), writes one frame, flushes once, publishes
 the waiters.  A request that is refused is refused alone.  If the frame cannot be written, every request of the batch
 fails: with `BusyError` or `StorageError` if nothing was written (no room, no file, no permission, the lock is held), and the next batch is tried;
 else with `UnknownOutcomeError`, and then the log is poisoned until it is opened again: it can be read, and nothing more is written.
-
-Imported by `partition.py` only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The summariser that needs no model: it fills the template from the messages themselves (spec §5.4 "Summariser").
 
 Deterministic, in any language, and bounded: each section has a room in UTF-8 bytes, some 1,500 tokens in all,
-and what is over is left out, oldest first.  A previous summary is merged section by section, also one of another program's, so ten compactions give a text of the size of one.
-What cannot be known without understanding (decisions, who prefers what) is kept as it was said, or carried on from the previous summary.
-Not a request (`request.py`).  Imported by the window; `digest` is a `Summarizer`.
+and what is over is left out, oldest first.  A previous summary is merged section by section, also one of another program's, so
+ten compactions give a text of the size of one. What cannot be known without understanding (decisions, who prefers what) is kept
+as it was said, or carried on from the previous summary. Not a request (`request.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The sections of a summary that another program wrote, by the headings that coding agents give them.
 
-Not the template's own (`template.py`), whose sections are looked for first.  Pure.  Imported by the digest, so that an imported session
+Not the template's own (`template.py`), whose sections are looked for first.  Pure.  The digest asks it, so that an imported session
 that was summarised before keeps its goal, its files and its next steps.
 """
 

@@ -1,6 +1,6 @@
 """The judgement of a summary before it may stand for anything (spec §5.4 "Guard").
 
-Not what happens to a refused one (`window/compact.py`).  Pure; imported by the window.
+Not what happens to a refused one (`window/compact.py`).  Pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A summariser over an OpenAI-compatible HTTP endpoint (`POST {base}/chat/completions`), streamed (spec §5.4 "Summariser").
 
-Not the reading of its answers (`chat_stream.py`).  Needs the extra `http` (`pip install 'everdelta[http]'`), which is loaded with the
-first request.  Imported by whoever wants it, never by the window.  An API key is sent and shown nowhere else: errors hold a status and
-an error code, and never an address, a header, or what a provider said.
+Not the reading of its answers (`chat_stream.py`).  Needs the extra `http` (`pip install 'everdelta[http]'`), which is loaded
+with the first request.  An API key is sent and shown nowhere else: errors hold a status and an error code, and never an
+address, a header, or what a provider said.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a summariser is asked: the head of the conversation as neutral messages, and the words that ask (spec §5.4 "Request").
 
-Not who answers (`summarizer.py`) and not which messages the head has (`selection.py`).  Pure.  A head that is too large for one request is
-asked for in chunks of whole messages, each anchored on the summary of the one before, so a call and its result stay together.
-Imported by the window and by summarisers.
+Not who answers (`summarizer.py`) and not which messages the head has (`selection.py`).  Pure.  A head that is too large for one
+request is asked for in chunks of whole messages, each anchored on the summary of the one before, so a call and its result stay
+together.
 """
 
 from __future__ import annotations

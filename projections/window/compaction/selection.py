@@ -1,7 +1,7 @@
 """What a compaction covers and what it leaves: head, tail, and the messages kept between them (spec §5.4 "Selection").
 
 Not the request for a summary (`request.py`) and nothing that appends.  A pure function of the projected state, a policy and a
-measure; imported by the window.
+measure.
 
 The newest turns stay as far as the budget goes; a turn that does not fit is split at a message boundary.  A call and its results lie
 in one stored message, whatever a provider's form makes of it, so they are never parted.  When a compaction is asked for though

@@ -1,7 +1,7 @@
 """Whoever writes summaries: any callable, sync or async, whole or piece by piece (spec §5.4 "Summariser").
 
-Not one of them (`digest.py`, `http_summarizer.py`), and not what becomes of their pieces.  `pieces` drives any of them from ordinary code,
-`apieces` from a coroutine.  Imported by the window and by summarisers.
+Not one of them (`digest.py`, `http_summarizer.py`), and not what becomes of their pieces.  `pieces` drives any of them from
+ordinary code, `apieces` from a coroutine.
 """
 
 from __future__ import annotations

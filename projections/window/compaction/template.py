@@ -1,7 +1,7 @@
 """What a summary must look like, and the words that ask a model for one (spec §5.4).
 
-Not the request around them (`request.py`) and not the judgement of an answer (`guard.py`).  Anybody in `projections` may import this
-module.  The section names are those of seed 001, so that summaries written elsewhere are understood; the words are our own.
+Not the request around them (`request.py`) and not the judgement of an answer (`guard.py`).  The section names are those of seed
+001, so that summaries written elsewhere are understood; the words are our own.
 """
 
 from __future__ import annotations

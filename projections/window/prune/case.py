@@ -1,6 +1,6 @@
 """What a prune planner is given: the view, the policy, the sizes; and the walk over what may be pruned (spec §5.2).
 
-Not a planner (`recency.py` and those beside it).  Imported by the planners.  The walk goes from the newest part to the oldest and leaves
+Not a planner (`recency.py` and those beside it).  The walk goes from the newest part to the oldest and leaves
 out what no planner may touch: protected turns or steps, protected tools, results that are no results or are not shown.
 """
 

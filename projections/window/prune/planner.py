@@ -1,7 +1,7 @@
 """Which old tool results are to be cleared now: the planners by name, and the question put to one of them (spec §5.2).
 
-Not the walk that all of them take (`case.py`), and not the clearing, which is an event.  Imported by the window, and by whoever
-registers a planner of its own.  A planner is a pure function of a case: the view, the policy and the sizes.
+Not the walk that all of them take (`case.py`), and not the clearing, which is an event.  A planner is a pure function of a
+case: the view, the policy and the sizes.
 """
 
 from __future__ import annotations

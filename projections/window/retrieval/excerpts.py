@@ -1,6 +1,6 @@
 """Excerpts of a text: a range of lines, a range of bytes, or the places where something stands.
 
-Not where the text comes from (`recall.py`), which imports this.  Pure.  Lines end with a line feed and count from 1, a range of them
+Not where the text comes from (`recall.py`).  Pure.  Lines end with a line feed and count from 1, a range of them
 includes its end; bytes are those of UTF-8 and count from 0, a range of them does not.  So a truncation's marker names them.
 """
 

@@ -1,6 +1,6 @@
 """What a part or a message said, read from the log by its id: its own events and no others (spec §5.1, §5.4).
 
-Not which piece of it is wanted (`recall.py`), which imports this.  Whatever hides a part from the view, a prune, a truncation or a
+Not which piece of it is wanted (`recall.py`).  Whatever hides a part from the view, a prune, a truncation or a
 compaction, hides nothing here; what was rolled back or removed is gone, and what was redacted shows as redacted.  The session's facts
 tell at which versions a part began, changed and was edited, so the cost does not grow with the history before or after it.
 """

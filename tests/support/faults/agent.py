@@ -1,8 +1,7 @@
 """An agent that works on one session: it streams, calls tools, compacts, saves checkpoints, and goes on wherever it was broken off.
 
-Its model answers from the request alone, so it gives the same answer to the same view.  What it knows to be durable is told as the
-head of the store: the root of the hash tree over everything committed, which says more than any list of events.  Imported by the tests of
-this folder, which kill it, starve it and pull its plug.
+Its model answers from the request alone, so it gives the same answer to the same view.  What it knows to be durable is told as
+the head of the store: the root of the hash tree over everything committed, which says more than any list of events.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A caller that does what the errors tell it to do: retry, or close and open again.  Imported by the tests of this folder."""
+"""A caller that does what the errors tell it to do: retry, or close and open again."""
 
 from __future__ import annotations
 

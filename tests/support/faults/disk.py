@@ -1,9 +1,9 @@
 """What may be on disk after a power failure, made up from the system calls that a process made (`tracing.py`), LMDB's own among them.
 
-The failure comes after some number of calls.  What was flushed is there: a file's bytes by a flush of the file, or by a write that
-is synced, a name by a flush of its directory.  Of the other writes any may be there, whole or some of their sectors; of the other changes of
-names a beginning, for file systems keep those in order.  Where nothing was written there are zeros.  A mark is mapped memory that is never flushed: it is
-as it was at some moment.  Imported by the tests of this folder.
+The failure comes after some number of calls.  What was flushed is there: a file's bytes by a flush of the file, or by a write
+that is synced, a name by a flush of its directory.  Of the other writes any may be there, whole or some of their sectors; of
+the other changes of names a beginning, for file systems keep those in order.  Where nothing was written there are zeros.  A
+mark is mapped memory that is never flushed: it is as it was at some moment.
 """
 
 from __future__ import annotations

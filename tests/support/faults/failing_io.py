@@ -1,4 +1,4 @@
-"""A way to the operating system that fails at a chosen call, once or until it is healed.  Imported by the tests of this folder.
+"""A way to the operating system that fails at a chosen call, once or until it is healed.
 
 It stands where `JournalIO` stands, below everything the journal does.  The points that a fold reaches are in LMDB's
 transaction: there LMDB's own error for the fault is raised, as if LMDB had met it.

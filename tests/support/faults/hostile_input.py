@@ -1,7 +1,7 @@
 """What is fed to everything that reads bytes from outside, and what may become of it: a typed error or nothing, never anything else.
 
-Each function takes any bytes.  It fails where an error is not one of those that the interface names.  Used by the tests of Hypothesis and
-by the coverage-guided fuzzer (`tests/faults/fuzz.py`), which share what they find.  Imported by the tests of this folder.
+Each function takes any bytes.  It fails where an error is not one of those that the interface names.  Used by the tests of
+Hypothesis and by the coverage-guided fuzzer (`tests/faults/fuzz.py`), which share what they find.
 """
 
 from __future__ import annotations

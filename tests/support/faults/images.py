@@ -1,4 +1,4 @@
-"""What may be on disk after a power failure, made up from a recording.  Imported by the tests of this folder.
+"""What may be on disk after a power failure, made up from a recording.
 
 The failure comes after some number of calls.  What was flushed is there.  Of the writes to a file since its last flush any may be
 there, whole or some of their sectors; of the changes of names since the directory's last flush, any.  The mark is as it

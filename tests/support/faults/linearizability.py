@@ -9,7 +9,7 @@ In general that is a search.  Here it is not: versions say in which order append
 enough to look whether those orders fit the times, and whether every outcome fits some moment of its call.  A call whose outcome nobody
 learned (a killed process) may have taken effect or not: the log says which.
 
-Pure; knows no log.  Imported by the tests of this folder.
+Pure; knows no log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Comparing a log with the appends that were planned for it.  Imported by the tests of this folder.
+"""Comparing a log with the appends that were planned for it.
 
 The appends, over a few sessions, small and large, with bodies and request ids, are those of `tests/support/log_crasher.py`; they
 are submitted in their order, so the log is at any moment a beginning of the plan.

@@ -6,7 +6,6 @@ makes the new ones count with one small synced write.  So while it commits, any 
 with the old meta pages (`images.py`), and LMDB is tested, too, as far as it keeps to that order.
 
 The mark is mapped memory that is never flushed: what it is at any moment may reach the disk at that moment or later, or never.
-Imported by the tests of this folder.
 """
 
 from __future__ import annotations

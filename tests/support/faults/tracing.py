@@ -4,8 +4,7 @@ Below `JournalIO` there is more that touches the disk: LMDB's own transactions, 
 work writes.  The kernel stops a traced process (`ptrace`) at the calls that a filter (`seccomp`) names, and this module decides at
 each stop what becomes of it.  Nothing of the program under test knows of it.
 
-Linux on x86-64 and AArch64, where a process may trace its children; `may_trace` says whether that is so.  Imported by the tests of this
-folder.
+Linux on x86-64 and AArch64, where a process may trace its children; `may_trace` says whether that is so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is done to a whole store, as work that can break off anywhere: making, backup, restore, repair, vacuum, scrub, erasure, retention, and an agent's turns.
 
 Each kind of work has a place to begin from, the work itself, what must hold when it broke off, and what must hold when it was
-done again.  Imported by `upkeep_crash.py`, which kills it, refuses its calls and pulls the plug.
+done again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The places that work on whole stores begins from: stores with everything in them that such work may lose.  Imported by the programs of this folder."""
+"""The places that work on whole stores begins from: stores with everything in them that such work may lose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a journal: begun, made ahead, used again, given up.  What is in them is the business of `journal.py`, which alone imports this.
+"""The files of a journal: begun, made ahead, used again, given up.  What is in them is the business of `journal.py`.
 
 Files are filled with zeros once, ahead of need, and are used again under the next number once they are folded: overwriting
 blocks that exist costs half of what appending to a file costs.  Names in the directory: `NNNNNNNNNN.log`, `spare-…` for files that wait

@@ -1,4 +1,4 @@
-"""The bytes of the journal, in prose and in code.  Pure: no file is opened here.  Imported by this package only.
+"""The bytes of the journal, in prose and in code.  Pure: no file is opened here.
 
 A journal file begins with a header of 64 bytes, all integers little-endian:
 

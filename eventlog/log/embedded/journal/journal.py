@@ -5,8 +5,7 @@ times as long as the one before, up to `file_bytes`.  A store that is closed nee
 file that is its header and nothing else (`renew`): the next append makes it longer, and the one after goes on in a proper one.
 
 The cursor stands at an address; everything before it has been read or written.  Not thread-safe, and a writer
-must hold the writers' lock and have read up to the end (`adopt`) before it appends.  Imported by this package
-only.
+must hold the writers' lock and have read up to the end (`adopt`) before it appends.
 
 What an append does when the system refuses:
 * anything while the next file is made ready, or no room (`ENOSPC`, `EDQUOT`) before the flush: nothing of the append is on disk, or it is

@@ -1,4 +1,4 @@
-"""The two meta pages that an LMDB file begins with, one for each of its last two transactions.  For `salvage.py` only.
+"""The two meta pages that an LMDB file begins with, one for each of its last two transactions.
 
 LMDB writes them in turn, and does not open a file unless both are well formed.  No page of the last transaction but one is used again
 before its meta page is, so the file as that left it is all there.  Format 1, in the order of bytes of this machine; of a page of at least 512 bytes:

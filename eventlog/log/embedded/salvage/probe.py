@@ -1,4 +1,4 @@
-"""Whether LMDB's pages hold together, found out in a child process.  Imported by this package and by `verify`.
+"""Whether LMDB's pages hold together, found out in a child process.
 
 LMDB trusts its pages: a flipped byte in one of them can kill the process, or hide entries.  So they are walked by a child
 (`probe_child.py`) before a process relies on them: after an unclean end, for `verify`, and where a command does not find

@@ -4,8 +4,6 @@ LMDB's pages are not trusted: what a child reads of them goes into a scratch env
 then read like any other, with a checksum for every row.  What cannot be reached by the newest meta page is looked for by the
 other one, in a copy of the file (`meta_pages.py`).  A frame of the journal is taken where its checksum is right, wherever it lies; files
 that wait to be used again still hold what was folded, and count too.  Nothing is written to the store.
-
-Imported by `eventlog/maintenance/repair.py` and `eventlog/maintenance/salvaged_store.py` only.
 """
 
 from __future__ import annotations

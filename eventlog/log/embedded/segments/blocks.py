@@ -7,7 +7,7 @@ with zstd if that makes it smaller, and lies in the slots (`segments.py`) behind
     stored bytes u32  |  plain bytes u32  |  method u8, 0 plain, 1 zstandard
 
 What is in a block is for the rows to say.  Blocks never change and never move, so those that were read last are kept, plain:
-what is read one after the other, lies beside the other.  Imported by this package only.
+what is read one after the other, lies beside the other.
 """
 
 from __future__ import annotations

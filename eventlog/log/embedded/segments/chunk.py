@@ -9,7 +9,7 @@ Texts compress best beside texts, and lengths and times beside their own kind; t
 Integers of more than one byte in `gaps` are kept with their first bytes together, then their second ones, and so on.
 
 What is cut is found by its shape, and put back where it was, so every payload comes back byte for byte, whatever it holds;
-one that is no batch of events is kept whole.  Imported by this package only.
+one that is no batch of events is kept whole.
 """
 
 from __future__ import annotations

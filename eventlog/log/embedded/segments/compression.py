@@ -1,7 +1,7 @@
 """Zstandard for the folded part: a thread's own decompressor, and single values that are kept compressed where that pays.
 
 A squeezed value is one byte for the method (0 plain, 1 zstandard) and the data.  Bytes that belong together are compressed
-together, in blocks (`blocks.py`), which is worth far more.  Imported by this package only.
+together, in blocks (`blocks.py`), which is worth far more.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@
   fork, `disown` in the child.
 * `put(append=True)` says False, and does nothing, when the key is not the last; `put_last` does not overlook it.
 
-Knows no trees by meaning: `segments.py` does.  Imported by this package only.
+Knows no trees by meaning: `segments.py` does.
 
-How long LMDB's data file has to be, read from its two meta pages without LMDB.  Imported by `log/embedded/partition.py` only.
+How long LMDB's data file has to be, read from its two meta pages without LMDB.
 
 LMDB maps the file, and whoever reads a page beyond its end is killed by the system; and a file that is empty or gone it makes
 anew.  So, whatever was done to a store while it was closed, this is looked at before LMDB opens it.  A meta page is, in the byte

@@ -3,7 +3,7 @@
 `fold` writes commits, heads, requests and bodies of frozen generations, and how far the journal is folded by
 that; before this is committed no journal file may be used again.  Several processes may try at once: LMDB lets
 one in at a time, and the next one finds that its work is done.  What takes long, filling and compressing blocks, is done
-before the transaction begins.  Layout: `segments.py`.  Imported by this package only.
+before the transaction begins.  Layout: `segments.py`.
 """
 
 from __future__ import annotations

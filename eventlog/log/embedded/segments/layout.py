@@ -1,7 +1,4 @@
-"""The rows of the folded part: trees, keys, and what stands in a row.  Described in `segments.py`.  Pure.
-
-Imported by this package only.
-"""
+"""The rows of the folded part: trees, keys, and what stands in a row.  Described in `segments.py`.  Pure."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ A flipped byte costs the block that it lies in.  A body is packed by whoever app
 block, so that bodies share what they have in common, and is handed out as packed by the method "plain".
 
 Nothing is deleted but derived values, so LMDB's list of free pages, which every commit writes, stays short.
-Reads only; `fold.py` writes.  Imported by this package only.
+Reads only; `fold.py` writes.
 """
 
 from __future__ import annotations

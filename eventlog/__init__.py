@@ -3,16 +3,59 @@
     with eventlog.open("chats") as store:
         session = store.create_session(title="Fix the tests")
 
-Everything public is named here; the modules below may move.
+Everything public is named here, the classes for asyncio included, which are loaded when they are first used; the modules
+below may move.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from eventlog import errors, events, values
 from eventlog.append.pipeline import Pipeline
 from eventlog.codec.decoded import Recorded, Span
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import EventlogError
+from eventlog.errors import (
+    AlreadyExistsError,
+    BlockedError,
+    BusyError,
+    CallError,
+    ClosedError,
+    ConflictError,
+    DamagedError,
+    DataError,
+    ErasedError,
+    EventlogError,
+    FencedError,
+    ForkedProcessError,
+    ImportFormatError,
+    KeyMissingError,
+    KeysError,
+    KeysUnreachableError,
+    LeaseHeldError,
+    LimitError,
+    MessageTooLargeError,
+    NotFoundError,
+    PartlyCommittedError,
+    PoisonedError,
+    ReadOnlyError,
+    RefusedError,
+    RequestReusedError,
+    RequestTooLargeError,
+    RetryError,
+    StopError,
+    StorageError,
+    SummarizerError,
+    SummarizerRefusedError,
+    TooNewError,
+    TooOldError,
+    UnfinishedError,
+    UnknownEventError,
+    UnknownOutcomeError,
+    UnsupportedStorageError,
+    WindowTooSmallError,
+)
 from eventlog.history.catalog import SessionInfo
 from eventlog.integrity.heads import SessionHead, StoreHead
 from eventlog.log.contract import Committed
@@ -22,37 +65,141 @@ from eventlog.session.text_stream import Stream
 from eventlog.session.tool_call import Call
 from eventlog.store import Store, repair, restore
 from eventlog.store import open_store as open
-from eventlog.values import Attachment, File, Limits, Model, Text, Todo, Tokens, Truncation, Usage
+from eventlog.values import (
+    Agent,
+    Attachment,
+    Body,
+    Content,
+    File,
+    Json,
+    Limits,
+    Lineage,
+    MessageError,
+    Model,
+    Origin,
+    PartKind,
+    Patch,
+    Reasoning,
+    Retry,
+    Snapshot,
+    Source,
+    Subtask,
+    Text,
+    Todo,
+    Tokens,
+    Tool,
+    Truncation,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription
+    from eventlog.importers import import_file
 
 __all__ = [
+    "Agent",
+    "AlreadyExistsError",
+    "AsyncReply",
+    "AsyncSession",
+    "AsyncSubscription",
     "Attachment",
+    "BlockedError",
+    "Body",
+    "BusyError",
     "Call",
+    "CallError",
+    "ClosedError",
     "Committed",
+    "ConflictError",
+    "Content",
+    "DamagedError",
+    "DataError",
     "DeltaRun",
+    "ErasedError",
     "EventlogError",
+    "FencedError",
     "File",
+    "ForkedProcessError",
+    "ImportFormatError",
+    "Json",
+    "KeyMissingError",
+    "KeysError",
+    "KeysUnreachableError",
+    "LeaseHeldError",
+    "LimitError",
     "Limits",
+    "Lineage",
+    "MessageError",
+    "MessageTooLargeError",
     "Model",
+    "NotFoundError",
+    "Origin",
+    "PartKind",
+    "PartlyCommittedError",
+    "Patch",
     "Pipeline",
+    "PoisonedError",
+    "ReadOnlyError",
+    "Reasoning",
     "Recorded",
+    "RefusedError",
     "Reply",
+    "RequestReusedError",
+    "RequestTooLargeError",
+    "Retry",
+    "RetryError",
     "RollbackResult",
     "Session",
     "SessionHead",
     "SessionInfo",
+    "Snapshot",
+    "Source",
     "Span",
+    "StopError",
+    "StorageError",
     "Store",
     "StoreHead",
     "Stream",
+    "Subtask",
+    "SummarizerError",
+    "SummarizerRefusedError",
     "Text",
     "Todo",
     "Tokens",
+    "TooNewError",
+    "TooOldError",
+    "Tool",
     "Truncation",
+    "UnfinishedError",
+    "UnknownEventError",
+    "UnknownOutcomeError",
+    "UnsupportedStorageError",
     "Usage",
+    "WindowTooSmallError",
     "errors",
     "events",
+    "import_file",
     "open",
     "repair",
     "restore",
     "values",
 ]
+
+_HOMES = {
+    "aio": ("AsyncReply", "AsyncSession", "AsyncSubscription"),
+    "importers": ("import_file",),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name where it lives: what needs asyncio, or the readers of foreign files, when it is first used."""
+    for module, names in _HOMES.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(f"eventlog.{module}"), name)
+            return found
+    raise AttributeError(f"module 'eventlog' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All public names, those included that are not loaded yet."""
+    return sorted({*globals(), *__all__})

@@ -21,24 +21,62 @@ if TYPE_CHECKING:
     from projections.view.explain import Explanation
     from projections.view.model_view import LiveView, ModelView, Prefix, common_prefix
     from projections.view.options import Constraints, RenderOptions, preset
+    from projections.window import (
+        AsyncContextWindow,
+        Blocked,
+        CallModel,
+        Compact,
+        ContextPolicy,
+        ContextWindow,
+        PendingCall,
+        Promote,
+        Prune,
+        RequestCompaction,
+        RunSubtask,
+        RunTools,
+        Step,
+        Stop,
+        Wait,
+        afill,
+        fill,
+        policy_named,
+    )
 
 __all__ = [
+    "AsyncContextWindow",
+    "Blocked",
+    "CallModel",
+    "Compact",
     "Constraints",
+    "ContextPolicy",
+    "ContextWindow",
     "Explanation",
     "LiveView",
     "ModelView",
+    "PendingCall",
     "Prefix",
+    "Promote",
+    "Prune",
     "RenderOptions",
+    "RequestCompaction",
+    "RunSubtask",
+    "RunTools",
     "Said",
     "SessionReport",
     "SessionStats",
     "Spent",
+    "Step",
+    "Stop",
     "StoreReport",
     "Transcript",
+    "Wait",
+    "afill",
     "common_prefix",
     "event_kind",
     "event_record",
     "event_summary",
+    "fill",
+    "policy_named",
     "preset",
     "session_stats",
     "usage_by_model",
@@ -54,6 +92,26 @@ _HOMES = {
     "view.explain": ("Explanation",),
     "view.model_view": ("LiveView", "ModelView", "Prefix", "common_prefix"),
     "view.options": ("preset", "Constraints", "RenderOptions"),
+    "window": (
+        "AsyncContextWindow",
+        "Blocked",
+        "CallModel",
+        "Compact",
+        "ContextPolicy",
+        "ContextWindow",
+        "PendingCall",
+        "Promote",
+        "Prune",
+        "RequestCompaction",
+        "RunSubtask",
+        "RunTools",
+        "Step",
+        "Stop",
+        "Wait",
+        "afill",
+        "fill",
+        "policy_named",
+    ),
 }
 
 
@@ -64,3 +122,8 @@ def __getattr__(name: str) -> object:
             found = globals()[name] = getattr(import_module(f"projections.{module}"), name)
             return found
     raise AttributeError(f"module 'projections' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All public names, those included that are not loaded yet."""
+    return sorted({*globals(), *__all__})

@@ -140,3 +140,8 @@ def __getattr__(name: str) -> object:
             found = globals()[name] = getattr(import_module(f"projections.window.{module}"), name)
             return found
     raise AttributeError(f"module 'projections.window' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All public names, those included that are not loaded yet."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,187 @@
+"""Imports go one way: a table of layers, and no circle of files or folders.  Imports for types count as any other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TOPS = ("eventlog", "projections")
+
+LAYERS: dict[str, str] = {
+    "eventlog": """
+        errors values os_fork logger compression | events ids validation | log | codec | history | integrity state
+        | append encryption | session subscription open_log | maintenance recorder | store | aio importers | __init__ | __main__
+    """,
+    "projections": """
+        replay tokens | conversation | view | formats transcript | window verify | reports | exports | __init__ demo
+        | cli | __main__
+    """,
+    "eventlog.log": "contract ticket | merkle validation | rules merkle_check | memory embedded | __init__",
+    "eventlog.log.embedded": """
+        filesystem locks inbox fold_worker | options watermark swap journal | memtable | segments | derived lookup directory
+        salvage | check bulk_writer writer | partition | engine
+    """,
+    "eventlog.session": """
+        lease inputs | host liveness | handle | text_stream context redact | tool_call | reply | session
+    """,
+    "eventlog.state": "facts version_log | archive | stored | state | rules evolve | decide loader | committed",
+    "eventlog.append": "metrics delta_buffer pending conflicts | outcomes | appender | pipeline flusher",
+    "eventlog.importers": """
+        common | anthropic openai opencode event_jsonl reconcile | claude_code codex | __init__
+    """,
+    "projections.view": """
+        neutral options | constraints messages selection | part_rendering token_count | carryover_text system_prompt
+        | message_rendering | assembly explain | model_view
+    """,
+    "projections.window": """
+        policy measure hooks sizes breakdown fill_loop | limits truncation repeated_calls compaction | loop_state prune retrieval
+        | situation steps | next_step compact window_state | window | aio report | __init__
+    """,
+    "projections.cli": """
+        exits output options bar_chart | store_option times summarizers window_options registry | commands | app | __init__
+    """,
+}
+"""The rooms of a package from the ground up.  One may import what stands in an earlier row, none of its own row."""
+
+APART = {"projections": ("eventlog.state", "eventlog.append")}
+"""What a package asks for at a session or a store, and does not import."""
+
+OUTSIDE = {
+    "lmdb": ("eventlog.log.embedded.segments", "eventlog.log.embedded.salvage"),
+    "zstandard": (
+        "eventlog.codec.bodies",
+        "eventlog.compression",
+        "eventlog.encryption.family",
+        "eventlog.log.embedded.segments",
+        "eventlog.state.archive",
+        "projections.tokens.vocabulary",
+    ),
+    "cryptography": ("eventlog.encryption.family",),
+    "eventsourcing": ("eventlog.recorder",),
+    "typer": ("projections.cli",),
+    "click": ("projections.cli",),
+    "rich": ("projections.cli",),
+    "tiktoken": ("projections.tokens",),
+    "tiktoken_ext": ("projections.tokens",),
+    "httpx2": ("projections.window.compaction",),
+}
+"""Where each outside library is known; msgspec is everywhere."""
+
+
+def module_of(path: Path) -> str:
+    """The name under which a file is imported."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+FILES = {module_of(path): path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))}
+PACKAGES = sorted(module for module, path in FILES.items() if path.name == "__init__.py")
+
+
+@cache
+def imports_of(module: str) -> frozenset[str]:
+    """Every module that a file imports, inside functions and for types, too; a name of a module by its module."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: a relative import"
+            name = node.module or ""
+            found.update(f"{name}.{alias.name}" if f"{name}.{alias.name}" in FILES else name for alias in node.names)
+    return frozenset(found)
+
+
+def inside(name: str, package: str) -> bool:
+    """Whether a module is a package, or in it."""
+    return name == package or name.startswith(f"{package}.")
+
+
+def room_of(module: str, package: str) -> str:
+    """The file or folder of a package in which a module is."""
+    return "__init__" if module == package else module.removeprefix(f"{package}.").partition(".")[0]
+
+
+def arrows(package: str) -> dict[str, dict[str, str]]:
+    """Which room of a package imports which, with an import of each kind."""
+    found: dict[str, dict[str, str]] = {}
+    for module in FILES:
+        if inside(module, package):
+            room = found.setdefault(room_of(module, package), {})
+            for name in imports_of(module):
+                if inside(name, package) and room_of(name, package) != room_of(module, package):
+                    room.setdefault(room_of(name, package), f"{module} imports {name}")
+    return found
+
+
+def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    """Nodes that lead back to themselves; none if there are none."""
+    left = {node: set(ahead) & set(graph) for node, ahead in graph.items()}
+    while free := [node for node, ahead in left.items() if not ahead]:
+        for node in free:
+            del left[node]
+        for ahead in left.values():
+            ahead.difference_update(free)
+    return sorted(left)
+
+
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_rooms_import_what_stands_below_them(package: str) -> None:
+    """Every room of a package is in the table, once, and imports only rooms of earlier rows."""
+    rows = [row.split() for row in LAYERS[package].split("|")]
+    level = {room: number for number, row in enumerate(rows) for room in row}
+    assert sum(map(len, rows)) == len(level)
+    found = arrows(package)
+    assert set(level) | {"__init__"} == set(found) | {"__init__"}
+    wrong = [
+        why
+        for room, below in found.items()
+        for other, why in below.items()
+        if room in level and other in level and level[other] >= level[room]
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_folder_has_a_circle(package: str) -> None:
+    """The files and folders of a package do not import each other in a circle."""
+    assert not circle(arrows(package))
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """No file of the two packages imports itself through others."""
+    assert not circle({module: imports_of(module) for module in FILES})
+
+
+def test_eventlog_knows_no_projections() -> None:
+    """`eventlog` never imports `projections`, and neither imports tests or benchmarks."""
+    for module in FILES:
+        first = {name.partition(".")[0] for name in imports_of(module)}
+        assert not first & {"tests", "benchmarks"}, module
+        assert not (inside(module, "eventlog") and "projections" in first), module
+
+
+def test_projections_ask_sessions_and_not_their_state() -> None:
+    """`projections` imports neither command state nor the write path."""
+    for package, others in APART.items():
+        for module in FILES:
+            for name in imports_of(module) if inside(module, package) else ():
+                assert not any(inside(name, other) for other in others), (module, name)
+
+
+def test_outside_libraries_are_known_where_the_table_says() -> None:
+    """Each outside library is imported by the rooms of the table only."""
+    for module in FILES:
+        for name in imports_of(module):
+            rooms = OUTSIDE.get(name.partition(".")[0])
+            assert rooms is None or any(inside(module, room) for room in rooms), (module, name)
+
+
+def test_a_circle_is_found() -> None:
+    """The search for circles finds one, also behind what is none."""
+    assert circle({"a": "b", "b": "c", "c": "b", "d": ""}) == ["a", "b", "c"]
+    assert not circle({"a": "bc", "b": "c", "c": ""})

@@ -141,6 +141,7 @@ def test_many_tasks_share_one_handle(store: Store) -> None:
     assert not chat.sync.holds_lease
 
 
+@pytest.mark.promise(4)
 def test_a_cancelled_await_leaves_the_append_whole(store: Store) -> None:
     """Promise 4, spec §16: a cancelled await leaves an append that is committed whole, and its request id says so."""
     chat = AsyncSession(store.create_session())
@@ -242,6 +243,7 @@ def test_errors_reach_the_one_who_awaits(store: Store) -> None:
     assert events(chat)[-1] == ev.Custom("n", "{}")
 
 
+@pytest.mark.promise(4)
 def test_a_foreign_commit_between_two_awaits_is_no_error(engine: Engine) -> None:
     """Promise 4: user messages of another program do not disturb the one that streams."""
     first, second = engine.open(), engine.open()

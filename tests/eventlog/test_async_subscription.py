@@ -120,6 +120,7 @@ def test_waiting_holds_no_thread(engine: Engine) -> None:
     assert set(threading.enumerate()) <= before
 
 
+@pytest.mark.promise(2)
 def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> None:
     """Promise 2: who asks for provisional events gets accepted ones at once, without a position, and again when committed."""
     store = engine.open(flush_interval=SLOW)
@@ -198,6 +199,7 @@ def is_question(recorded: Recorded) -> bool:
     return isinstance(recorded.event, ev.UserMessageAdded)
 
 
+@pytest.mark.promise(12)
 def test_a_closed_store_and_wrong_calls_are_typed(engine: Engine) -> None:
     """Promise 12: the end of the store and a wrong call are errors of their own, not an end of what is followed."""
     store = engine.open()
@@ -224,6 +226,7 @@ def test_a_closed_store_and_wrong_calls_are_typed(engine: Engine) -> None:
         AsyncSubscription(store)
 
 
+@pytest.mark.promise(12)
 def test_damage_is_raised_behind_what_came_before_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 12: a follower gets everything before a damaged commit, then its error, and the error again if it goes on."""
     session = store.create_session(id="s")

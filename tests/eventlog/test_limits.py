@@ -102,6 +102,7 @@ def test_little_address_space(tmp_path: Path) -> None:
     assert told == "40 []"
 
 
+@pytest.mark.promise(12)
 def test_few_descriptors(tmp_path: Path) -> None:
     """Promise 12: where no file can be opened any more, opening is an error to wait out, or the system's, never damage."""
     script = (

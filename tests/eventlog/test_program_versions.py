@@ -25,6 +25,8 @@ from projections.cli.exits import Exit
 from projections.verify.verify import verify
 from tests.support.python_process import printed
 
+pytestmark = pytest.mark.promise(12)
+
 SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
 NEWER = """
 import os, sys

@@ -8,6 +8,8 @@ from itertools import islice
 from pathlib import Path
 from threading import Thread
 
+import pytest
+
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.store import Store, open_store
@@ -112,6 +114,7 @@ def test_a_slow_reader_holds_little_and_slows_nobody(tmp_path: Path) -> None:
         assert peak < 400 * size
 
 
+@pytest.mark.promise(2)
 def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> None:
     """Promise 2: who asks for provisional events gets accepted ones at once, without a position, and again when committed."""
     store = engine.open(flush_interval=SLOW)
@@ -144,6 +147,7 @@ def follower_until(follower: Iterator[Recorded], kind: type[ev.Base]) -> Iterato
             return
 
 
+@pytest.mark.promise(2)
 def test_other_stores_see_nothing_that_is_not_committed(engine: Engine) -> None:
     """Promise 2: what one handle accepted is told to followers of another store only when it is committed."""
     writing, reading = engine.open(flush_interval=SLOW), engine.open()

@@ -23,6 +23,7 @@ RUNS = {"plain": 12 if SLOW else 1, "encrypted": 4 if SLOW else 1}
 WORKS = {"plain": tuple(WORK), "encrypted": tuple(WORK) if SLOW else ("stream", "settling", "moment")}
 
 
+@pytest.mark.promise(1, 2, 3, 7, 11)
 @pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in KINDS for seed in range(RUNS[kind])])
 def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int, kind: str) -> None:
     """Promises 1-3, 7, 11, spec §9: streams, tools, compactions, settling, checkpoints, folds and growth of the map, killed inside.
@@ -43,6 +44,7 @@ def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int, kin
     tally("kill -9: all of these" + said_of(kind), sum(killed.values()), **found)
 
 
+@pytest.mark.promise(7)
 def test_a_long_session_is_sound_however_its_state_is_packed() -> None:
     """Promise 7: of a session so long that its state is packed, no sound checkpoint is said to differ from a replay."""
     with Store(MemoryLog(), checkpoint_events=90) as store:

@@ -62,6 +62,7 @@ def prepared(job: Callable[[Path], object], place: Path) -> None:
     must_succeed(work)
 
 
+@pytest.mark.promise(1, 11, 12)
 @pytest.mark.parametrize(("kind", "work"), [(kind, work) for kind in KINDS for work in COMMANDS] if SLOW else SHORT)
 def test_a_command_is_killed_and_given_again(work: str, kind: str) -> None:
     """Promises 1, 11, 12: `kill -9` of a command loses no event; the command, given again, comes to its end and leaves nothing over."""

@@ -74,6 +74,7 @@ class Crowd:
         return killed, stopped
 
 
+@pytest.mark.promise(2, 4, 5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str) -> None:
     """Promises 2, 4, 5: versions are given once and in real time's order, each refusal was true then, no fenced writer gets in."""
@@ -111,6 +112,7 @@ def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str
     )
 
 
+@pytest.mark.promise(2)
 def test_a_read_beside_one_that_catches_up_sees_as_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 2: while one thread takes in what another process committed, no other thread takes what was there before for all there is."""
     path = tmp_path / "store"

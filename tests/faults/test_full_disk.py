@@ -30,6 +30,7 @@ def program(name: str, *arguments: object, seconds: float = 280) -> subprocess.C
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
 
 
+@pytest.mark.promise(1, 3, 12)
 def test_every_size_at_which_lmdb_cannot_grow(tmp_path: Path) -> None:
     """Promises 1, 3, 12: a fold that is refused in the middle of LMDB's commit loses nothing, and is done when there is room."""
     done = program("full_disk", tmp_path, 11 if SLOW else 13, 1 if SLOW else 9, seconds=3600 if SLOW else 280)
@@ -40,6 +41,7 @@ def test_every_size_at_which_lmdb_cannot_grow(tmp_path: Path) -> None:
     tally("the disk is full below LMDB", tried, **found)
 
 
+@pytest.mark.promise(12)
 def test_what_is_mapped_has_room(tmp_path: Path) -> None:
     """Promise 12: no file that is mapped to be written has a hole, for on a full disk storing into one kills the process."""
     open_log(tmp_path / "s").close()
@@ -82,6 +84,7 @@ def test_a_file_system_without_room(small_disk: Path) -> None:
     tally("a file system without room", tried)
 
 
+@pytest.mark.promise(1, 3, 12)
 def test_a_backup_on_a_full_file_system(small_disk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Promises 1, 3, 12: with any room left a backup and a restore end, or say that there is no room and go on when there is."""
     source = tmp_path_factory.mktemp("source") / "s"

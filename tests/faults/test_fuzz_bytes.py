@@ -49,6 +49,7 @@ def edited(data: bytes, edits: list[Edit]) -> bytes:
     return data
 
 
+@pytest.mark.promise(12)
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_any_bytes_are_sound_or_refused(name: str) -> None:
     """Promise 12, spec §13: bytes that nobody wrote, and bytes that somebody changed, give a typed error or whole values."""

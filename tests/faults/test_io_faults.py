@@ -39,6 +39,7 @@ TURNS = 5
 PLAN = workload()[: 60 if SLOW else 40]
 
 
+@pytest.mark.promise(1, 3, 5, 12)
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "until healed"])
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,6 +78,7 @@ def opens(path: Path, keys: Path | None, io: FailingIO, *, read_only: bool) -> b
     return refused is None
 
 
+@pytest.mark.promise(12)
 @pytest.mark.parametrize("fault", ["EIO", "EMFILE", "short"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_call_of_opening_fails(tmp_path: Path, fault: str, kind: str) -> None:
@@ -106,6 +108,7 @@ def test_every_call_of_opening_fails(tmp_path: Path, fault: str, kind: str) -> N
     tally("an I/O call fails while a store is opened: " + fault + said_of(kind), tried)
 
 
+@pytest.mark.promise(1, 7, 11, 12)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_call_under_an_agent_fails(tmp_path: Path, fault: str, kind: str) -> None:

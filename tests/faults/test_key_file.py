@@ -130,6 +130,7 @@ def every_call(directory: Path, try_one: Callable[[Path, Recorder, int], str]) -
         at += STEP
 
 
+@pytest.mark.promise(1)
 def test_the_power_fails_at_any_call() -> None:
     """Promise 1: a key that was given out is there, whatever was on its way; nothing that was destroyed comes back."""
     chance = random.Random(1)
@@ -141,6 +142,7 @@ def test_the_power_fails_at_any_call() -> None:
     tally("power failure under a key file", tried)
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("half", [False, True], ids=["before", "half"])
 def test_a_kill_at_any_call_and_then_the_power(*, half: bool) -> None:
     """Promise 1: what one program left undone, and the next one goes on with, costs no key when the power fails then."""
@@ -167,6 +169,7 @@ def test_a_kill_at_any_call_and_then_the_power(*, half: bool) -> None:
     tally("power failure under a key file", images)
 
 
+@pytest.mark.promise(1)
 def test_a_line_that_broke_off_is_gone_before_the_next_one_is_written() -> None:
     """Promise 1: half a line that was on disk, and half of the one that took its place, never look like a damaged key."""
     chance = random.Random(3)
@@ -187,6 +190,7 @@ def test_a_line_that_broke_off_is_gone_before_the_next_one_is_written() -> None:
             shutil.rmtree(directory / "image")
 
 
+@pytest.mark.promise(1, 12)
 @pytest.mark.parametrize("way", ERRORS)
 def test_a_call_is_refused_and_then_the_power(way: str) -> None:
     """Promises 1, 12: a refused call is a typed error; what was left of it costs no key when the power fails then."""

@@ -37,6 +37,7 @@ def test_what_a_swap_left_is_taken_away(tmp_path: Path) -> None:
     assert not {"next", "swap", "swap.new"} & {entry.name for entry in (tmp_path / "s").iterdir()}
 
 
+@pytest.mark.promise(12)
 @pytest.mark.parametrize("pages", [0, 1, 2, 3])
 def test_an_lmdb_file_that_was_never_begun_is_begun_again(tmp_path: Path, pages: int) -> None:
     """Promise 12: a power failure while LMDB makes its file, before anything was committed, is no damage: of a store or of a backup."""
@@ -86,6 +87,7 @@ def test_a_repair_that_dies_while_it_clears_up_can_be_done_again(
     assert not list(new.glob("salvage-*"))
 
 
+@pytest.mark.promise(12)
 @pytest.mark.parametrize(("code", "losses"), [(errno.EIO, 1), (errno.EMFILE, None)])
 def test_a_journal_file_that_cannot_be_read_is_never_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, losses: int | None
@@ -116,6 +118,7 @@ def refuse_once(monkeypatch: pytest.MonkeyPatch, suffix: str, code: int) -> None
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
 
 
+@pytest.mark.promise(12)
 def test_what_failed_first_is_what_is_raised(tmp_path: Path) -> None:
     """Promise 12: an error of the disk is not hidden by what follows from it when the store is closed; it is noted there."""
     io: Any = FailingIO("late", 0, lasting=True)

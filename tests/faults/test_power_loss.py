@@ -136,6 +136,7 @@ def look_at_agent(path: Path, image: Image, number: int, keys: Path | None) -> i
     return count
 
 
+@pytest.mark.promise(1, 2, 3, 5, 12)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_power_failure_at_any_moment(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promises 1-3, 5, 12: acknowledged ⊆ recovered, the order kept, nothing half; no error at all, and the rest goes in."""
@@ -146,6 +147,7 @@ def test_a_power_failure_at_any_moment(tmp_path: Path, kind: str, monkeypatch: p
     tally("power failure, appends" + said_of(kind), IMAGES[kind], calls=len(recording.calls), **found)
 
 
+@pytest.mark.promise(1, 2, 3, 7, 11)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_power_failure_under_an_agent(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promises 1-3, 7, 11: everything told durable is there unchanged, replay equals live, and the agent goes on where it was."""
@@ -168,6 +170,7 @@ def test_the_images_lose_what_was_not_flushed(tmp_path: Path, monkeypatch: pytes
         look_at_log(tmp_path / "image", image, 1)
 
 
+@pytest.mark.promise(2, 12)
 def test_a_mark_that_never_reached_the_disk(tmp_path: Path) -> None:
     """Promises 2, 12: a store whose mark is an empty file is read to its end, and a reader goes on to see what is written later."""
     path = tmp_path / "store"

@@ -31,6 +31,7 @@ TOLD = {
 }
 
 
+@pytest.mark.promise(1, 2, 3, 7, 11, 12)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", TRIES)
 def test_work_on_a_store_is_broken_off(way: str, kind: str) -> None:
@@ -52,6 +53,7 @@ def test_work_on_a_store_is_broken_off(way: str, kind: str) -> None:
     tally(TOLD[way] + "all of these" + said_of(kind), sum(tried.values()), **found["errors"])
 
 
+@pytest.mark.promise(12)
 def test_a_repair_without_room_tells_no_loss() -> None:
     """Promise 12: where what is saved cannot be kept for now, nothing is listed as lost: the repair is refused, and done when there is room."""
     with scratch() as directory:

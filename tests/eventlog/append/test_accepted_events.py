@@ -56,6 +56,7 @@ def second(engine: Engine) -> Store:
     return engine.open(flush_interval=SLOW)
 
 
+@pytest.mark.promise(4)
 def test_what_was_accepted_under_a_lease_is_not_written_without_it(first: Store, second: Store) -> None:
     """Promise 4: deltas and events that a lost lease covered never get in behind the settling of the next owner."""
     session = first.create_session()
@@ -79,6 +80,7 @@ def test_what_was_accepted_under_a_lease_is_not_written_without_it(first: Store,
     assert texts(list(other.events())) == ["kept"]
 
 
+@pytest.mark.promise(3)
 def test_a_command_goes_in_whole_or_not_at_all(first: Store, second: Store) -> None:
     """Promise 3: a command whose message id another program took leaves no part of itself in that program's message."""
     session = first.create_session()
@@ -96,6 +98,7 @@ def test_a_command_goes_in_whole_or_not_at_all(first: Store, second: Store) -> N
     assert parts == [Text("theirs")]
 
 
+@pytest.mark.promise(4)
 def test_only_the_caller_whose_command_failed_hears_of_it(first: Store, second: Store) -> None:
     """Promise 4: of three tasks that append at once the one with a taken id fails, and the others' messages are there once."""
     session = first.create_session()
@@ -117,6 +120,7 @@ def test_only_the_caller_whose_command_failed_hears_of_it(first: Store, second: 
     assert sorted(added) == ["m1", "m2", "m3"]
 
 
+@pytest.mark.promise(1)
 def test_a_value_of_another_type_takes_nothing_with_it(first: Store) -> None:
     """Promise 1: a refused command loses no accepted delta, and the message can be finished as if it had not been."""
     session = first.create_session()
@@ -132,6 +136,7 @@ def test_a_value_of_another_type_takes_nothing_with_it(first: Store) -> None:
     assert [type(event).__name__ for event in events(session)].count("PartEnded") == 1
 
 
+@pytest.mark.promise(12)
 @pytest.mark.parametrize("time", [1.5, True, 2**70, "1"])
 def test_times_are_whole_milliseconds(first: Store, time: Any) -> None:
     """Promise 12: a time that could not be read back is refused before it is written."""
@@ -144,6 +149,7 @@ def test_times_are_whole_milliseconds(first: Store, time: Any) -> None:
     assert session.info.title == "t"
 
 
+@pytest.mark.promise(4)
 def test_a_fenced_stream_says_so(first: Store, second: Store) -> None:
     """Promise 4: once another owner has taken over, the next deltas raise instead of vanishing."""
     session = first.create_session()
@@ -171,6 +177,7 @@ def test_a_fenced_stream_says_so(first: Store, second: Store) -> None:
         text.append("d")
 
 
+@pytest.mark.promise(5)
 def test_a_retry_is_answered_whoever_runs_the_session(first: Store, second: Store) -> None:
     """Promise 5: a request id is looked up before the lease, so a repeated append gets its first result."""
     session = first.create_session()
@@ -181,6 +188,7 @@ def test_a_retry_is_answered_whoever_runs_the_session(first: Store, second: Stor
     assert again.repeated
 
 
+@pytest.mark.promise(1)
 def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
     """Promise 1: long deltas are committed when they are many characters, long before they are many."""
     session = first.create_session()
@@ -297,6 +305,7 @@ def test_a_refused_finish_can_be_repeated(first: Store) -> None:
     assert [type(event) for event in events(session)][-3:] == [ev.StepFinished, ev.UsageRecorded, ev.MessageFinished]
 
 
+@pytest.mark.promise(8)
 def test_a_long_run_keeps_checkpoints_of_its_state(engine: Engine) -> None:
     """Promise 8: a session that is run for long and then killed is opened from a checkpoint, not from its first event."""
     store = engine.open(flush_interval=SLOW, checkpoint_events=50)

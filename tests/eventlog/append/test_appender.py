@@ -47,6 +47,7 @@ def test_an_interrupt_leaves_no_handle_behind_its_own_appends(session: Session, 
     assert len(list(session.events())) == head.version
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("number", range(4))
 def test_an_interrupt_loses_and_doubles_nothing(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, number: int
@@ -79,6 +80,7 @@ def test_an_interrupt_loses_and_doubles_nothing(
     assert [kind.url for kind in kinds if isinstance(kind, File)] == ["a", "b", "c"]
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_a_failed_flush_keeps_what_was_accepted(log: FaultyLog, session: Session, way: str) -> None:
     """Promise 1: deltas and events whose flush failed are not lost: they go in, in order, with the next that works."""
@@ -110,6 +112,7 @@ def test_a_failed_flush_keeps_what_was_accepted(log: FaultyLog, session: Session
     assert session.store.text(file.url) == "x" * 2 * INLINE
 
 
+@pytest.mark.promise(1)
 def test_the_background_flush_tries_again(log: FaultyLog) -> None:
     """Promise 1: when a disk has room again, what was accepted is committed by itself, and nobody is told of it."""
     store = Store(log, flush_interval=0.005)
@@ -130,6 +133,7 @@ def test_the_background_flush_tries_again(log: FaultyLog) -> None:
     store.close()
 
 
+@pytest.mark.promise(1)
 def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog, session: Session) -> None:
     """Promise 1: a buffer that cannot be emptied refuses more deltas, and drops none that it has."""
     session.appender.buffer.capacity = session.appender.buffer.limit = 3 * 4
@@ -150,6 +154,7 @@ def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog
     assert said(session) == {"p": "".join(accepted)}
 
 
+@pytest.mark.promise(4)
 def test_a_failed_command_did_not_happen(log: FaultyLog, session: Session) -> None:
     """Promise 4: a command whose append failed leaves no trace in the state: its ids are free again."""
     log.fail = 1
@@ -163,6 +168,7 @@ def test_a_failed_command_did_not_happen(log: FaultyLog, session: Session) -> No
     assert session.version == 3
 
 
+@pytest.mark.promise(2)
 def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, session: Session) -> None:
     """Promise 2: what was decided behind an append that failed never goes in before it."""
     with session.assistant() as reply:
@@ -177,6 +183,7 @@ def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, ses
     assert [commit.count for commit in log.read("s")][:2] == [1, 5]
 
 
+@pytest.mark.promise(4)
 def test_a_user_message_between_decision_and_commit_is_taken_in(log: FaultyLog, session: Session) -> None:
     """Promise 4: what needs no lease never disturbs the one who streams, and both go in."""
     stranger = other(log)
@@ -217,6 +224,7 @@ def test_two_programs_change_the_card_at_once(log: FaultyLog, session: Session) 
     assert (info.title, info.archived) == ("again", False)
 
 
+@pytest.mark.promise(4)
 def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, session: Session) -> None:
     """Promise 4: a version that was right at the decision and is not at the commit is a conflict; nothing is written."""
     stranger = other(log)
@@ -234,6 +242,7 @@ def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, sessio
     ]
 
 
+@pytest.mark.promise(5)
 def test_a_request_in_flight_is_not_made_twice(log: FaultyLog, session: Session) -> None:
     """Promise 5: a request repeated before its outcome is known is the same append."""
     log.held = []
@@ -245,6 +254,7 @@ def test_a_request_in_flight_is_not_made_twice(log: FaultyLog, session: Session)
     assert session.version == 2
 
 
+@pytest.mark.promise(5)
 def test_a_request_that_another_program_made_meanwhile_is_its_result(log: FaultyLog, session: Session) -> None:
     """Promise 5: the same request by two programs at once is one append, with one result for both."""
     stranger = other(log)
@@ -254,6 +264,7 @@ def test_a_request_that_another_program_made_meanwhile_is_its_result(log: Faulty
     assert session.version == 3
 
 
+@pytest.mark.promise(2)
 def test_reading_shows_what_was_handed_over(session: Session) -> None:
     """Promise 2: a handle sees everything it accepted, also what is on its way to the disk; the version never runs ahead."""
     with session.assistant() as reply:
@@ -295,6 +306,7 @@ def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
     assert said(Store(log).session(session.id)) == {"p": "kept"}
 
 
+@pytest.mark.promise(1)
 def test_pieces_that_could_not_be_handed_over_are_not_lost(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +327,7 @@ def test_pieces_that_could_not_be_handed_over_are_not_lost(
     assert list(said(session).values()) == ["one two three four five six seven"]
 
 
+@pytest.mark.promise(4)
 def test_a_command_that_was_refused_by_a_full_queue_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def outcome(program: subprocess.Popen[str]) -> str:
     return output.strip()
 
 
+@pytest.mark.promise(1, 2, 3)
 @pytest.mark.parametrize(
     ("mode", "seed", "kills"),
     [("moment", 1, 25), ("moment", 2, 25), ("before", 3, 25), ("half", 4, 25)],
@@ -57,6 +58,7 @@ def race(directory: Path, way: str, count: int, processes: int = 2) -> list[str]
     return [outcome(program) for program in programs]
 
 
+@pytest.mark.promise(4)
 def test_two_processes_have_exactly_one_winner_per_version(tmp_path: Path) -> None:
     """Promise 4: each version has one winner, the loser writes nothing and gets on: both finish, without a livelock."""
     count = 60

@@ -36,6 +36,7 @@ def unforeseen(*_: object) -> NoReturn:
     raise ZeroDivisionError
 
 
+@pytest.mark.promise(1)
 def test_a_session_that_fails_in_an_unforeseen_way_stops_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_clock_that_fails_does_not_end_the_thread() -> None:
     store.close()
 
 
+@pytest.mark.promise(1)
 def test_a_tick_that_broke_off_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 1: what a tick had taken up when it met something unforeseen is taken up by the next."""
     log = FaultyLog()
@@ -98,6 +100,7 @@ def test_a_tick_that_broke_off_leaves_nothing_behind(monkeypatch: pytest.MonkeyP
     store.close()
 
 
+@pytest.mark.promise(1)
 def test_a_thread_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 1: where no thread is to be had a delta is accepted all the same, and the next one tries again."""
     log = FaultyLog()

@@ -52,6 +52,7 @@ def test_a_pipeline_left_by_an_error_waits_for_nothing(engine: Engine) -> None:
     assert kinds == [ev.SessionStarted, ev.UserMessageAdded, ev.PartStarted, ev.SessionRenamed]
 
 
+@pytest.mark.promise(1)
 def test_what_nobody_waited_for_is_flushed(engine: Engine) -> None:
     """Promise 1: a command that is collected, and then left by an error, is committed within the flush interval."""
     store, other = engine.open(flush_interval=0.01), engine.open(flush_interval=SLOW)

@@ -38,6 +38,7 @@ def said(session: Session, text: str) -> None:
         reply.finish("stop")
 
 
+@pytest.mark.promise(7)
 def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
     """Promise 7: the appends that followers are given are those of the log: events, versions, times, positions, epochs."""
     session = store.create_session()
@@ -128,6 +129,7 @@ def test_a_follower_far_behind_reads(store: eventlog.Store) -> None:
     assert list(live.advance().messages) == list(ModelView.of(session).messages)
 
 
+@pytest.mark.promise(9)
 def test_rollbacks_and_undos_of_ones_own_count(store: eventlog.Store) -> None:
     """Promise 9: a rollback that this handle made reaches its followers, who cannot un-apply, as a fresh view shows it."""
     session = store.create_session()
@@ -164,6 +166,7 @@ def test_what_failed_or_came_later_is_not_shown() -> None:
     assert len(live.advance()) > 20
 
 
+@pytest.mark.promise(7)
 def test_a_look_that_broke_off_doubles_nothing(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 7: a live view whose reading failed half way through shows afterwards what a replay shows."""
     session = store.create_session()

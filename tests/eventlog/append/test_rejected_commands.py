@@ -24,6 +24,7 @@ def users(log: FaultyLog) -> list[str]:
     return [r.event.message for r in stored.events() if isinstance(r.event, ev.UserMessageAdded)]
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_a_refused_pipeline_is_not_committed_later(log: FaultyLog, session: Session, way: str) -> None:
     """Promise 4: when a pipeline is told "no room", none of its commands is in the log, nor comes there with what is written next."""
@@ -38,6 +39,7 @@ def test_a_refused_pipeline_is_not_committed_later(log: FaultyLog, session: Sess
     assert users(log) == ["a"]
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_a_refused_command_of_asyncio_is_not_committed_later(log: FaultyLog, session: Session, way: str) -> None:
     """Promise 4: the same of an awaited command; repeated, it is there once."""
@@ -76,6 +78,7 @@ def test_a_cancelled_await_is_not_forgotten(log: FaultyLog) -> None:
     assert len(users(log)) == 1
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLog, session: Session, way: str) -> None:
     """Promise 1: only the caller's own commands are taken back; deltas and events that nobody waits for go in with what comes next."""
@@ -91,6 +94,7 @@ def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLo
     assert users(log) == []
 
 
+@pytest.mark.promise(4)
 def test_a_pipeline_that_went_in_partly_says_how_far(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +109,7 @@ def test_a_pipeline_that_went_in_partly_says_how_far(
     assert users(log) == ["0", "1"]
 
 
+@pytest.mark.promise(4)
 def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Session) -> None:
     """Promise 4: what did not fit is somebody else's; the pipeline's own commands were handed over before, and went in."""
     with session.assistant() as reply:
@@ -153,6 +158,7 @@ def scripted(
     monkeypatch.setattr(log, "submit", next_one)
 
 
+@pytest.mark.promise(1)
 def test_who_waits_for_all_waits_for_what_others_handed_over_again(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +190,7 @@ def test_who_waits_for_all_waits_for_what_others_handed_over_again(
         reply.finish()
 
 
+@pytest.mark.promise(4)
 def test_a_refused_command_that_others_handed_over_again_is_waited_for(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +201,7 @@ def test_a_refused_command_that_others_handed_over_again_is_waited_for(
     assert users(log) == ["a"]
 
 
+@pytest.mark.promise(4)
 def test_an_unknown_outcome_is_told_as_such(log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 4: who cannot be told whether it went in is told that, and it is not tried again behind his back."""
     scripted(log, monkeypatch, [(UnknownOutcomeError("gone"), lambda: None)])
@@ -203,6 +211,7 @@ def test_an_unknown_outcome_is_told_as_such(log: FaultyLog, session: Session, mo
     assert users(log) == []
 
 
+@pytest.mark.promise(12)
 def test_what_was_accepted_outlives_a_look_that_failed(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +239,7 @@ def _busy(_: object) -> None:
     raise BusyError("too many readers at once")
 
 
+@pytest.mark.promise(1)
 def test_a_long_delta_that_was_refused_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +257,7 @@ def test_a_long_delta_that_was_refused_is_not_committed_later(
     assert said(session) == {"p": "a" * 5_000 + "c" * 5_000}
 
 
+@pytest.mark.promise(4)
 def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +279,7 @@ def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
     assert session.version == 4
 
 
+@pytest.mark.promise(4)
 def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +290,7 @@ def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
     assert session.appender.newest() == 2
 
 
+@pytest.mark.promise(4)
 def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log: FaultyLog, session: Session) -> None:
     """Promise 4: the same of a command that waits where its lease ends, which is before its pipeline does."""
     log.fail = 1
@@ -287,6 +300,7 @@ def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log:
     assert session.version == 1
 
 
+@pytest.mark.promise(4)
 def test_a_conflict_that_never_ends_is_no_commit(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

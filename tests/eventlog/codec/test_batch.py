@@ -19,6 +19,8 @@ from eventlog.values import Origin, Tokens, Usage
 from tests.growth.measuring import least
 from tests.support.event_strategies import KINDS, events, items, texts
 
+pytestmark = pytest.mark.promise(12)
+
 ROUND_TRIP = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def packed_of(text: str) -> tuple[Body, bytes]:
     return body, bodies[body.digest]
 
 
+@pytest.mark.promise(12)
 @settings(max_examples=50, deadline=None)
 @given(TEXTS)
 def test_every_packed_form_is_the_same_text(text: str) -> None:

@@ -16,6 +16,7 @@ PAIRS = st.lists(st.tuples(times, deltas), min_size=1, max_size=40)
 QUICK = settings(max_examples=100, deadline=None)
 
 
+@pytest.mark.promise(1)
 @QUICK
 @given(PAIRS, times)
 def test_every_delta_comes_back(pairs: list[tuple[int, PartDelta]], base: int) -> None:
@@ -69,6 +70,7 @@ def test_a_cut_run_is_its_part_of_the_deltas(pairs: list[tuple[int, PartDelta]],
     assert list(zip(cut.times(base), cut, strict=True)) == pairs[start:stop]
 
 
+@pytest.mark.promise(1)
 @QUICK
 @given(PAIRS, st.integers(1, 20))
 def test_pieces_are_the_run_in_bounded_runs(pairs: list[tuple[int, PartDelta]], characters: int) -> None:

@@ -376,6 +376,7 @@ def test_a_log_in_memory_forgets_its_keys_with_itself() -> None:
         assert SECRET in rendered(session)
 
 
+@pytest.mark.promise(5)
 def test_a_request_without_keys_is_told_that_they_are_missing(tmp_path: Path) -> None:
     """Promise 5: nobody can tell whether a repeated request has the same content without the key, so it is not said that it has another."""
     with eventlog.open(tmp_path / "s", keys=True) as store:

@@ -26,6 +26,8 @@ from tests.support.engines import ENGINES, Engine
 from tests.support.forger import careful, forgeries, rewrite
 from tests.support.sample_sessions import exchange, started
 
+pytestmark = pytest.mark.promise(11)
+
 SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
 
 

@@ -38,6 +38,8 @@ from tests.faults.tally import tally
 from tests.support.engines import ENGINES, LastingLog
 from tests.support.forger import Forgery, begun, careful, forgeries, rewrite, rewrite_memory
 
+pytestmark = pytest.mark.promise(11)
+
 CHECKER = Path(__file__).resolve().parents[3] / "projections" / "verify" / "check_proof.py"
 SMALL = {"map_bytes": 1 << 20, "journal_bytes": 32 << 10}
 

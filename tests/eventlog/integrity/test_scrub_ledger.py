@@ -28,6 +28,8 @@ from tests.support.forger import rewrite
 from tests.support.head_comparison import conversations
 from tests.support.sample_sessions import exchange, started
 
+pytestmark = pytest.mark.promise(11)
+
 SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
 SECRET = "the name of the king is Midas"
 DIFFERS = "what was left of the append is not what was recorded"
@@ -233,6 +235,7 @@ def test_the_record_is_in_the_stores_head(tmp_path: Path) -> None:
         recorded(store.log)
 
 
+@pytest.mark.promise(14)
 def test_a_scrub_that_empties_nothing_records_nothing(tmp_path: Path) -> None:
     """Promise 14: the record is written when it changes: not by a scrub or vacuum that leaves all as it is; a later one replaces it."""
     path = tmp_path / "s"

@@ -27,6 +27,8 @@ from tests.faults.tally import tally
 from tests.support.embedded_log import abandon
 from tests.support.forger import begun, forgeries
 
+pytestmark = pytest.mark.promise(11)
+
 SMALL = {"map_bytes": 1 << 20, "journal_bytes": 256 << 10}
 
 

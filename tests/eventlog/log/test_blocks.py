@@ -103,6 +103,7 @@ def test_pieces_of_every_size_come_back(segments: Segments) -> None:
         assert sha256(data).digest() == digest
 
 
+@pytest.mark.promise(14)
 def test_what_pieces_have_in_common_is_kept_once(segments: Segments) -> None:
     """Promise 14: bodies that are almost the same take a fifth of what each for itself would."""
     packed = bodies_of([f"{number} {TEXT * 20} {number}" for number in range(200)])
@@ -110,6 +111,7 @@ def test_what_pieces_have_in_common_is_kept_once(segments: Segments) -> None:
     assert stored(segments) * 5 < sum(map(len, packed.values()))
 
 
+@pytest.mark.promise(14)
 def test_bodies_of_a_few_kilobytes_share_statistics(segments: Segments) -> None:
     """Promise 14: outputs of a tool, each of some KB, take less room in a block than with statistics for each of them."""
     chance = random.Random(2)
@@ -155,6 +157,7 @@ def test_what_cannot_be_unpacked_for_sure_is_kept_as_it_is(case: tuple[str, byte
     assert loosened(digest, packed, BLOCK_BYTES) == packed
 
 
+@pytest.mark.promise(12)
 @pytest.mark.parametrize("at", [0, 5, 9, 13, 16, 17, 100])
 def test_a_changed_byte_costs_its_block(segments: Segments, at: int) -> None:
     """Promise 12: a byte that changes anywhere in a block, its header included, is an error for each piece in it, named."""
@@ -245,6 +248,7 @@ def test_squeezed_values_come_back(value: bytes) -> None:
     assert len(packed) <= len(value) + 1
 
 
+@pytest.mark.promise(12)
 @pytest.mark.parametrize("spoilt", [b"", b"\x07value", squeeze(b"value" * 1000)[:-2], squeeze(b"value" * 1000)[:3]])
 def test_a_squeezed_value_that_is_none_is_damage(spoilt: bytes) -> None:
     """Promise 12: what cannot be a squeezed value is `DamagedError` and nothing else."""

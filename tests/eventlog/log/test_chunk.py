@@ -87,6 +87,7 @@ def test_gaps_of_every_width_come_back(gap: int) -> None:
     assert decode_chunk(b"".join(pieces), "s", 1) == known
 
 
+@pytest.mark.promise(12)
 @QUICK
 @given(
     st.lists(

@@ -88,6 +88,7 @@ def versions(commits: Iterator[Commit] | Sequence[Commit]) -> list[tuple[int, in
     return [(commit.first, commit.last) for commit in commits]
 
 
+@pytest.mark.promise(2)
 def test_versions_and_positions_are_contiguous(log: Log) -> None:
     """Versions count a session's events from 1 without gaps; positions those of the partition in commit order."""
     assert begin(log, "a", count=2) == Committed("a", 1, 2, 1)
@@ -180,6 +181,7 @@ def test_a_known_request_gives_the_first_result(log: Log) -> None:
     assert log.last_position() == 2
 
 
+@pytest.mark.promise(5)
 def test_a_request_id_with_other_content_is_refused(log: Log) -> None:
     """Same request id, other content: `RequestReusedError`."""
     begin(log, request="r", digest=b"d")
@@ -311,6 +313,7 @@ def test_one_threads_requests_keep_their_order(log: Log) -> None:
     assert [int(c.payload) for c in log.read("s", 1)] == list(range(300))
 
 
+@pytest.mark.promise(4)
 def test_exactly_one_of_many_threads_wins_a_version(log: Log) -> None:
     """Of any number of writers with the same expected version exactly one wins."""
     begin(log)
@@ -445,6 +448,7 @@ def test_bodies(log: Log) -> None:
     assert sorted(log.bodies()) == sorted([own.name(HASH), own.name(HASH[::-1])])
 
 
+@pytest.mark.promise(3)
 def test_a_rejected_append_leaves_nothing(log: Log) -> None:
     """Of an append that is rejected nothing is stored: no body, no request id, no card."""
     begin(log, card=b"old")
@@ -471,6 +475,7 @@ def test_leases_are_compared_and_set(log: Log) -> None:
         log.set_lease("nobody", mine, replaces=LeaseState())
 
 
+@pytest.mark.promise(4)
 def test_an_old_epoch_is_fenced(log: Log) -> None:
     """A writer whose epoch is over is refused; a command without an epoch is not."""
     begin(log)

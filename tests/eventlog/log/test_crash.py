@@ -34,6 +34,7 @@ def output(process: subprocess.Popen[bytes]) -> list[str]:
     return [line for line in lines[:-1] if line]
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize(("mode", "first", "step"), [("before", 1, 3), ("half", 2, 3), ("power", 1, 1)])
 def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step: int) -> None:
     """Killed at any call of the journal's I/O, or torn by a power failure there: what was acknowledged is there.
@@ -53,6 +54,7 @@ def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step
     assert "acknowledged at the end 62" in done.stdout
 
 
+@pytest.mark.promise(1)
 def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
     """`kill -9` of one writer at random moments loses nothing it acknowledged and stops nobody else (promise 1)."""
     path = tmp_path / "store"
@@ -80,6 +82,7 @@ def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.promise(4)
 def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
     """Of two processes with expected versions exactly one wins each version, and both come to an end: no livelock."""
     path = tmp_path / "store"
@@ -137,6 +140,7 @@ def test_leaving_the_interpreter_makes_durable(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.promise(2)
 def test_a_reader_follows_another_process(tmp_path: Path) -> None:
     """A read-only log in another process sees commits in order, without a gap, while files are folded and recycled."""
     path = tmp_path / "store"

@@ -762,6 +762,7 @@ def test_appending_out_of_order_is_noticed(tmp_path: Path) -> None:
     environment.close()
 
 
+@pytest.mark.promise(3)
 def test_a_full_map_grows(tmp_path: Path) -> None:
     """A map that is full grows and the same fold is done again; other processes adopt the larger map."""
     path = tmp_path / "s"
@@ -1026,6 +1027,7 @@ def test_damaged_payloads_name_their_place(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.promise(12)
 def test_damaged_heads_and_bodies_are_not_missing(tmp_path: Path) -> None:
     """A damaged head, body or request is an error and never looks like one that does not exist."""
     path = tmp_path / "s"

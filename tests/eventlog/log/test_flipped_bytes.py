@@ -13,6 +13,8 @@ import pytest
 from tests.faults.tally import SLOW, tally
 from tests.support.faults.encrypted_stores import said_of
 
+pytestmark = pytest.mark.promise(12)
+
 ROOT = Path(__file__).resolve().parents[3]
 KINDS: dict[str, tuple[int, int]] = (
     {"closed": (1, 7), "left": (1, 7), "large": (7, 700), "encrypted": (5, 200)}

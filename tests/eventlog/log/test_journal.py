@@ -154,6 +154,7 @@ def test_one_write_and_one_flush_for_a_commit(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.promise(12)
 def test_a_damaged_byte_is_never_silence(tmp_path: Path) -> None:
     """Any flipped byte in an acknowledged frame is `DamagedError` at opening, or changes nothing (padding)."""
     path = tmp_path / "s"
@@ -272,6 +273,7 @@ def test_a_frame_may_be_longer_than_a_file(tmp_path: Path) -> None:
     assert payloads(path, **options) == wanted
 
 
+@pytest.mark.promise(3)
 def test_no_room_fails_the_batch_only(tmp_path: Path) -> None:
     """`ENOSPC` before the flush is `BusyError`, nothing of that batch is written, and the log goes on."""
     io = FaultyIO()

@@ -24,6 +24,8 @@ from eventlog.log.merkle import (
 )
 from projections.verify.check_proof import consistent, included
 
+pytestmark = pytest.mark.promise(11)
+
 INPUTS = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
 ROOTS = [
     "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",

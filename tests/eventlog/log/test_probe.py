@@ -18,6 +18,8 @@ from eventlog.log.embedded import partition
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.salvage.probe import probe, require_structure
 
+pytestmark = pytest.mark.promise(12)
+
 SMALL = {"map_bytes": 1 << 20, "journal_bytes": 32 << 10}
 
 

@@ -88,6 +88,7 @@ def poisoned(path: Path, call: str) -> EmbeddedLog:
     return log
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> None:
     """Promise 1: after a failed write the path opens again at once, with the old handle still held, and loses nothing."""
@@ -114,6 +115,7 @@ def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> 
     assert elsewhere(path) == [b"one", b"two", b"three", b"four", b"five", b"six"]
 
 
+@pytest.mark.promise(12)
 def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
     """Promise 12: until it is opened again a poisoned log still gives all that was committed, folded or not, by anyone."""
     log = poisoned(tmp_path / "s", "fdatasync")
@@ -181,6 +183,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
         assert verify(store, deep=True).sound
 
 
+@pytest.mark.promise(12)
 def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
     """Promise 12: what is written to a store made anew at the path of a deleted one goes there, not into deleted files."""
     path = tmp_path / "s"

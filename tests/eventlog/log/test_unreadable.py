@@ -19,6 +19,8 @@ from projections.cli.exits import Exit, classify
 from tests.support.embedded_log import put
 from tests.support.python_process import printed
 
+pytestmark = pytest.mark.promise(12)
+
 PAGE = 4096
 META = 16
 """Where a meta page's own bytes begin, behind the header that every page has."""

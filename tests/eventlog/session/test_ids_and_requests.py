@@ -53,6 +53,7 @@ def test_one_session_has_one_handle_in_a_store(store: Store) -> None:
     assert store.session(session.id) is session
 
 
+@pytest.mark.promise(5)
 def test_a_repeated_request_gives_the_first_result(engine: Engine) -> None:
     """Promise 5: same request id and content gives the original result, also over handles, pipelines and restarts."""
     store = engine.open()
@@ -83,6 +84,7 @@ def test_a_repeated_request_gives_the_first_result(engine: Engine) -> None:
         assert found.version == version
 
 
+@pytest.mark.promise(5)
 def test_a_repeated_request_is_looked_up_before_the_version(store: Store) -> None:
     """Promise 5: a retry whose expected version is long gone still gets its first result."""
     session = store.create_session()
@@ -93,6 +95,7 @@ def test_a_repeated_request_is_looked_up_before_the_version(store: Store) -> Non
     assert store.info(session.id).title == "b"
 
 
+@pytest.mark.promise(5)
 def test_eight_threads_with_one_request_write_once(store: Store) -> None:
     """Promise 5: the same request from many threads at once is one message."""
     session = store.create_session()
@@ -136,6 +139,7 @@ def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> N
     assert [commit.position for commit in reread] == sorted(commit.position for commit in reread)
 
 
+@pytest.mark.promise(1)
 def test_a_pipeline_waits_once_at_its_end(store: Store) -> None:
     """Promise 1: commands inside a pipeline return at once, in order, and are all durable when it ends."""
     session = store.create_session()

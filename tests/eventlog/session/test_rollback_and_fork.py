@@ -24,6 +24,7 @@ from tests.support.engines import Engine
 from tests.support.sample_sessions import USAGE, exchange, said
 
 
+@pytest.mark.promise(6, 9)
 def test_rollback_and_redo_bring_back_what_was(store: Store) -> None:
     """Promise 9, spec §7: rollback hides, redo shows again, and every version keeps the view it had."""
     session = store.create_session()
@@ -219,6 +220,7 @@ def test_what_a_rollback_does_not_undo_stays(store: Store) -> None:
     assert store.info(session.id).title == "new"
 
 
+@pytest.mark.promise(13)
 def test_a_fork_continues_its_parent_and_neither_changes_the_other(engine: Engine) -> None:
     """Promise 13: later events of the parent, rollbacks included, never change a fork, nor a fork its parent."""
     store = engine.open()
@@ -242,6 +244,7 @@ def test_a_fork_continues_its_parent_and_neither_changes_the_other(engine: Engin
         assert (info.fork_of, info.forked_at, info.events) == (parent.id, at, version - at)
 
 
+@pytest.mark.promise(13)
 def test_a_fork_stores_one_event(store: Store) -> None:
     """Promise 13: a fork costs one event, whatever the length of what it inherits."""
     parent = store.create_session()
@@ -328,6 +331,7 @@ def test_ids_of_inherited_things_are_taken(store: Store) -> None:
     assert fork.find("m1") == root.find("m1")
 
 
+@pytest.mark.promise(12)
 def test_a_fork_beyond_the_history_is_refused(store: Store) -> None:
     """Promise 12: a version that is not there is not found; no session is begun."""
     session = store.create_session()

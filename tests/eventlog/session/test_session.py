@@ -113,6 +113,7 @@ COMMANDS: list[tuple[str, Callable[[Session], object], ev.Event]] = [
 ]
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize(("command", "event"), [case[1:] for case in COMMANDS], ids=[case[0] for case in COMMANDS])
 def test_a_command_is_one_durable_event(engine: Engine, command: Callable[[Session], object], event: ev.Event) -> None:
     """Promise 1: a command that returned is committed, as its event, and another handle reads it."""
@@ -141,6 +142,7 @@ def test_pins_are_set_and_taken_away(store: Store) -> None:
         session.unpin(fact)
 
 
+@pytest.mark.promise(6)
 def test_parts_and_messages_are_edited_and_removed(store: Store) -> None:
     """Spec §3: an ended part may be edited or removed, and a message removed, by events that keep what was there."""
     session = store.create_session()
@@ -160,6 +162,7 @@ def test_parts_and_messages_are_edited_and_removed(store: Store) -> None:
         session.edit_part(part, "again")
 
 
+@pytest.mark.promise(6, 9)
 def test_prunes_are_restored(store: Store) -> None:
     """Promise 9: a pruned result is restored by an event; a prune of the pruned is refused."""
     session = store.create_session()
@@ -281,6 +284,7 @@ def test_a_refused_command_writes_nothing(store: Store) -> None:
     assert store.info(session.id).title == "after"
 
 
+@pytest.mark.promise(4)
 def test_what_needs_the_lease_is_refused_without_it(store: Store) -> None:
     """Promise 4: only the lease holder streams parts; what is left over from a finished block is refused."""
     session = store.create_session()

@@ -35,6 +35,8 @@ from eventlog.store import Store
 from eventlog.values import MessageError, Reasoning, Text, Tool
 from tests.support.engines import ENGINES, Engine
 
+pytestmark = pytest.mark.promise(7)
+
 INTERRUPTED = "[Tool execution was interrupted]"
 PICKS = st.integers(0, 1 << 16)
 STORES = st.integers(0, 1)
@@ -561,6 +563,7 @@ def unended(model: Model) -> set[str]:
     return {text.id for text in model.texts} - ended
 
 
+@pytest.mark.promise(1, 2, 3, 4, 5, 9, 13)
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_random_commands_do_what_the_lists_say(engine_name: str) -> None:
     """Promises 1-5, 9, 13 and spec §7-§9: any sequence of commands leaves exactly the history that plain lists predict."""

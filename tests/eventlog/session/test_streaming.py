@@ -26,6 +26,7 @@ from tests.support.engines import Engine
 from tests.support.sample_sessions import ODD, said
 
 
+@pytest.mark.promise(2)
 def test_accepted_deltas_are_visible_to_their_own_handle_at_once(engine: Engine) -> None:
     """Promise 2: accepted events are visible to their own handle, to others only when they are committed."""
     store, other = engine.open(flush_interval=60.0), engine.open()
@@ -40,6 +41,7 @@ def test_accepted_deltas_are_visible_to_their_own_handle_at_once(engine: Engine)
         reply.finish()
 
 
+@pytest.mark.promise(1)
 def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> None:
     """Promise 1: what was accepted is committed by itself, however slowly it comes."""
     store, other = engine.open(flush_interval=0.02), engine.open()
@@ -58,6 +60,7 @@ def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> No
         reply.finish()
 
 
+@pytest.mark.promise(1)
 def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> None:
     """Promise 1: a delta that goes in while the buffer is emptied is flushed as well, with no later one to push it."""
     session = store.create_session()
@@ -81,6 +84,7 @@ def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> No
         reply.finish()
 
 
+@pytest.mark.promise(2)
 def test_two_parts_stream_in_turn_without_losing_order(store: Store) -> None:
     """Promise 2: order is the order of calls, also over parts and between deltas and events."""
     session = store.create_session()
@@ -102,6 +106,7 @@ def test_two_parts_stream_in_turn_without_losing_order(store: Store) -> None:
     assert order == expected
 
 
+@pytest.mark.promise(1)
 def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
     """Promise 1: a full buffer blocks the producer until it is committed; it never drops and never grows beyond its bound."""
     store = engine.open(flush_interval=60.0)
@@ -117,6 +122,7 @@ def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
     assert said(session) == {text.id: "".join(f"{number}," for number in range(100))}
 
 
+@pytest.mark.promise(12)
 def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
     """Promise 12: what is no text is refused; an empty delta is nothing; a huge one is over a stated limit."""
     session = store.create_session()
@@ -133,6 +139,7 @@ def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
         reply.finish()
 
 
+@pytest.mark.promise(1)
 def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 1: many large deltas between two flushes are all kept, in appends of bounded size."""
     monkeypatch.setattr("eventlog.append.appender.MAX_RUN", 1000)
@@ -165,6 +172,7 @@ def test_deltas_of_a_part_that_was_ended_otherwise_are_reported(store: Store) ->
     assert said(session) == {one.id: "a", two.id: "b"}
 
 
+@pytest.mark.promise(2)
 def test_clock_and_ids_are_the_callers(engine: Engine) -> None:
     """Spec §16: clock and id source are injectable, and a clock set back changes times, not order."""
     ticks = iter([1000, 500, 2000, *range(3000, 4000)])
@@ -210,6 +218,7 @@ def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
         assert next(again.text(event.output) for event in events if isinstance(event, ev.ToolCompleted)) == ODD * INLINE
 
 
+@pytest.mark.promise(14)
 def test_a_large_body_is_stored_once(engine: Engine) -> None:
     """Promise 14: the same large text in several sessions and events is stored once, by its content."""
     store = engine.open()
@@ -234,6 +243,7 @@ def test_a_large_body_is_stored_once(engine: Engine) -> None:
     } == {large}
 
 
+@pytest.mark.promise(14)
 def test_a_short_text_stays_in_its_event(store: Store) -> None:
     """Promise 14: a text that a reference would not make shorter is kept where it is."""
     session = store.create_session()

@@ -88,6 +88,7 @@ def outcome(state: State, event: ev.Event) -> type[Exception] | None:
     return None
 
 
+@pytest.mark.promise(7, 8)
 @settings(max_examples=40, deadline=None)
 @given(histories(), st.integers(1, 3), st.integers(1, 4), st.integers(0, 3))
 def test_what_is_packed_answers_as_before(
@@ -111,6 +112,7 @@ def test_what_is_packed_answers_as_before(
         assert answers(again) == answers(plain)
 
 
+@pytest.mark.promise(4)
 @settings(max_examples=40, deadline=None)
 @given(histories(), st.integers(0, 100), st.integers(0, 100))
 def test_what_is_taken_back_leaves_no_trace_in_what_is_packed(
@@ -176,6 +178,7 @@ def test_old_ids_are_never_new_again() -> None:
     assert outcome(state, ev.UserMessageAdded("a1000")) is None
 
 
+@pytest.mark.promise(9)
 def test_old_parts_can_be_changed_and_changed_back() -> None:
     """Promise 9: a part that was packed is pruned, restored and pruned again, across being packed in between."""
     state = long_state(200)
@@ -219,6 +222,7 @@ def reachable(state: State) -> int:
     return len(seen)
 
 
+@pytest.mark.promise(8)
 def test_an_old_part_is_no_object() -> None:
     """Promise 8: what a session of any length holds of an old part is some bytes, packed, and stored the same way."""
     short, long = long_state(500), long_state(2_500)
@@ -296,6 +300,7 @@ def test_readers_need_no_lock() -> None:
     assert not missing
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize("lost", ["nothing", "all of it", "its soundness"])
 def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) -> None:
     """Promise 8, spec §6: opening for writing and going on reads nothing of what is packed; an old id is found, from the log if that is lost."""

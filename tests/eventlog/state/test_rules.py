@@ -218,6 +218,7 @@ def encoded(state: State) -> tuple[bytes, bytes]:
     return state.encode()
 
 
+@pytest.mark.promise(4)
 @settings(max_examples=60, deadline=None)
 @given(histories(), st.integers(0, 100), st.integers(0, 100))
 def test_retracting_is_as_if_it_never_happened(grown: list[tuple[int, ev.Event]], first: int, second: int) -> None:

@@ -82,6 +82,7 @@ def stored(log: FaultyLog) -> Session:
     return Store(log, flush_interval=1000.0).session("s")
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("piece", ["late", "late" * LONG_DELTA])
 def test_a_delta_that_comes_too_late_is_refused(
     log: FaultyLog, store: Store, gate: Gate, text: Stream, piece: str
@@ -96,6 +97,7 @@ def test_a_delta_that_comes_too_late_is_refused(
     assert said(stored(log)) == {"p": "kept "}
 
 
+@pytest.mark.promise(1)
 def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
     log: FaultyLog, store: Store, gate: Gate, text: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
     assert said(stored(log)) == {"p": "kept late" if outcome[0] is None else "kept "}
 
 
+@pytest.mark.promise(1)
 def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: Stream) -> None:
     """Promise 1: each thread hears of its own delta, whichever comes first."""
     outcome: list[EventlogError | None] = []
@@ -137,6 +140,7 @@ def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: Stream) 
     assert not text._flat
 
 
+@pytest.mark.promise(1)
 def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, gate: Gate, text: Stream) -> None:
     """Promise 1: the same of an event that nobody waits for."""
     outcome: list[EventlogError | None] = []
@@ -149,6 +153,7 @@ def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, g
     assert not any(isinstance(recorded.event, ev.Custom) for recorded in stored(log).events())
 
 
+@pytest.mark.promise(1)
 def test_what_was_accepted_through_a_handle_that_is_gone_is_durable(log: FaultyLog) -> None:
     """Promise 1: closing and flushing commit what a session has accepted, also when nobody has its handle any more."""
     for end in (Store.close, Store.flush):
@@ -170,6 +175,7 @@ def test_what_was_accepted_through_a_handle_that_is_gone_is_durable(log: FaultyL
         assert any(isinstance(r.event, ev.UserMessageAdded) for r in Store(log).session(name).events())
 
 
+@pytest.mark.promise(1)
 @pytest.mark.usefixtures("text")
 def test_whoever_closes_it_as_well_waits_for_the_end(
     log: FaultyLog, store: Store, monkeypatch: pytest.MonkeyPatch
@@ -203,6 +209,7 @@ def test_whoever_closes_it_as_well_waits_for_the_end(
     assert store.closed
 
 
+@pytest.mark.promise(1)
 def test_a_close_that_was_interrupted_can_be_repeated(
     log: FaultyLog, store: Store, text: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

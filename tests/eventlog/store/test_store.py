@@ -37,6 +37,7 @@ def test_sessions_are_listed_without_reading_them(store: Store) -> None:
     assert not store.info("b").archived
 
 
+@pytest.mark.promise(1)
 def test_everything_accepted_is_there_after_closing_and_reopening(engine: Engine) -> None:
     """Promise 1: closing the store makes everything durable, and gives leases back."""
     store = engine.open(flush_interval=60.0)
@@ -60,6 +61,7 @@ def test_everything_accepted_is_there_after_closing_and_reopening(engine: Engine
             assert found.state().open_messages() == ()
 
 
+@pytest.mark.promise(1)
 def test_a_forgotten_store_commits_what_it_accepted(engine: Engine) -> None:
     """Promise 1: a store that its owner let go of still commits what it accepted, within the interval."""
     watcher = engine.open()

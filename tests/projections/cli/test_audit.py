@@ -14,6 +14,8 @@ from projections.window.steps import CallModel
 from projections.window.window import ContextWindow
 from tests.support.cli_runner import Cli, valid
 
+pytestmark = pytest.mark.promise(10)
+
 
 @pytest.fixture
 def driven(store: Path) -> str:

@@ -15,6 +15,8 @@ from projections.verify.check_proof import check
 from tests.support.cli_runner import Cli, program, valid
 from tests.support.forger import careful, forgeries, rewrite
 
+pytestmark = pytest.mark.promise(11)
+
 
 def keep(cli: Cli, path: Path) -> Path:
     """Keep the store's head in a file."""

@@ -19,6 +19,8 @@ from tests.support.cli_runner import ROOT, Cli, on_terminal, valid
 from tests.support.cli_sessions import RECORDED, digest_of_view, recorded, talk
 from tests.support.openai_server import Answer, OpenAIServer, ToolCall
 
+pytestmark = pytest.mark.promise(9)
+
 KEY = "sk-very-secret"
 SUMMARY = "\n\n".join(f"{level} {name}\n- a point" for level, name, _ in SECTIONS)
 

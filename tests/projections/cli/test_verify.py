@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
+import pytest
 
 import eventlog
 from eventlog.log.memory import MemoryLog
@@ -28,6 +29,7 @@ def test_verify_of_a_sound_store(cli: Cli, store: Path) -> None:
     assert "all sound" in cli("verify", "ses_a1").out
 
 
+@pytest.mark.promise(7)
 def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
     """Replay equals live through rollbacks, redos and forks, too."""
     with eventlog.open(store) as opened:
@@ -43,6 +45,7 @@ def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
     assert document["sound"] is True, document
 
 
+@pytest.mark.promise(12)
 def test_verify_finds_damage(cli: Cli, store: Path) -> None:
     """A changed byte in the stored events is found: exit code 1, and the sessions are named that it concerns.
 

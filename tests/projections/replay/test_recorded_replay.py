@@ -101,6 +101,7 @@ def answered(messages: Iterator[NeutralMessage] | list[NeutralMessage]) -> None:
     assert not +open_calls, f"calls without a result: {open_calls}"
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_replay_equals_live_at_every_version(group: int) -> None:
     """Promise 7 over all recordings: view and transcript replayed at a version have the bytes of the live ones."""

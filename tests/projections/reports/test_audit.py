@@ -33,6 +33,8 @@ from projections.window.steps import CallModel, RunTools
 from projections.window.window import ContextWindow
 from tests.support.shared import shared_path
 
+pytestmark = pytest.mark.promise(10)
+
 
 @pytest.fixture
 def store() -> Iterator[Store]:

@@ -29,6 +29,8 @@ from projections.window.compaction.record import SUMMARY_RENDERER
 from tests.projections.reports.test_audit import long_session, verdicts, work
 from tests.support.engines import LastingLog
 
+pytestmark = pytest.mark.promise(10)
+
 _encode = msgspec.msgpack.Encoder().encode
 VISIBLE: dict[type[ev.Base], tuple[str, ...]] = {
     ev.ToolRunning: ("input",),

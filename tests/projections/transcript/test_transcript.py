@@ -173,6 +173,7 @@ def test_pages_follow_each_other() -> None:
         assert [message.id for message in found] == [f"m{number}" for number in reversed(range(25))]
 
 
+@pytest.mark.promise(8)
 def test_a_page_does_not_read_the_history_before_it() -> None:
     """Promise 8: the newest page reads its own events only, whatever the length of the history."""
     with eventlog.open("memory:") as store:

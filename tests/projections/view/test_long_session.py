@@ -18,6 +18,8 @@ from projections.view.model_view import LiveView, ModelView
 from tests.faults.tally import SLOW
 from tests.support.shared import shared_path
 
+pytestmark = pytest.mark.promise(10)
+
 LONGEST = "entireio_codex/entire-graph__d9_4ea7db13b9_0_full.jsonl"
 VERSIONS = 1_000
 PARTS = 4

@@ -53,6 +53,8 @@ from tests.support.history_strategies import histories
 from tests.support.sample_sessions import derived_reads
 from tests.support.spans import Recording, Timed
 
+pytestmark = pytest.mark.promise(7)
+
 PROJECTION = ModelViewProjection()
 QUICK = settings(max_examples=60, deadline=None)
 ONE = Model("p", "one")
@@ -166,6 +168,7 @@ def test_damaged_checkpoints_are_passed_over() -> None:
     assert log.scan_derived(b"") == []
 
 
+@pytest.mark.promise(14)
 def test_few_checkpoints_are_kept() -> None:
     """Promise 14: checkpoints of a session do not grow in number with its history, and old ones stay among them."""
     log = MemoryLog()
@@ -393,6 +396,7 @@ def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.Data
     assert list(view_of(recording)) == before
 
 
+@pytest.mark.promise(9)
 @BOTH
 def test_undoing_a_compaction_gives_the_view_back(options: RenderOptions) -> None:
     """Promise 9: the view after the undo of a compaction, and of one upon another, equals the view before it."""
@@ -459,6 +463,7 @@ def test_a_compaction_that_is_not_completed_hides_nothing(count: int) -> None:
     assert texts(said(*asked("u1", "one"), *failed, *asked("u2", "two"))) == ["one", "two"]
 
 
+@pytest.mark.promise(9)
 def test_restoring_a_pruned_result_gives_the_view_back() -> None:
     """Promise 9: prune shows the marker and no files; restore shows all again."""
     done = ev.ToolCompleted("p", "out", None, "", None, (Attachment("image/png", PICTURE),))
@@ -823,6 +828,7 @@ def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
             assert own.digest == ModelView.of(session, before).digest
 
 
+@pytest.mark.promise(8)
 def test_checkpoint_of_a_session_is_used() -> None:
     """Promise 8: opening the view of a long session reads the events after the checkpoint only; reading writes nothing."""
     with eventlog.open("memory:") as store:
@@ -846,6 +852,7 @@ def test_checkpoint_of_a_session_is_used() -> None:
         assert read == [saved]
 
 
+@pytest.mark.promise(8)
 def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
     """Promise 8: opening a view reads the newest of its checkpoints, and nothing of what only commands need."""
     with eventlog.open(tmp_path, checkpoint_events=10) as store:
@@ -876,6 +883,7 @@ def test_a_batch_is_its_events(items: list[Timed]) -> None:
     assert many.encode() == one.encode()
 
 
+@pytest.mark.promise(8)
 def test_a_fork_opens_at_its_parents_checkpoint() -> None:
     """Promise 8: opening the view of a fork costs the events after the newest checkpoint of what it inherited."""
     with eventlog.open("memory:") as store:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 import eventlog
 from eventlog.codec.batch import encode
 from eventlog.session.session import Session
@@ -13,6 +15,8 @@ from projections import ModelView
 from projections.formats.openai import chat_messages
 from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, OverflowPolicy
 from tests.support.window_loop import MODEL, sections
+
+pytestmark = pytest.mark.promise(14)
 
 COMPACTIONS = 100
 POLICY = ContextPolicy(

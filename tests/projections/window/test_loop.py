@@ -974,6 +974,7 @@ def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> 
 # -- hooks and the system prompt -------------------------------------------------------------------
 
 
+@pytest.mark.promise(10)
 def test_what_hooks_change_is_recorded_and_can_be_rebuilt(session: Session) -> None:
     """Promise 10: the patch of the step, applied to the view of its version, gives the messages, the system prompt and the digest recorded."""
     session.set_system_prompt("header", "rest")

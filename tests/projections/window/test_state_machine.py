@@ -40,6 +40,8 @@ from projections.window.situation import Situation
 from tests.support.engines import ENGINES, Engine
 from tests.support.window_loop import MODEL, sections
 
+pytestmark = pytest.mark.promise(9)
+
 PICKS = st.integers(0, 1 << 16)
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 POLICY = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=60))
@@ -703,6 +705,7 @@ def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:
             assert any(isinstance(part, Called) for part in messages[index - 1].parts)
 
 
+@pytest.mark.promise(7, 8, 10, 13)
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_random_commands_leave_one_view(engine_name: str) -> None:
     """Promises 7-10, 13: whatever happens, the view is the same from any checkpoint or none, undoing restores it, nothing covered leaks."""

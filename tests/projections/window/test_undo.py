@@ -14,6 +14,7 @@ MANY = 40
 """More changes than the agenda keeps."""
 
 
+@pytest.mark.promise(9)
 def test_every_compaction_can_be_undone_however_many_there_are() -> None:
     """Promise 9: what was compacted comes back step by step, also by undoing what is older than the agenda remembers."""
     with eventlog.open("memory:") as store:
@@ -31,6 +32,7 @@ def test_every_compaction_can_be_undone_however_many_there_are() -> None:
             window.undo()
 
 
+@pytest.mark.promise(9)
 def test_prunes_compactions_and_rollbacks_are_undone_newest_first() -> None:
     """Promise 9: each undo gives the view that was before its change, whatever kind of change it was."""
     with eventlog.open("memory:") as store:

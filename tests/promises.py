@@ -1,0 +1,77 @@
+"""The table of promises in `tests/README.md`, from the marks on the tests: `python -m tests.promises` writes it.
+
+A test, or a whole file of them, by which a promise is proven has the mark `pytest.mark.promise(n)`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["PAGE", "PROMISES", "marks", "table", "with_table"]
+
+TESTS = Path(__file__).resolve().parent
+PAGE = TESTS / "README.md"
+BEGIN, END = "<!-- promises -->\n", "<!-- end of promises -->\n"
+
+PROMISES = (
+    "Durable means durable: what was acknowledged survives `kill -9` and power loss.",
+    "Order: versions are contiguous, positions grow in commit order, ids and clocks decide nothing.",
+    "Atomic: an append is visible whole or not at all.",
+    "Concurrency control: one writer of a version wins, and every outcome is told.",
+    "Idempotent: a request id gives its first result, for the session's whole life.",
+    "Append-only: nothing is changed or removed but by redaction and erasure, which are recorded.",
+    "Replay equals live: from the first event, from a checkpoint, or followed live, a state has the same bytes.",
+    "Bounded opening: opening and paging cost what they show, whatever the length of the history.",
+    "Reversible: each prune, compaction and rollback can be undone; the view is then what it was, byte for byte.",
+    "Time travel: the view of every past model step is rebuilt byte for byte.",
+    "Tamper-evident: any change of committed events is found against a head kept elsewhere.",
+    "Never a silent loss: damaged, unknown or too new data is a typed error that names its place.",
+    "Forks are isolated: nothing that happens to the parent later changes a fork, which costs one event.",
+    "Bounded growth: no event repeats what is stored already.",
+)
+
+
+def marks(path: Path) -> Iterator[tuple[int, str]]:
+    """The promises that a file of tests proves, each with the test's name, or "" where the whole file is marked."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            yield from ((number, "") for number in _numbers(node.value))
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for decorator in node.decorator_list:
+                yield from ((number, node.name) for number in _numbers(decorator))
+
+
+def _numbers(expression: ast.expr) -> Iterator[int]:
+    for node in ast.walk(expression):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.promise":
+            yield from (int(ast.literal_eval(argument)) for argument in node.args)
+
+
+def table() -> str:
+    """A paragraph for each promise, and below it the files and tests that prove it."""
+    found: dict[int, dict[str, list[str]]] = {number: {} for number in range(1, len(PROMISES) + 1)}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        name = path.relative_to(TESTS.parent).as_posix()
+        for number, test in marks(path):
+            found[number].setdefault(name, []).append(test)
+    lines: list[str] = []
+    for number, promise in enumerate(PROMISES, 1):
+        lines.append(f"{number}. {promise}\n")
+        for name, tests in found[number].items():
+            which = "" if "" in tests else ": " + ", ".join(f"`{test}`" for test in sorted(tests))
+            lines.append(f"   - `{name}`{which}\n")
+    return "".join(lines)
+
+
+def with_table(page: str) -> str:
+    """The page with the table as it is today."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{table()}{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -4,7 +4,7 @@ EventlogError
 ├── RetryError              nothing is broken: read again, or wait, and retry
 │   ├── ConflictError           another writer got there first; nothing of yours was written
 │   ├── LeaseHeldError          somebody else runs the session now
-│   ├── BusyError               a bounded wait for room or for a lock ran out
+│   ├── BusyError               room, a lock or a file could not be had now
 │   ├── PartlyCommittedError    of the commands of a pipeline the first are committed, the others are not, and will not be
 │   ├── UnknownOutcomeError     the append may or may not be committed; retry with the same request id
 │   ├── KeysUnreachableError    whoever was asked for a key failed
@@ -187,7 +187,7 @@ class LeaseHeldError(RetryError):
 
 
 class BusyError(RetryError):
-    """A bounded wait ran out: for room in a full buffer, or for a lock another process holds.
+    """Something could not be had now: room in a full buffer or on the disk, a lock another process holds, a file from the system.
 
     The command that met it is not committed, and will not be.
     """

@@ -8,6 +8,7 @@ ones stay inside the event, where a reference would not pay.  The packed form is
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import BinaryIO
 
@@ -76,19 +77,23 @@ def to_file(body: Body, packed: bytes, file: BinaryIO) -> None:
     if packed[:1] == PLAIN_MARK:
         file.write(unpack(body, packed).encode("utf-8", "surrogatepass"))
         return
+    file.writelines(_unpacked(body, packed))
+
+
+def _unpacked(body: Body, packed: bytes) -> Iterator[bytes]:
+    """The bytes of a body that is compressed, piece by piece; `DamagedError`, at the latest at their end, if they are others."""
     digest, size = sha256(), 0
-    try:
-        with coders()[1].stream_reader(packed[1:]) as reader:
-            while piece := reader.read(CHUNK):
-                size += len(piece)
-                if size > body.size:
-                    break
-                digest.update(piece)
-                file.write(piece)
-    except OSError:
-        raise
-    except Exception as error:
-        raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
+    with coders()[1].stream_reader(memoryview(packed)[1:]) as reader:
+        while True:
+            try:
+                piece: bytes = reader.read(CHUNK)
+            except Exception as error:
+                raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
+            size += len(piece)
+            if not piece or size > body.size:
+                break
+            digest.update(piece)
+            yield piece
     if size != body.size or digest.digest() != body.digest:
         raise DamagedError(f"body {body.digest.hex()} is not what was stored")
 
@@ -96,6 +101,8 @@ def to_file(body: Body, packed: bytes, file: BinaryIO) -> None:
 def unpack(body: Body, packed: bytes) -> str:
     """The text of a body; `DamagedError` if the bytes are not the ones it names."""
     data = memoryview(packed)[1:]
+    if packed[:1] == ZSTANDARD_MARK and body.size > CHUNK:
+        return _unpack_long(body, packed)
     if packed[:1] == ZSTANDARD_MARK:
         try:
             _refuse_bomb(body, data)
@@ -107,6 +114,18 @@ def unpack(body: Body, packed: bytes) -> str:
     if len(data) != body.size or sha256(data).digest() != body.digest:
         raise DamagedError(f"body {body.digest.hex()} is not what was stored")
     return str(data, "utf-8", "surrogatepass")
+
+
+def _unpack_long(body: Body, packed: bytes) -> str:
+    """The same of a long body, piece by piece: never are all of its bytes there beside all of its text."""
+    decode = codecs.getincrementaldecoder("utf-8")("surrogatepass").decode
+    text = ""
+    try:
+        for piece in _unpacked(body, packed):
+            text += decode(piece)  # grows in place, for nothing else refers to it
+    except UnicodeDecodeError as error:
+        raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
+    return text
 
 
 def _refuse_bomb(body: Body, data: memoryview) -> None:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -47,6 +47,8 @@ _HIDDEN_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u2
 """The same beyond ASCII: JSON has escaped the others already."""
 DAY = 86_400_000
 """Milliseconds."""
+_PIECE = 1 << 18
+"""Characters that are written at a time."""
 NARROW = 12
 """Characters that a column which may break is given at least, if it has them."""
 ENDLESS = 100_000
@@ -113,9 +115,27 @@ def line(text: str = "") -> None:
     sys.stdout.write(safe(text, one_line=True) + "\n")
 
 
-def block(text: str) -> None:
-    """Print what may have lines of its own: what was said."""
-    sys.stdout.write(safe(text) + "\n")
+def block(text: str, mark: str = "") -> None:
+    """Print what may have lines of its own: what was said; with a mark before each line.  Piece by piece, however long it is."""
+    end = len(text)
+    if mark and text.endswith("\n"):
+        end -= 2 if text.endswith("\r\n") else 1
+    sys.stdout.write(mark)
+    for piece in _pieces(text, end):
+        plain = safe(piece)
+        sys.stdout.write(plain.replace("\n", "\n" + mark) if mark else plain)
+    sys.stdout.write("\n")
+
+
+def _pieces(text: str, end: int) -> Iterator[str]:
+    """The text up to `end` in pieces, none of which ends between a carriage return and its line feed."""
+    begin = 0
+    while begin < end:
+        stop = min(begin + _PIECE, end)
+        if text[stop - 1] == "\r" and stop < end:
+            stop += 1
+        yield text[begin:stop]
+        begin = stop
 
 
 def heading(text: str) -> None:
@@ -146,8 +166,9 @@ def note_warnings() -> None:
 def document(value: Any, *, indent: int | None = None) -> None:
     """Print one JSON document.  Lone surrogates, and what a terminal might obey, stay exact as escapes."""
     plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    text = json.dumps(value, ensure_ascii=plain, indent=indent)
-    sys.stdout.write(_HIDDEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    for piece in json.JSONEncoder(ensure_ascii=plain, indent=indent).iterencode(value):
+        sys.stdout.write(_HIDDEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", piece))
+    sys.stdout.write("\n")
 
 
 def table(

@@ -30,8 +30,9 @@ from projections.exports.opencode_messages import CHANGES, Known, Record, Timed,
 from projections.reports.usage import total, usage_by_model
 from projections.view.part_rendering import Resolver
 
-__all__ = ["VERSION", "opencode_export", "opencode_json"]
+__all__ = ["VERSION", "opencode_export", "opencode_json", "opencode_pieces"]
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, indent=2)
 VERSION = "1.18.33"
 """The version of OpenCode whose export this is."""
 
@@ -46,25 +47,31 @@ class _Told(NamedTuple):
 
 def opencode_json(session: Session) -> bytes:
     """The document as UTF-8 text; lone surrogates as escapes."""
+    return b"".join(opencode_pieces(session))
+
+
+def opencode_pieces(session: Session) -> Iterator[bytes]:
+    """The document as pieces of UTF-8 text; lone surrogates as escapes."""
     document = opencode_export(session)
-    try:
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
-    except ValueError:  # a number that no JSON has, and that an event may have in its text
-        document = _finite(document)
-        text = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(document, indent=2).encode() + b"\n"
+    _make_finite(document)
+    for piece in _ENCODER.iterencode(document):
+        yield piece.encode(errors="backslashreplace")
+    yield b"\n"
 
 
-def _finite(value: Any) -> Any:
-    """A parsed value with the nearest number that JSON has in the place of an infinite one, and null where there is none."""
-    if isinstance(value, float) and not isfinite(value):
-        return None if isnan(value) else copysign(float_info.max, value)
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return {key: _finite(item) for key, item in value.items()} if is_object(value) else value
+def _make_finite(value: Any) -> None:
+    """Put the nearest number that JSON has in the place of an infinite one, and null where there is none."""
+    if is_object(value):
+        entries: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, list):
+        entries = enumerate(value)
+    else:
+        return
+    for key, item in [*entries]:
+        if isinstance(item, float) and not isfinite(item):
+            value[key] = None if isnan(item) else copysign(float_info.max, item)
+        else:
+            _make_finite(item)
 
 
 def opencode_export(session: Session) -> Record:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 
+from tests.support.faults.encrypted_stores import is_large
+from tests.support.faults.planned_appends import scratch
 from tests.support.faults.tracing import may_trace
 
 
@@ -12,3 +19,22 @@ def tracing() -> None:
     """Where a process may trace its children."""
     if not may_trace():
         pytest.skip("needs Linux on x86-64 or AArch64, and the right to trace a child process")
+
+
+@pytest.fixture(scope="session")
+def large_places() -> Generator[Callable[[str], Path]]:
+    """A directory on the disk for each kind of large store, for the whole run: such stores are made once."""
+    with TemporaryDirectory() as directory:
+        yield lambda kind: _made(Path(directory) / kind.replace(" ", "-"))
+
+
+def _made(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    return path
+
+
+@pytest.fixture
+def place_of(large_places: Callable[[str], Path]) -> Generator[Callable[[str], Path]]:
+    """A directory to work on stores of a kind: in memory, and empty, unless they are large."""
+    with ExitStack() as stack:
+        yield lambda kind: large_places(kind) if is_large(kind) else stack.enter_context(scratch())

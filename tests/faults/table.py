@@ -3,7 +3,7 @@
     EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/eventlog/log/test_flipped_bytes.py tests/eventlog/integrity/test_integrity.py tests/eventlog/integrity/test_tampering.py
     python -m tests.faults.table faults.jsonl
 
-A row is here only if all that is promised for it held each time: a test that fails counts nothing.  With `--all` every kind of fault has a row,
+Only what is tried on stores of 200 MB: the same with `-k "200 MB"`.  A row is here only if all that is promised for it held each time: a test that fails counts nothing.  With `--all` every kind of fault has a row,
 with what else was counted.
 """
 
@@ -15,11 +15,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.support.faults.encrypted_stores import said_of
+from tests.support.faults.encrypted_stores import SAID, said_of
 
 __all__ = ["every_fault", "readme"]
 
 ENCRYPTED = said_of("encrypted")
+LARGE = said_of("200 MB")
+LARGE_ENCRYPTED = said_of("encrypted 200 MB")
+_KILLS = r"kill -9(: all of these| at a system call: (?!all).*| at any moment: (?!all).*| of the command: .*)"
 ROWS = (
     (
         "kill -9: all of these",
@@ -81,7 +84,7 @@ ROWS = (
         "found against a kept head; only what was appended after it is not",
     ),
     (
-        rf"kill -9(: all of these| at a system call: (?!all).*| at any moment: (?!all).*| of the command: .*){ENCRYPTED}",
+        f"{_KILLS}{ENCRYPTED}",
         "an encrypted store, its key file too: the kills above",
         "the same; no committed data without its key; once vacuumed no kept key opens what was erased; each living family has its key",
     ),
@@ -106,6 +109,46 @@ ROWS = (
         "right, or a typed error; never a wrong view",
     ),
     (
+        f"{_KILLS}{LARGE}",
+        "a store of 200 MB: an agent, work on the whole store and its commands killed, as above",
+        "all durable there; it opens for writing; the same command again is enough, nothing is left over",
+    ),
+    (
+        f"power failure, LMDB's writes included: (?!all).*{LARGE}",
+        "the same: power failures, made up from all system calls",
+        "the same; what was done stays done",
+    ),
+    (
+        f"a system call fails: (?!all).*{LARGE}",
+        "the same: a system call fails",
+        "typed errors that blame no call; the same command again is enough",
+    ),
+    (
+        f"a byte flipped: .*{LARGE}",
+        "the same: one byte flipped, a third of them in pages that lead to others, a third in the journal and the small files",
+        "right, or a typed error; never a wrong view, never a dead process",
+    ),
+    (
+        f"{_KILLS}{LARGE_ENCRYPTED}",
+        "an encrypted store of 200 MB, its key file too: the kills above",
+        "the same; no committed data without its key; each living family has its key",
+    ),
+    (
+        f"power failure, LMDB's writes included: (?!all).*{LARGE_ENCRYPTED}",
+        "the same: the power failures above",
+        "the same",
+    ),
+    (
+        f"a system call fails: (?!all).*{LARGE_ENCRYPTED}",
+        "the same: a system call fails",
+        "the same; typed errors that blame no call",
+    ),
+    (
+        f"a byte flipped: .*{LARGE_ENCRYPTED}",
+        "the same: one byte flipped",
+        "right, or a typed error; never a wrong view",
+    ),
+    (
         "kill -9 under a key file|a system call fails under a key file: .*",
         "a key file: each of its calls killed, half made or refused",
         "a key that was given out is there, one that was destroyed is not, and nothing is left over",
@@ -116,7 +159,7 @@ ROWS = (
         "the same",
     ),
 )
-"""The faults that a row counts, what it is called, and what held.  Those of an encrypted store are in no row that does not name it."""
+"""The faults that a row counts, what it is called, and what held.  Those of an encrypted or large store are in no row that does not name it."""
 
 
 def _counted(lines: list[str]) -> tuple[Counter[str], dict[str, Counter[str]]]:
@@ -131,6 +174,11 @@ def _counted(lines: list[str]) -> tuple[Counter[str], dict[str, Counter[str]]]:
     return tried, found
 
 
+def _store_of(text: str) -> str:
+    """The end of a fault's name, or of a pattern, that says on what kind of store."""
+    return max((said for said in SAID.values() if text.endswith(said)), key=len)
+
+
 def readme(lines: list[str]) -> str:
     """Markdown: fault, how many were tried, what held; of those that were tried."""
     tried, _ = _counted(lines)
@@ -139,7 +187,7 @@ def readme(lines: list[str]) -> str:
         count = sum(
             times
             for fault, times in tried.items()
-            if re.fullmatch(pattern, fault) and fault.endswith(ENCRYPTED) == pattern.endswith(ENCRYPTED)
+            if re.fullmatch(pattern, fault) and _store_of(fault) == _store_of(pattern)
         )
         if count:
             rows.append(f"| {name} | {count:,} | {held} |")

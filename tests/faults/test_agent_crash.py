@@ -15,16 +15,18 @@ from projections.verify.verify import verify
 from tests.faults.tally import SLOW, tally
 from tests.faults.test_full_disk import program
 from tests.support.faults.crash_agent import WORK
-from tests.support.faults.encrypted_stores import KINDS, said_of
+from tests.support.faults.encrypted_stores import SIZED, said_of
 
-KILLS = {"plain": 1200 if SLOW else 10, "encrypted": 400 if SLOW else 6}
-RUNS = {"plain": 12 if SLOW else 1, "encrypted": 4 if SLOW else 1}
+KILLS = {"plain": 1200 if SLOW else 10, "encrypted": 400 if SLOW else 6, "200 MB": 16, "encrypted 200 MB": 8}
+RUNS = {"plain": 12 if SLOW else 1, "encrypted": 4 if SLOW else 1, "200 MB": 1, "encrypted 200 MB": 1}
 """The kills are shared out among so many programs."""
-WORKS = {"plain": tuple(WORK), "encrypted": tuple(WORK) if SLOW else ("stream", "settling", "moment")}
+WORKS = {kind: tuple(WORK) for kind in SIZED}
+if not SLOW:
+    WORKS["encrypted"] = ("stream", "settling", "moment")
 
 
 @pytest.mark.promise(1, 2, 3, 7, 11)
-@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in KINDS for seed in range(RUNS[kind])])
+@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in SIZED for seed in range(RUNS[kind])])
 def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int, kind: str) -> None:
     """Promises 1-3, 7, 11, spec §9: streams, tools, compactions, settling, checkpoints, folds and growth of the map, killed inside.
 

@@ -16,8 +16,7 @@ import pytest
 from projections.cli.exits import Exit
 from tests.faults.tally import SLOW, tally
 from tests.support.crash_writer import must_succeed
-from tests.support.faults.encrypted_stores import KINDS, keys_of, said_of
-from tests.support.faults.planned_appends import scratch
+from tests.support.faults.encrypted_stores import SIZED, is_large, keys_of, said_of
 from tests.support.faults.upkeep import WORKS
 from tests.support.faults.whole_stores import make_templates, patched
 
@@ -38,7 +37,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str, tuple[Exit, ...]]] = {
 }
 """The command, what is there when it has begun ("": nothing tells that), and how it may end when it is given again."""
 SHORT = [("plain", "backup"), ("plain", "repair"), ("plain", "scrub"), ("encrypted", "erase"), ("encrypted", "vacuum")]
-TIMES = {"plain": 12 if SLOW else 1, "encrypted": 6 if SLOW else 1}
+LONG = [
+    (kind, work) for kind in SIZED for work in COMMANDS if not is_large(kind) or work in {"backup", "repair", "scrub"}
+]
+TIMES = {"plain": 12 if SLOW else 1, "encrypted": 6 if SLOW else 1, "200 MB": 2, "encrypted 200 MB": 2}
 
 
 def start(command: tuple[str, ...], place: Path) -> subprocess.Popen[bytes]:
@@ -63,29 +65,31 @@ def prepared(job: Callable[[Path], object], place: Path) -> None:
 
 
 @pytest.mark.promise(1, 11, 12)
-@pytest.mark.parametrize(("kind", "work"), [(kind, work) for kind in KINDS for work in COMMANDS] if SLOW else SHORT)
-def test_a_command_is_killed_and_given_again(work: str, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "work"), LONG if SLOW else SHORT)
+def test_a_command_is_killed_and_given_again(work: str, kind: str, place_of: Callable[[str], Path]) -> None:
     """Promises 1, 11, 12: `kill -9` of a command loses no event; the command, given again, comes to its end and leaves nothing over."""
     command, sign, ends = COMMANDS[work]
     chance = random.Random(work)
     killed = 0
-    with scratch() as directory:
-        (directory / "templates").mkdir()
-        prepared(partial(make_templates, encrypted=kind == "encrypted"), directory / "templates")
-        for number in range(TIMES[kind]):
-            place = directory / f"{number}"
-            shutil.copytree(directory / "templates" / WORKS[work].template, place)
-            process = start(command, place)
-            while process.poll() is None and sign and not (place / sign).exists():
-                time.sleep(0.0005)
-            time.sleep(chance.uniform(0, 0.05 if sign else 0.6))
-            process.kill()
-            process.communicate()
-            killed += process.returncode < 0
-            prepared(WORKS[work].look, place)
-            again = start(command, place)
-            _, said = again.communicate(timeout=120)
-            assert again.returncode in ends, said
-            prepared(WORKS[work].done, place)
-            shutil.rmtree(place)
+    directory = place_of(kind)
+    templates = directory / "templates"
+    if not templates.exists():
+        templates.mkdir()
+        prepared(partial(make_templates, kind=kind), templates)
+    for number in range(TIMES[kind]):
+        place = directory / f"{number}"
+        shutil.copytree(templates / WORKS[work].template, place)
+        process = start(command, place)
+        while process.poll() is None and sign and not (place / sign).exists():
+            time.sleep(0.0005)
+        time.sleep(chance.uniform(0, 2.0 if is_large(kind) else 0.05 if sign else 0.6))
+        process.kill()
+        process.communicate()
+        killed += process.returncode < 0
+        prepared(WORKS[work].look, place)
+        again = start(command, place)
+        _, said = again.communicate(timeout=120)
+        assert again.returncode in ends, said
+        prepared(WORKS[work].done, place)
+        shutil.rmtree(place)
     tally("kill -9 of the command: " + work + said_of(kind), killed)

@@ -8,19 +8,26 @@ repair; the second try may break off as well.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.faults.tally import SLOW, tally
 from tests.faults.test_full_disk import program
-from tests.support.faults.encrypted_stores import KINDS, said_of
+from tests.support.faults.encrypted_stores import SIZED, is_large, said_of
 from tests.support.faults.planned_appends import scratch
 from tests.support.faults.upkeep import WORKS
 
 pytestmark = pytest.mark.usefixtures("tracing")
 
-TRIES = {"kill": (2, 40), "moment": (1, 20), "power": (1, 60), "errors": (1, 60)}
-"""Of each kind of work, in the short and in the long form."""
+TRIES = {"kill": (2, 40, 2), "moment": (1, 20, 1), "power": (1, 60, 1), "errors": (1, 60, 2)}
+"""Of each kind of work, in the short and in the long form, and there with a large store."""
+HEAVY = {
+    "200 MB": ("backup", "restore", "repair", "vacuum", "scrub", "erase", "an agent's turns"),
+    "encrypted 200 MB": ("repair", "vacuum", "scrub", "erase", "an agent's turns"),
+}
+"""Works on large stores."""
 KEYED = ("making", "vacuum", "scrub", "erase", "retain", "an agent's turns")
 """Works that make or destroy keys."""
 TOLD = {
@@ -32,22 +39,23 @@ TOLD = {
 
 
 @pytest.mark.promise(1, 2, 3, 7, 11, 12)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SIZED)
 @pytest.mark.parametrize("way", TRIES)
-def test_work_on_a_store_is_broken_off(way: str, kind: str) -> None:
+def test_work_on_a_store_is_broken_off(way: str, kind: str, place_of: Callable[[str], Path]) -> None:
     """Promises 1-3, 7, 11, 12: killed, refused or without power at any call, no event is lost and no history changed.
 
     What is copied from is untouched; what is half made is refused as that, or is whole; errors are typed and blame no call; the same command comes to
     its end, leaves nothing over, and what was to be gone from the files is gone.
     Of an encrypted store that is so also for who has kept copies of all keys; keys of what was erased are gone, and no others.
     """
-    works = KEYED if kind == "encrypted" and not SLOW else tuple(WORKS)
-    with scratch() as directory:
-        done = program("upkeep_crash", directory, 1, TRIES[way][SLOW], kind, way, *works, seconds=3600 if SLOW else 280)
+    works = HEAVY[kind] if is_large(kind) else KEYED if kind == "encrypted" and not SLOW else tuple(WORKS)
+    tries = TRIES[way][2 if is_large(kind) else SLOW]
+    seconds = 3600 if SLOW else 280
+    done = program("upkeep_crash", place_of(kind), 1, tries, kind, way, *works, seconds=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     tried: dict[str, int] = found["tried"]
-    assert sum(tried.values()) >= len(works) * (1 if way == "moment" else TRIES[way][SLOW]) // 2, tried
+    assert sum(tried.values()) >= len(works) * (1 if way == "moment" else tries) // 2, tried
     for work, times in tried.items():
         tally(TOLD[way] + work + said_of(kind), times)
     tally(TOLD[way] + "all of these" + said_of(kind), sum(tried.values()), **found["errors"])

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import enum
 import inspect
-import types
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -50,22 +49,17 @@ def public_operations() -> set[str]:
 def _operations(name: str, value: Any) -> Iterator[str]:
     if inspect.isfunction(value):
         yield name
-    elif inspect.isclass(value) and not _is_value(cast("type[Any]", value)):
-        found = [
-            member
-            for member in dir(cast("object", value))
-            if not member.startswith("_") and _is_operation(inspect.getattr_static(cast("object", value), member))
-        ]
+    elif inspect.isclass(value) and not _is_value(value):
+        members = (member for member in dir(value) if not member.startswith("_"))
+        found = [member for member in members if _is_operation(inspect.getattr_static(value, member))]
         yield from (f"{name}.{member}" for member in found)
         if not found:
             yield name
 
 
-def _is_value(kind: type[Any]) -> bool:
-    return issubclass(kind, (msgspec.Struct, BaseException, enum.Enum, types.ModuleType)) or (
-        issubclass(kind, tuple) and hasattr(kind, "_fields")
-    )
+def _is_value(kind: type[object]) -> bool:
+    return issubclass(kind, (msgspec.Struct, BaseException, enum.Enum)) or "_fields" in vars(kind)
 
 
 def _is_operation(member: object) -> bool:
-    return isinstance(member, property | classmethod | staticmethod | types.FunctionType)
+    return type(member).__name__ in {"property", "classmethod", "staticmethod", "function"}

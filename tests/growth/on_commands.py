@@ -73,7 +73,7 @@ def _said(at: Place) -> Generator[None]:
         for _ in range(8):
             session.user("a question")
             with session.assistant() as reply:
-                reply.say("an answer " * 2_000)
+                reply.say("an answer " * 300)
                 reply.finish()
     yield
 

@@ -13,7 +13,7 @@ from eventlog import Store
 from eventlog.importers import detect, import_file
 from projections.exports.jsonl import jsonl_lines
 from projections.exports.markdown import markdown_blocks, markdown_of
-from projections.exports.opencode import opencode_export, opencode_json
+from projections.exports.opencode import opencode_export, opencode_json, opencode_pieces
 from tests.growth.operation import Table, constant, history
 from tests.growth.place import Place
 
@@ -62,5 +62,6 @@ FILES: Table = {
     "markdown_blocks": history(lambda at, _: sum(map(len, markdown_blocks(at.long))), _ALL),
     "markdown_of": history(lambda at, _: markdown_of(at.long), _ALL),
     "opencode_export": history(lambda at, _: opencode_export(at.long), _ALL),
+    "opencode_pieces": history(lambda at, _: sum(map(len, opencode_pieces(at.long))), _ALL),
     "opencode_json": history(lambda at, _: opencode_json(at.long), _ALL),
 }

@@ -8,7 +8,9 @@ not be: `dead` (the reader was killed), `wrong` (something else was read), `unty
 Usage: `python -m tests.support.byte_flipper KIND STEP ZERO_STEP SEED`: flips every STEP-th byte, and of the bytes that are zero every
 ZERO_STEP-th, from a place that SEED gives, in the files of a store; prints a line for each bad outcome, and how often each
 outcome came up.  KIND: "closed" is a small store that was closed, "left" one whose process died, "large" has 40 sessions,
-"encrypted" is like "closed", with keys, and the key file is one of its files: of that every (STEP / 20)-th byte.
+"encrypted" is like "closed", with keys, and the key file is one of its files: of that every (STEP / 20)-th byte.  "200 MB" and
+"encrypted 200 MB" are like "left" and weigh that much; of them STEP bytes are flipped: a third each in pages that lead to others or hold small rows,
+in the files beside LMDB's, and anywhere.
 """
 
 from __future__ import annotations
@@ -31,8 +33,11 @@ from eventlog.log.embedded.salvage.probe_child import walk
 from eventlog.log.embedded.segments.layout import TREES
 from eventlog.open_log import open_log
 from projections.view.model_view import ModelView
+from tests.support.faults import large_stores as weighing
+from tests.support.faults.encrypted_stores import has_keys, is_large
 
 OUTCOMES = {0: "same", 1: "refused", 2: "wrong", 3: "untyped"}
+PAGE = 4096
 SMALL: dict[str, Any] = {"journal_bytes": 16 << 10, "map_bytes": 1 << 20}
 
 
@@ -112,6 +117,39 @@ def look(path: Path, expected: bytes, *, read_only: bool) -> str:
     return "dead" if os.WIFSIGNALED(status) else OUTCOMES.get(os.WEXITSTATUS(status), "untyped")
 
 
+def all_places(written: dict[Path, bytes], step: int, zero_step: int, chance: random.Random) -> list[tuple[Path, int]]:
+    """Every so many bytes of the files: of those that are zero fewer, of the keys more."""
+    places = [(file, offset) for file, data in written.items() for offset in range(len(data))]
+    full = [(file, offset) for file, offset in places if written[file][offset]]
+    empty = [(file, offset) for file, offset in places if not written[file][offset]]
+    keys = [(file, offset) for file, offset in full if file.name == "keys"][:: max(1, step // 20)]
+    return keys + full[chance.randrange(step) :: step] + empty[chance.randrange(zero_step) :: zero_step]
+
+
+def some_places(written: dict[Path, bytes], count: int, chance: random.Random) -> list[tuple[Path, int]]:
+    """So many bytes of the files of a large store."""
+    (lmdb,) = (file for file in written if file.name == "data.mdb")
+    data = written[lmdb]
+    others = [file for file, data in written.items() if file.name not in {"data.mdb", "lock.mdb"} and any(data)]
+    pages = [at for at in range(0, len(data), PAGE) if _is_small_page(data, at)]
+    places: list[tuple[Path, int]] = []
+    for number in range(count):
+        if number % 3 == 0:
+            places.append((lmdb, chance.choice(pages) + chance.randrange(PAGE)))
+        elif number % 3 == 1:
+            file = chance.choice(others)
+            places.append((file, chance.choice([at for at, byte in enumerate(written[file]) if byte])))
+        else:
+            places.append((lmdb, chance.randrange(len(data))))
+    return places
+
+
+def _is_small_page(data: bytes, at: int) -> bool:
+    """Whether there is a meta page, or one that leads to others or holds rows: its header says its number and its kind."""
+    number, flags = int.from_bytes(data[at : at + 8], "little"), int.from_bytes(data[at + 10 : at + 12], "little")
+    return number == at // PAGE and flags in {1, 2, 8}
+
+
 def main() -> int:
     """Flip, look, put back."""
     kind, step, zero_step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -122,23 +160,21 @@ def main() -> int:
         child = os.fork()
         if child == 0:
             original.mkdir()
-            if kind == "encrypted":
+            if has_keys(kind):
                 (original / "keys").touch(mode=0o600)
+            if is_large(kind):
+                weighing.fill(original / "store", weighing.WEIGHT, keys=original / "keys" if has_keys(kind) else None)
             fill(original, 40 if kind == "large" else 2)
             os._exit(0)
-        os.waitpid(child, 0)
-        if kind == "left":
+        if os.waitpid(child, 0)[1]:
+            return 1
+        if kind == "left" or is_large(kind):
             leave(original)
         expected = expected_of(original, copy)
         files = sorted(path.relative_to(original) for path in original.rglob("*") if path.is_file())
         written = {file: (original / file).read_bytes() for file in files}
-        places = [(file, offset) for file, data in written.items() for offset in range(len(data))]
-        full = [(file, offset) for file, offset in places if written[file][offset]]
-        empty = [(file, offset) for file, offset in places if not written[file][offset]]
-        keys = [(file, offset) for file, offset in full if file.name == "keys"][:: max(1, step // 20)]
-        for file, offset in (
-            keys + full[chance.randrange(step) :: step] + empty[chance.randrange(zero_step) :: zero_step]
-        ):
+        places = some_places(written, step, chance) if is_large(kind) else all_places(written, step, zero_step, chance)
+        for file, offset in places:
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(original, copy)
             flipped = bytearray(written[file])

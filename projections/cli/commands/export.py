@@ -79,9 +79,9 @@ def _pieces(session: Session, format: Format, *, tree: bool) -> Iterator[bytes]:
 
         yield from (text.encode() for text in markdown_blocks(session, tree=tree))
     else:
-        from projections.exports.opencode import opencode_json
+        from projections.exports.opencode import opencode_pieces
 
-        yield opencode_json(session)
+        yield from opencode_pieces(session)
 
 
 def _print(pieces: Iterable[bytes]) -> None:
@@ -97,7 +97,7 @@ def _print(pieces: Iterable[bytes]) -> None:
 
 def _documents(session: Session, directory: Path) -> None:
     """A file for each session of the tree, named by its id."""
-    from projections.exports.opencode import opencode_json
+    from projections.exports.opencode import opencode_pieces
     from projections.reports.session_tree import below
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def _documents(session: Session, directory: Path) -> None:
             number += 1
             name = f"{base}-{number}"
         taken.add(name.lower())
-        _write(directory / f"{name}.json", [opencode_json(session.store.session(info.id))])
+        _write(directory / f"{name}.json", opencode_pieces(session.store.session(info.id)))
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:

@@ -89,25 +89,24 @@ def _print(said: Said) -> None:
     suffix = f"  [{', '.join(marks)}]" if marks else ""
     output.heading(f"{said.role}  version {said.version}  {output.moment(said.created)}{suffix}")
     for part in said.parts:
-        for line in _lines(part):
-            output.block(line)
+        _print_part(part)
 
 
-def _lines(part: TranscriptPart) -> list[str]:
+def _print_part(part: TranscriptPart) -> None:
     names = ("synthetic", "ignored", "removed", "redacted", "pruned", "open")
     marks = [name for name in names if getattr(part, name)]
     suffix = f" [{', '.join(marks)}]" if marks else ""
     if part.kind == "text":
-        return [part.text + suffix]
-    if part.kind == "reasoning":
-        return [output.marked(part.text, "~ ") + suffix]
-    if part.kind == "tool":
-        lines = [output.safe(f"-> {part.tool}({part.input}) {part.status}{suffix}", one_line=True)]
+        output.block(part.text + suffix if suffix else part.text)
+    elif part.kind == "reasoning":
+        output.block(part.text.removesuffix("\n") + suffix if suffix else part.text, "~ ")
+    elif part.kind == "tool":
+        output.line(f"-> {part.tool}({part.input}) {part.status}{suffix}")
         if part.error:
-            lines.append(output.marked(part.error, "<! "))
+            output.block(part.error, "<! ")
         if part.text:
-            lines.append(output.marked(part.text, "<- "))
-        return lines
-    named = " ".join(word for word in (part.title, part.mime, part.filename or "") if word)
-    said = " ".join(word for word in (output.safe(named, one_line=True), part.text) if word)
-    return [f"({part.kind}{': ' if said else ''}{said}){suffix}"]
+            output.block(part.text, "<- ")
+    else:
+        named = " ".join(word for word in (part.title, part.mime, part.filename or "") if word)
+        said = " ".join(word for word in (output.safe(named, one_line=True), part.text) if word)
+        output.block(f"({part.kind}{': ' if said else ''}{said}){suffix}")

@@ -133,13 +133,20 @@ def _request(view: ModelView, format: str) -> list[Any] | dict[str, Any]:
 
 def print_view(view: ModelView, *, longest: int | None = None) -> None:
     """Print a view for people; `longest` is how many characters are shown of a part."""
+    from projections.view.neutral import Result
+
     for segment in view.system:
         output.heading("system")
         output.block(shortened(segment, longest))
     for message in view.messages:
         output.heading(message.role)
         for part in message.parts:
-            output.block(shortened(_said(part), longest))
+            if longest is None and isinstance(part, Result):
+                output.block(part.output, "<! " if part.error else "<- ")
+                for file in part.files:
+                    output.block("<- " + _file(file))
+            else:
+                output.block(shortened(_said(part), longest))
     output.heading(f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}, version {view.version}")
 
 

@@ -11,13 +11,20 @@ from pathlib import Path
 import pytest
 
 from tests.faults.tally import SLOW, tally
-from tests.support.faults.encrypted_stores import said_of
+from tests.support.faults.encrypted_stores import SAID, said_of
 
 pytestmark = pytest.mark.promise(12)
 
 ROOT = Path(__file__).resolve().parents[3]
 KINDS: dict[str, tuple[int, int]] = (
-    {"closed": (1, 7), "left": (1, 7), "large": (7, 700), "encrypted": (5, 200)}
+    {
+        "closed": (1, 7),
+        "left": (1, 7),
+        "large": (7, 700),
+        "encrypted": (5, 200),
+        "200 MB": (48, 0),
+        "encrypted 200 MB": (24, 0),
+    }
     if SLOW
     else {"closed": (250, 9000), "left": (250, 9000), "encrypted": (800, 40_000)}
 )
@@ -39,5 +46,5 @@ def test_no_flipped_byte_is_a_wrong_view_or_a_dead_process(kind: str) -> None:
     assert done.returncode == 0, f"seed {seed}:\n{done.stdout}{done.stderr}"
     assert "same=" in done.stdout
     found = {name: int(count) for name, count in (word.split("=") for word in done.stdout.split())}
-    store = "closed" + said_of(kind) if kind == "encrypted" else kind
+    store = "closed" + said_of(kind) if kind in SAID else kind
     tally(f"a byte flipped: {store}", sum(found.values()), **found)

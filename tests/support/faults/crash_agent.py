@@ -3,8 +3,7 @@
 Started by `tests/faults/test_agent_crash.py` in a process of its own, because it forks.  An agent kills itself at the n-th thing it asks of the disk
 after it has begun some work: the journal's calls (before them or half way through a write), the beginning and the end of LMDB's transactions, the saving
 of a checkpoint, the growth of LMDB's map.  Usage: `python -m tests.support.faults.crash_agent DIRECTORY SEED KILLS KIND WORK…`, KIND
-"plain" or "encrypted"; prints what was
-killed where, as JSON.
+one of `encrypted_stores.SAID`; prints what was killed where, as JSON.
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ from projections.tokens import TokenCounter
 from projections.window import CallModel, Compact, RequestCompaction, RunTools, Step
 from tests.support.crash_writer import KillingIO, Shared, child, must_succeed
 from tests.support.faults.agent import finished, open_agent, sound, turn
-from tests.support.faults.encrypted_stores import keep_keys, keys_of
+from tests.support.faults.encrypted_stores import has_keys, is_large, keep_keys, keys_of
+from tests.support.faults.large_stores import WEIGHT, fill
 from tests.support.faults.planned_appends import probe_here
 
 __all__ = ["WORK"]
@@ -215,8 +215,10 @@ def main(directory: Path, seed: int, kills: int, kind: str, *works: str) -> None
     while sum(found[work] for work in works) < kills or (not all(found[work] for work in works) and number < TRIES):
         place = directory / f"{lives}"
         place.mkdir()
-        if kind == "encrypted":
+        if has_keys(kind):
             keep_keys(place)
+        if is_large(kind):
+            must_succeed(partial(fill, place / "store", WEIGHT, keys=keys_of(place)))
         lives += 1
         for _ in range(LIFE):
             work = works[number % len(works)]

@@ -1,4 +1,4 @@
-"""Encrypted stores for the fault tests: which work has keys, and what keys open of what lies in a store.  No tests here.
+"""The kinds of stores that faults are tried on: which have keys and which are large, and what keys open of what lies in one.  No tests here.
 
 An encrypted place has the key file `s.keys`, which the faults reach as they do the store, and `kept`: a copy of that file from before anything
 was erased, which somebody outside the store has.
@@ -17,24 +17,57 @@ from eventlog.encryption.key_file import KeyFile
 from eventlog.encryption.key_ring import Ring
 from eventlog.encryption.log import EncryptedLog
 from eventlog.integrity.scrub_ledger import is_record
+from tests.faults.tally import SLOW
 from tests.support.file_search import holds
 
-__all__ = ["KEPT", "KINDS", "forgotten", "is_said", "keep_keys", "keys_for", "keys_of", "said_of"]
+__all__ = [
+    "KEPT",
+    "KINDS",
+    "SAID",
+    "SIZED",
+    "forgotten",
+    "has_keys",
+    "is_large",
+    "is_said",
+    "keep_keys",
+    "keys_for",
+    "keys_of",
+    "said_of",
+]
 
 KINDS = ("plain", "encrypted")
 """The stores that faults are tried on."""
+_LARGE = ("200 MB", "encrypted 200 MB")
+SIZED = (*KINDS, *_LARGE) if SLOW else KINDS
+"""The same, and in the long form stores of a real size, too."""
+SAID = {
+    "plain": "",
+    "encrypted": " of an encrypted store",
+    "200 MB": " of a store of 200 MB",
+    "encrypted 200 MB": " of an encrypted store of 200 MB",
+}
 KEPT = "kept"
 _KEYS = "s.keys"
 
 
 def said_of(kind: str) -> str:
     """What the table adds to a fault that was tried on this kind of store."""
-    return "" if kind == "plain" else f" of an {kind} store"
+    return SAID[kind]
+
+
+def has_keys(kind: str) -> bool:
+    """Whether stores of this kind are encrypted."""
+    return kind.startswith("encrypted")
+
+
+def is_large(kind: str) -> bool:
+    """Whether stores of this kind weigh 200 MB."""
+    return kind in _LARGE
 
 
 def keys_for(store: Path, kind: str) -> Path | None:
     """The key file for a store of this kind, beside it."""
-    return None if kind == "plain" else store.with_name(f"{store.name}.keys")
+    return store.with_name(f"{store.name}.keys") if has_keys(kind) else None
 
 
 def keys_of(place: Path) -> Path | None:

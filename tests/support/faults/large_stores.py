@@ -10,8 +10,10 @@ from eventlog.open_log import open_log
 from eventlog.session.session import Session
 from eventlog.store import Store
 
-__all__ = ["fill", "lmdb_bytes", "weigh_down"]
+__all__ = ["WEIGHT", "fill", "lmdb_bytes", "weigh_down"]
 
+WEIGHT = 200_000_000
+"""Bytes of a large store in the long form."""
 _PIECE = 192 << 10
 """Random bytes of a message: a large text, four of which fill a megabyte of plain text."""
 _GROUP = 16
@@ -33,7 +35,7 @@ def weigh_down(session: Session, size: int) -> None:
         left -= _GROUP * _PIECE
 
 
-def fill(path: Path, size: int, *, keys: Path | None = None) -> None:
-    """Make a store, or go on with one, whose session "ballast" weighs `size`; closed at the end."""
+def fill(path: Path, size: int, *, session: str = "ballast", keys: Path | None = None) -> None:
+    """Make a store, or go on with one, whose new session weighs `size`; closed at the end."""
     with Store(open_log(path, keys=keys)) as store:
-        weigh_down(store.create_session(id="ballast"), size)
+        weigh_down(store.create_session(id=session), size)

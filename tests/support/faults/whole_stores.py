@@ -18,7 +18,8 @@ from eventlog.store import Store
 from tests.support.crash_writer import must_succeed
 from tests.support.faults.abandoned_store import copied_as_left
 from tests.support.faults.agent import open_agent, turn
-from tests.support.faults.encrypted_stores import KEPT, is_said, keep_keys, keys_of
+from tests.support.faults.encrypted_stores import KEPT, has_keys, is_large, is_said, keep_keys, keys_of
+from tests.support.faults.large_stores import WEIGHT, fill
 from tests.support.faults.planned_appends import probe_here
 from tests.support.sample_sessions import exchange, started
 
@@ -63,17 +64,19 @@ def _say(session: Session, text: str, turns: int = 2) -> None:
         exchange(session, f"answer {number} " * 5)
 
 
-def _fill(path: Path) -> None:
-    """Sessions with large texts, a fork, a sub-session, something redacted, and a session that was erased."""
+def _fill(path: Path, weight: int) -> None:
+    """Sessions with large texts, a fork, a sub-session, something redacted, a session that was erased; one may weigh much."""
+    if weight:
+        fill(path, weight, session="b", keys=keys_of(path.parent))
     with opened(path) as store:
         session = store.create_session(id="a")
         _say(session, "first")
         exchange(store.fork(session, session.version, id="f"))
         _say(session.subsession(id="sub"), LAST, 1)
         exchange(session, LAST)
-        talk = store.create_session(id="b")
+        talk = store.session("b") if weight else store.create_session(id="b")
         talk.user(f"{SECRET} {LARGE}", id="m")
-        talk.redact(started(talk)[0], search=False)
+        talk.redact(started(talk, {"m"})[0], search=False)
         _say(store.create_session(id="gone"), GONE)
         keys = keys_of(path.parent)
         if keys is not None:
@@ -101,15 +104,16 @@ def kept_head(place: Path) -> StoreHead:
     return StoreHead.parse((place / "head").read_text())
 
 
-def make_templates(directory: Path, *, encrypted: bool = False) -> None:
-    """Make, in `directory`, the place to begin from of every kind of work; with keys or without."""
+def make_templates(directory: Path, kind: str) -> None:
+    """Make, in `directory`, the place to begin from of every kind of work, with a store of this kind."""
+    weight = WEIGHT if is_large(kind) else 0
     for name in ("nothing", "plain", "agent"):
         (directory / name).mkdir()
-        if encrypted:
+        if has_keys(kind):
             keep_keys(directory / name)
 
     def plain() -> None:
-        _fill(directory / "plain" / "s")
+        _fill(directory / "plain" / "s", weight)
         _keep_head(directory / "plain")
 
     def copies() -> None:
@@ -134,6 +138,8 @@ def make_templates(directory: Path, *, encrypted: bool = False) -> None:
         copied_as_left(directory / "left" / "s", directory / "left" / "as it is")
 
     def agent() -> None:
+        if weight:
+            fill(directory / "agent" / "s", weight, keys=keys_of(directory / "agent"))
         store, session = open_agent(open_log(directory / "agent" / "s", keys=keys_of(directory / "agent"), **SIZES))
         with store:
             turn(session, 0, lambda _: None)

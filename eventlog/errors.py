@@ -87,7 +87,6 @@ __all__ = [
     "UnknownOutcomeError",
     "UnsupportedStorageError",
     "WindowTooSmallError",
-    "giving_way_to",
 ]
 
 

@@ -32,18 +32,18 @@ LAYERS: dict[str, str] = {
     "eventlog.state": "facts version_log | archive | stored | state | rules evolve | decide loader | committed",
     "eventlog.append": "metrics delta_buffer pending conflicts | outcomes | appender | pipeline flusher",
     "eventlog.importers": """
-        common | anthropic openai opencode event_jsonl reconcile | claude_code codex | __init__
+        common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
     "projections.view": """
         neutral options | constraints messages selection | part_rendering token_count | carryover_text system_prompt
         | message_rendering | assembly explain | model_view
     """,
     "projections.window": """
-        policy measure hooks sizes breakdown fill_loop | limits truncation repeated_calls compaction | loop_state prune retrieval
+        policy measure hooks sizes breakdown fill_loop outline | limits truncation repeated_calls compaction | loop_state prune retrieval
         | situation steps | next_step compact window_state | window | aio report | __init__
     """,
     "projections.cli": """
-        exits output options bar_chart | store_option times summarizers window_options registry | commands | app | __init__
+        exits output options bar_chart guard | store_option times summarizers window_options registry | commands | app | __init__
     """,
 }
 """The rooms of a package from the ground up.  One may import what stands in an earlier row, none of its own row."""

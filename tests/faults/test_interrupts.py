@@ -107,6 +107,7 @@ def interrupted(session: Session, at: int, kind: type[BaseException]) -> list[st
     return told
 
 
+@pytest.mark.promise(1, 12)
 @pytest.mark.parametrize("kind", INTERRUPTS)
 def test_an_interrupt_at_any_place_of_a_turn_is_seen_and_leaves_a_sound_store(
     tmp_path: Path, kind: type[BaseException]
@@ -185,6 +186,7 @@ def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
         session.store.close()
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("way", ["flush", "tick", "say", "finish", "abort", "leave"])
 def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, session: Session, way: str) -> None:
     """Promise 4: a reply whose beginning was never committed, because the lease was lost, ends as `FencedError`."""

@@ -82,6 +82,7 @@ def head_of(path: Path) -> StoreHead:
         return store.head()
 
 
+@pytest.mark.promise(1, 12)
 @pytest.mark.parametrize("end", [kill, restore, save, vacuum], ids=lambda end: end.__name__)
 def test_a_store_of_64_mb_opens_for_writing_after(
     large: Path, tmp_path: Path, end: Callable[[Path, Path], None]
@@ -98,6 +99,7 @@ def test_a_store_of_64_mb_opens_for_writing_after(
         assert store.log.check() == []
 
 
+@pytest.mark.promise(12)
 def test_the_structure_of_64_mb_is_walked_in_every_mode(large: Path) -> None:
     """Promise 12: the probe before writing, the one of a reader, `verify` and the command line find nothing in a large sound store."""
     before = (large / "lmdb" / "data.mdb").stat()
@@ -114,6 +116,7 @@ def map_of(log: EmbeddedLog) -> int:
     return log._partition._segments.environment.map_bytes()
 
 
+@pytest.mark.promise(1, 12)
 def test_a_store_whose_map_has_just_grown_opens_for_writing(tmp_path: Path) -> None:
     """Promises 1, 12: the same of a store over 10 MiB whose writer is killed right after it had to grow its map."""
     path = tmp_path / "s"
@@ -135,6 +138,7 @@ def test_a_store_whose_map_has_just_grown_opens_for_writing(tmp_path: Path) -> N
         assert verify(store).sound
 
 
+@pytest.mark.promise(12)
 def test_a_store_that_grows_while_it_is_walked_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 12: what another process folds between two looks of the probe is no damage, however much it is."""
     path = tmp_path / "s"

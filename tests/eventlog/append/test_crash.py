@@ -73,6 +73,7 @@ def test_two_processes_have_exactly_one_winner_per_version(tmp_path: Path) -> No
     assert all(count <= tries <= 50 * count for tries in attempts)
 
 
+@pytest.mark.promise(5)
 def test_two_processes_that_send_one_request_id_have_one_result(tmp_path: Path) -> None:
     """Promise 5: of two processes that go through the same request ids at once, both get the first result of each."""
     count = 5_000 if SLOW else 250

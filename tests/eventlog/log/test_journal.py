@@ -360,6 +360,7 @@ SWITCH = [
 """Calls that make the next file ready, the last of each refused."""
 
 
+@pytest.mark.promise(3)
 @pytest.mark.parametrize("spare", [False, True], ids=["no spare", "a spare"])
 @pytest.mark.parametrize("faults", SWITCH, ids=lambda faults: " ".join(f"{name}-{code}" for name, code in faults))
 def test_a_refused_switch_fails_the_batch_only(
@@ -391,6 +392,7 @@ def test_a_refused_switch_fails_the_batch_only(
     assert [len(payload) for payload in payloads(path)] == [1000, 25, 25, 3000, 3000]
 
 
+@pytest.mark.promise(3)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES])
 def test_a_journal_file_that_cannot_be_opened_fails_the_batch_only(tmp_path: Path, code: int) -> None:
     """Promise 3: where the journal's own file cannot be opened now, nothing of the batch is written, and the next one goes in."""
@@ -405,6 +407,7 @@ def test_a_journal_file_that_cannot_be_opened_fails_the_batch_only(tmp_path: Pat
     log.close()
 
 
+@pytest.mark.promise(3)
 def test_a_lock_that_the_system_refuses_fails_the_batch_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 3: where the writers' lock cannot be asked for now, nothing is written, and the next batch goes in."""
     log = open_log(tmp_path / "s")
@@ -422,6 +425,7 @@ def test_a_lock_that_the_system_refuses_fails_the_batch_only(tmp_path: Path, mon
     log.close()
 
 
+@pytest.mark.promise(1)
 def test_what_was_accepted_outlives_a_refused_switch(tmp_path: Path) -> None:
     """Promise 1: no descriptor left at a switch is an error of one command; the handle, the stream and its accepted deltas go on."""
     io = FaultyIO()

@@ -37,6 +37,7 @@ def files(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in found}
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_mark_that_says_nothing_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
     """Promise 8: a reader of a store whose mark is missing, empty or blank does not catch up anew at each call."""
@@ -56,6 +57,7 @@ def test_a_mark_that_says_nothing_is_looked_at_once(tmp_path: Path, monkeypatch:
     reader.close()
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_reader_sees_what_a_later_writer_commits(tmp_path: Path, mark: str) -> None:
     """Promise 2: a store that was opened for reading before any process wrote to it is followed like any other."""
@@ -74,6 +76,7 @@ def test_a_reader_sees_what_a_later_writer_commits(tmp_path: Path, mark: str) ->
     reader.close()
 
 
+@pytest.mark.promise(12)
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_check_reads_the_journal_whatever_the_mark_says(tmp_path: Path, mark: str) -> None:
     """Promise 12: damage in the journal is found by a reader also where no mark says how far it goes."""
@@ -98,6 +101,7 @@ def tear(path: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"one", b"ONE"))
 
 
+@pytest.mark.promise(12)
 @pytest.mark.parametrize("damage", [hide, tear])
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_refused_opening_leaves_the_directory_as_it_was(
@@ -119,6 +123,7 @@ def test_a_refused_opening_leaves_the_directory_as_it_was(
     assert files(path) == before
 
 
+@pytest.mark.promise(12)
 def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 12: what the system refused once leaves nothing behind: a copy that was never opened has no mark, and then is opened."""
     path = tmp_path / "s"

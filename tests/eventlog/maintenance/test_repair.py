@@ -444,6 +444,7 @@ def test_what_a_repair_refuses(tmp_path: Path) -> None:
     assert not repair(tmp_path / "s", tmp_path / "new").losses
 
 
+@pytest.mark.promise(12)
 def test_a_repair_needs_no_more_address_space_than_the_store(tmp_path: Path) -> None:
     """Promise 12: with a limit to the process's address space a store is saved as always: maps are as large as its file needs."""
     payloads = fill(tmp_path / "s", many=1)

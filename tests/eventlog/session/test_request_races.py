@@ -54,6 +54,7 @@ def by_task(session: Session, request: str) -> object:
 ASKS: list[Ask] = [by_user, by_append, by_task]
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("ask", ASKS)
 def test_a_request_that_another_handle_commits_meanwhile_has_its_result(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, ask: Ask
@@ -76,6 +77,7 @@ def test_a_request_that_another_handle_commits_meanwhile_has_its_result(
     assert len(messages(session)) == 1
 
 
+@pytest.mark.promise(5)
 def test_other_content_that_another_handle_commits_meanwhile_is_told(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +100,7 @@ def test_other_content_that_another_handle_commits_meanwhile_is_told(
     assert len(messages(session)) == 1
 
 
+@pytest.mark.promise(5)
 def test_a_lost_lease_does_not_hide_the_result_of_a_request(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 5: a handle whose lease another one took still gives the result of what that one committed under the id."""
     store, other = engine.open(), engine.open()
@@ -120,6 +123,7 @@ def test_a_lost_lease_does_not_hide_the_result_of_a_request(engine: Engine, monk
         session.user("another")
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("leased", [False, True], ids=["without a lease", "one holds the lease"])
 @pytest.mark.usefixtures("impatient")
 def test_two_handles_that_race_with_one_request_id_have_one_result(engine: Engine, *, leased: bool) -> None:

@@ -48,6 +48,7 @@ def test_rollback_and_redo_bring_back_what_was(store: Store) -> None:
     assert said(session, end) == full
 
 
+@pytest.mark.promise(9)
 def test_a_rollback_to_what_an_earlier_one_hid_can_be_undone(store: Store) -> None:
     """Promise 9: only a return to right before the newest rollback that stands is a redo; any other rollback can be undone."""
     session = store.create_session()
@@ -74,6 +75,7 @@ def test_a_rollback_to_what_an_earlier_one_hid_can_be_undone(store: Store) -> No
         session.redo()
 
 
+@pytest.mark.promise(9)
 def test_a_redo_takes_back_what_another_process_rolled_back_just_before(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ def leased(session: Session, messages: int) -> None:
         talk(session, messages)
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize("writing", [alone, leased])
 def test_opening_a_state_reads_no_more_of_a_longer_history(
     engine: Engine, events_read: Callable[[Log], list[int]], writing: Callable[[Session, int], None]
@@ -132,6 +133,7 @@ def test_opening_a_state_reads_no_more_of_a_longer_history(
             assert not [key for key in values if PACKED.encode() in key]
 
 
+@pytest.mark.promise(14)
 def test_keeping_a_state_writes_no_more_for_a_longer_history(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
     """Promise 14: checkpoints of the state cost what came since the one before, so they do not grow with its square."""
     written: list[int] = []

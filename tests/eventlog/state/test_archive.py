@@ -336,6 +336,7 @@ def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) 
         assert session.state().canonical() == whole.canonical()
 
 
+@pytest.mark.promise(7)
 @settings(max_examples=40, deadline=None)
 @given(histories(), st.integers(1, 3), st.integers(1, 4), st.lists(st.integers(0, 200), max_size=8))
 def test_pieces_add_up_to_what_is_packed(
@@ -362,6 +363,7 @@ def test_pieces_add_up_to_what_is_packed(
         assert state.canonical() == plain.canonical()
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize("lost", [0, 1, -1])
 def test_a_lost_piece_is_read_from_the_log(tmp_path: Path, lost: int) -> None:
     """Promise 8: where one of the pieces is lost nothing but time is, and what is kept next has everything again."""

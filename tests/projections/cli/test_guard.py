@@ -52,6 +52,7 @@ def said(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
+@pytest.mark.promise(12)
 def test_pages_that_kill_the_reader_are_an_error_of_the_command(store: Path) -> None:
     """Promise 12: after an orderly end no command walks the pages first, and one that dies of them says so in a line."""
     with eventlog.open(store) as opened:
@@ -80,6 +81,7 @@ def hide(path: Path, key: bytes) -> None:
     data.write_bytes(pages)
 
 
+@pytest.mark.promise(12)
 def test_what_damage_hides_is_no_missing_session(store: Path, cli: Cli) -> None:
     """Promise 12: a session that is not found has the pages walked, and a list that is short of one is refused."""
     hide(store, b"ses_b2")

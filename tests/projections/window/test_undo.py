@@ -55,6 +55,7 @@ def test_prunes_compactions_and_rollbacks_are_undone_newest_first() -> None:
             assert ModelView.of(session).digest == digests.pop()
 
 
+@pytest.mark.promise(9)
 def test_rollbacks_to_what_was_hidden_are_undone_one_by_one() -> None:
     """Promise 9: a rollback to a version that an earlier one hid is the first to be undone, and then the earlier one."""
     with eventlog.open("memory:") as store:

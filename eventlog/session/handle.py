@@ -211,6 +211,8 @@ class Handle:
                 if request_id is None or self.host.log.request(self.id, request_id) is None:
                     raise
         self.host.usable(writing=True)
+        if free or expected_version is not None:
+            self._appender.settle()  # else `commit` would wait for the disk while it holds the lock
         return self._appender.commit(
             items,
             bodies,

@@ -316,7 +316,7 @@ def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) ->
 
 
 def test_a_compaction_is_completed_under_the_lease_that_it_was_started_under(store: Store) -> None:
-    """Spec §5.4: completing it outside is refused, and does not settle it away; whether it was asked for or runs, it can be failed."""
+    """Spec §5.4: completing it outside is refused, and does not settle it away; another can be asked for, and failed."""
     session = store.create_session()
     exchange(session)
     part = session.request_compaction()

@@ -43,6 +43,8 @@ class MemoryLog(Undivided):
         self._bodies: dict[bytes, bytes] = {}
         self._derived: dict[bytes, bytes] = {}
         self._position = 0
+        self._entering: tuple[Append, Commit, Head] | None = None
+        """What is appended, until it is in everywhere: an interrupt may come between."""
         os_fork.follow(self)
 
     def fork_off(self) -> None:
@@ -64,23 +66,35 @@ class MemoryLog(Undivided):
                 ticket.succeed(self._append(append))
             except Exception as error:  # noqa: BLE001 - whatever `check` raises is the outcome
                 ticket.fail(error)
-            self._changed.notify_all()
         return ticket
 
     def _append(self, append: Append) -> Committed:
         head = admit(self, append)
         if isinstance(head, Committed):
             return head
-        commit, self._heads[append.session] = commit_of(head, append, self._position + 1, os.urandom(SALT_BYTES))
-        self._commits.append(commit)
-        self._sessions.setdefault(append.session, []).append(commit)
-        self._position += append.count
+        commit, grown = commit_of(head, append, self._position + 1, os.urandom(SALT_BYTES))
+        self._entering = append, commit, grown  # from here on it is in
+        self._enter()
+        return Committed(append.session, commit.first, commit.last, commit.position)
+
+    def _enter(self) -> None:
+        """Put what is appended into each place, the head's last; once more if an interrupt came between."""
+        if self._entering is None:
+            return
+        append, commit, head = self._entering
+        session = append.session
+        for commits in (self._commits, self._sessions.setdefault(session, [])):
+            if not commits or commits[-1] is not commit:
+                commits.append(commit)
         if append.request is not None:
             seen = Seen(append.digest, commit.first, commit.last, commit.position)
-            self._requests[append.session, append.request] = seen
+            self._requests[session, append.request] = seen
         for digest, packed in append.bodies:
             self._bodies.setdefault(digest, packed)
-        return Committed(append.session, commit.first, commit.last, commit.position)
+        self._position = commit.position + commit.count - 1
+        self._heads[session] = head
+        self._changed.notify_all()
+        self._entering = None
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
         """The commits that hold versions `after + 1 .. upto`, as of now."""
@@ -246,3 +260,4 @@ class MemoryLog(Undivided):
     def _usable(self) -> None:
         if self._closed:
             raise ClosedError("the store is closed")
+        self._enter()

@@ -1,8 +1,8 @@
 """Commands about what the model sees: promoting, pruning, and a compaction from its request to its end, or its undoing.
 
 Not what to prune or to cover, which is decided above (`projections/window`): these commands only say so in events.  Part of `Session`
-(`session.py`).  Every command takes the lease if its handle does not hold it, but for those that
-start and complete a compaction: they need `with session.lease():` around all of it.
+(`session.py`).  Every command takes the lease if its handle does not hold it, but for those that start a compaction and
+those that complete or fail a started one: they need `with session.lease():` around all of it.
 """
 
 from __future__ import annotations
@@ -98,8 +98,17 @@ class ContextCommands(Handle):
         self.command([ev.CompactionCompleted(part, summary, tokens_after), *then], bodies)
 
     def fail_compaction(self, part: str, reason: str, *, summary: str | None = None) -> None:
-        """The compaction came to nothing; it hides nothing."""
-        self.run([ev.CompactionFailed(part, reason, summary)])
+        """The compaction came to nothing; it hides nothing.
+
+        One that is only requested may be failed by a single call.  A started one is failed under the lease that it was started under.
+        """
+        failed = [ev.CompactionFailed(part, reason, summary)]
+        with self.deciding() as state:
+            running = state.running_compaction() == part
+        if running:  # to take the lease here would settle it as interrupted
+            self.command(failed)
+        else:
+            self.run(failed)
 
     def undo_compaction(self) -> str:
         """Undo the latest compaction in force; returns its part.  `NotFoundError` if there is none.

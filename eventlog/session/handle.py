@@ -204,13 +204,12 @@ class Handle:
         if expected_version is not None:
             require_version(expected_version)
         free = self._lease is None
-        if free:
-            try:
-                self._nobody_runs()
-            except LeaseHeldError:
-                if request_id is None or self.host.log.request(self.id, request_id) is None:
-                    raise
+        known = request_id is not None and self.host.log.request(self.id, request_id) is not None
+        if free and not known:
+            self._nobody_runs()
         self.host.usable(writing=True)
+        if (free or expected_version is not None) and not known:
+            self._appender.settle()  # else `commit` would wait for the disk while it holds the lock
         return self._appender.commit(
             items,
             bodies,

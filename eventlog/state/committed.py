@@ -15,7 +15,7 @@ from eventlog.history.catalog import Card, card_of
 from eventlog.history.lineage import Stream
 from eventlog.history.streams import ancestry, head_of
 from eventlog.log.contract import Head, Log
-from eventlog.state.loader import fold_spans, restore, save_state
+from eventlog.state.loader import fold_spans, newest_state, restore, save_state
 from eventlog.state.state import State
 
 __all__ = ["CHECKPOINT_EVENTS", "CommittedState", "undivided"]
@@ -63,6 +63,9 @@ class CommittedState:
         self._newest_epoch = 0
         self._certain = 0
         self._saved = 0
+        """Version of the newest checkpoint that is known of, whichever handle kept it."""
+        self._rests_on = 0
+        """Version of the checkpoint that this state came from, or was kept as."""
         self._loaded = False
         self.torn = False
         """Whether an interrupt may have left the state half changed."""
@@ -90,7 +93,8 @@ class CommittedState:
         self.streams = self.ancestry()
         head = head_of(self.log, self.session)
         self.card = card_of(head)
-        self.state, self._saved = restore(self.log, self.streams, head.version)
+        self.state, self._rests_on = restore(self.log, self.streams, head.version)
+        self._saved = self._rests_on
         self._certain = self.state.version
         self.state.settle(self._certain)
         self._loaded = True
@@ -106,7 +110,19 @@ class CommittedState:
         self.state.settle(self._certain)
 
     def _keep(self) -> None:
-        """Keep the state, all of which is committed, if `checkpoint_events` have come since it was kept last."""
-        if self.state.version >= self._saved + self.checkpoint_events:
-            save_state(self.log, self.session, self.state)
-            self._saved = self.state.version
+        """Keep the state, all of which is committed, if `checkpoint_events` have come since it was kept last.
+
+        Where another handle kept it last, its pieces are taken over: each handle adds one, none writes what is there already.
+        """
+        version = self.state.version
+        if version < self._saved + self.checkpoint_events:
+            return
+        self._saved = newest_state(self.log, self.session, version)
+        if version < self._saved + self.checkpoint_events:
+            return
+        if self._saved > self._rests_on:
+            state, self._rests_on = restore(self.log, self.streams, version)
+            state.settle(version)
+            self.state = state
+        save_state(self.log, self.session, self.state)
+        self._saved = self._rests_on = version

@@ -20,7 +20,7 @@ from eventlog.state.evolve import evolve
 from eventlog.state.state import State
 from eventlog.state.stored import Below, Piece, below_of
 
-__all__ = ["PACKED", "STATE", "PackedAt", "fold_spans", "restore", "save_state", "wrong_checkpoints"]
+__all__ = ["PACKED", "STATE", "PackedAt", "fold_spans", "newest_state", "restore", "save_state", "wrong_checkpoints"]
 
 STATE = "state 6"
 """Kind of the checkpoints of command state; the number is the format and the meaning of what `State.encode` gives first."""
@@ -42,6 +42,11 @@ def restore(log: Log, streams: Sequence[Stream], upto: int) -> tuple[State, int]
             break
     fold_spans(log, streams, state, upto)
     return state, saved
+
+
+def newest_state(log: Log, session: str, upto: int) -> int:
+    """Return the newest version up to `upto` that has a checkpoint of the session's state (0: none), sound or not."""
+    return max((version for version in checkpoint_store.versions(log, STATE, session) if version <= upto), default=0)
 
 
 def save_state(log: Log, session: str, state: State) -> None:

@@ -16,6 +16,8 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import ConflictError, LeaseHeldError, RefusedError, RequestReusedError
+from eventlog.log.contract import Append, Committed
+from eventlog.log.ticket import QueuedTicket
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from eventlog.values import MessageError, Text, Tokens, Tool, Usage
@@ -340,6 +342,41 @@ def test_a_command_that_waits_for_the_disk_leaves_the_loop_free(
         session.acquire()
     assert asyncio.run(go())
     too_late.cancel()
+
+
+def test_an_append_behind_a_pending_command_leaves_the_loop_free(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one task's `append` waits for another's `user`, a third one's `user` does not stop the event loop."""
+    chat = AsyncSession(session)
+    too_late = Timer(60.0, log.let_go)
+    settle, settling = session.appender.settle, Event()
+    held: list[QueuedTicket[Append, Committed]] = []
+
+    def watched() -> None:
+        settling.set()
+        settle()
+
+    monkeypatch.setattr(session.appender, "settle", watched)
+
+    async def go() -> bool:
+        log.held = held
+        too_late.start()
+        first = asyncio.create_task(chat.user("first"))
+        await until(lambda: bool(held))
+        second = asyncio.create_task(chat.append([(0, ev.Custom("n", "{}"))]))
+        await until(settling.is_set)
+        third = asyncio.create_task(chat.user("third"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        in_time = too_late.is_alive()
+        log.let_go()
+        await asyncio.gather(first, second, third)
+        return in_time
+
+    assert asyncio.run(go())
+    too_late.cancel()
+    assert [event for event in events(chat) if isinstance(event, ev.Custom)] == [ev.Custom("n", "{}")]
 
 
 @pytest.mark.parametrize("way", ["reply", "lease"])

@@ -155,6 +155,17 @@ def test_two_handles_that_race_with_one_request_id_have_one_result(engine: Engin
     tally(f"request ids sent by two handles at once ({engine.name})", RACES)
 
 
+def test_a_fenced_handle_still_learns_what_became_of_its_append(session: Session) -> None:
+    """Promise 4: a retried append with its request id gets the first outcome, also from a handle that lost the lease since."""
+    session.acquire()
+    items, version = [(0, ev.Custom("n", "{}"))], session.version
+    first = session.append(items, expected_version=version, request_id="r")
+    lose_lease(session)
+    again = session.append(items, expected_version=version, request_id="r")
+    assert again.repeated
+    assert (again.first, again.last) == (first.first, first.last)
+
+
 def lose_lease(session: Session) -> None:
     """Another owner takes the session's lease, and gives it back."""
     log = session.store.log

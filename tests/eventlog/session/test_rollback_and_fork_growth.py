@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from time import process_time
 
@@ -134,24 +135,32 @@ def test_opening_a_state_reads_no_more_of_a_longer_history(
 
 
 @pytest.mark.promise(14)
-def test_keeping_a_state_writes_no_more_for_a_longer_history(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    """Promise 14: checkpoints of the state cost what came since the one before, so they do not grow with its square."""
+@pytest.mark.parametrize(("handles", "every"), [(1, 500), (2, 800)])  # 800: each handle in its turn keeps one
+def test_keeping_a_state_writes_no_more_for_a_longer_history(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, handles: int, every: int
+) -> None:
+    """Promise 14: checkpoints of the state cost what came since the one before, also where handles take turns."""
     written: list[int] = []
     for messages in (2 * SMALL, 2 * LARGE):
-        with engine.open(checkpoint_events=500) as store:
-            put, sizes = store.log.put_derived, list[int]()
+        sizes = list[int]()
+        with ExitStack() as opened:
+            stores = [opened.enter_context(engine.open(checkpoint_events=every)) for _ in range(handles)]
+            for store in stores:
 
-            def watched(
-                items: Sequence[tuple[bytes, bytes | None]],
-                put: Callable[[Sequence[tuple[bytes, bytes | None]]], None] = put,
-                sizes: list[int] = sizes,
-            ) -> None:
-                sizes.extend(len(value or b"") for _, value in items)
-                put(items)
+                def watched(
+                    items: Sequence[tuple[bytes, bytes | None]],
+                    put: Callable[[Sequence[tuple[bytes, bytes | None]]], None] = store.log.put_derived,
+                    sizes: list[int] = sizes,
+                ) -> None:
+                    sizes.extend(len(value or b"") for _, value in items)
+                    put(items)
 
-            monkeypatch.setattr(store.log, "put_derived", watched)
-            talk(store.create_session(id=str(messages)), messages)
-            written.append(sum(sizes))
+                monkeypatch.setattr(store.log, "put_derived", watched)
+            stores[0].create_session(id=str(messages))
+            sessions = [store.session(str(messages)) for store in stores]
+            for turn in range(messages // 100):
+                talk(sessions[turn % handles], 100)
+        written.append(sum(sizes))
     assert written[1] < 16 * written[0]  # written whole each time it would be some 60 times
 
 

@@ -316,7 +316,7 @@ def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) ->
 
 
 def test_a_compaction_is_completed_under_the_lease_that_it_was_started_under(store: Store) -> None:
-    """Spec §5.4: completing it outside is refused, and does not settle it away; whether it was asked for or runs, it can be failed."""
+    """Spec §5.4: completing it outside is refused, and does not settle it away; another can be asked for, and failed."""
     session = store.create_session()
     exchange(session)
     part = session.request_compaction()
@@ -330,3 +330,25 @@ def test_a_compaction_is_completed_under_the_lease_that_it_was_started_under(sto
     assert session.version == before
     session.fail_compaction(session.request_compaction(), "not now")
     assert last(session) == ev.CompactionFailed(session.state().compactions[-1][1], "not now")
+
+
+def test_a_compaction_is_failed_for_the_reason_that_the_caller_gives(store: Store) -> None:
+    """A single call fails a requested compaction; failing a running one outside its lease is refused, and settles nothing."""
+    session = store.create_session()
+    exchange(session)
+    requested = session.request_compaction()
+    session.fail_compaction(requested, "not now")
+    assert last(session) == ev.CompactionFailed(requested, "not now")
+    started = session.request_compaction()
+    with session.lease():
+        session.start_compaction(started)
+    before = session.version
+    with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
+        session.fail_compaction(started, "too long")
+    assert session.version == before
+    assert session.state().running_compaction() == started
+    with session.lease():  # which settles what was left running
+        other = session.request_compaction()
+        session.start_compaction(other)
+        session.fail_compaction(other, "too long")
+        assert last(session) == ev.CompactionFailed(other, "too long")

@@ -1,6 +1,6 @@
-"""Which files a completed call showed or wrote, and what it asked for beside their paths (for `stale.py`).
+"""Which files a call showed or wrote, and what else it asked for.
 
-Told from the call's name and arguments alone.  Pure.
+For `stale.py`.  Told from the call's name and arguments alone.  Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ __all__ = ["CallUse", "use_of"]
 
 
 class CallUse(NamedTuple):
-    """What a call did to files; `narrow` is what it asked for beside the path, "" for all of the file."""
+    """The files that a call used, and how.
+
+    `narrow` is what it asked for beside the path, "" for all of the file.
+    """
 
     access: Literal["read", "written"] | None = None
     paths: tuple[str, ...] = ()

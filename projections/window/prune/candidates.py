@@ -52,7 +52,7 @@ class Candidates:
         mark.messages = mark.results = len(outline.messages)
 
     def kept(self, kind: Callable[[Candidates], T]) -> T:
-        """What a planner keeps beside the candidates from one question to the next, made at the first."""
+        """An object that a planner keeps beside the candidates, made when first asked for."""
         if kind not in self._beside:
             self._beside[kind] = kind(self)
         return cast("T", self._beside[kind])

@@ -1,4 +1,4 @@
-"""Pruning only when it pays: what it saves in later requests against the provider's cache that it breaks once.
+"""Pruning only when it pays: cheaper requests against a cache that is broken once.
 
 A planner for `planner.py`.  What may go is what `recency` would take, and the minimum is not asked for: the sum below is the test.
 
@@ -8,9 +8,9 @@ S tokens saved, and B tokens that stand, pruned, from the earliest pruned result
 * not pruned, each of the N requests reads S + B from the cache: N * (S + B) * read;
 * pruned, the first sends B anew and the others read it: B * write + (N - 1) * B * read.
 
-The gain is N * S * read - B * (write - read).  Of all results from one on, pruning more saves more, so only where to begin is to be found: the
-beginning with the greatest gain is taken, if that is more than nothing (`gains.py`).  All tokens are as counted, before calibration, which would change
-nothing: it multiplies all of them.
+The gain is N * S * read - B * (write - read).  Of all results from one on, pruning more saves more, so only where to begin is to be found:
+the beginning with the greatest gain is taken, if that is more than nothing (`gains.py`).  All tokens are as counted: calibration would
+multiply each of them alike.
 """
 
 from __future__ import annotations

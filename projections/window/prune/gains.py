@@ -1,7 +1,7 @@
-"""What pruning all candidates from one on gains, and from which one it gains most (for `cost_aware.py`).
+"""The gain of pruning all candidates from one on, for each of them.
 
-Kept beside the candidates: a look counts the messages that changed and those after them.  With T tokens of the view, D tokens before a
-result, F tokens that clearing all candidates before it frees, and F' those of all that may go, beginning at it gains
+For `cost_aware.py`.  Kept beside the candidates: a look counts the messages that changed and those after them.  With T tokens of the
+view, D tokens before a result, F tokens that clearing all candidates before it frees, and F' those of all that may go, beginning at it gains
 
     N * (F' - F) * read - (T - D - (F' - F)) * (write - read)
 
@@ -26,9 +26,9 @@ __all__ = ["Gains"]
 
 class _Rates(NamedTuple):
     anew: Decimal
-    """What a token costs more that is sent anew, instead of read from the cache."""
+    """The price of sending a token anew, beyond that of reading it from the cache."""
     saved: Decimal
-    """What a token saves that is no longer sent."""
+    """The gain from a token that is no longer sent."""
 
 
 class Gains:
@@ -64,13 +64,19 @@ class Gains:
         mark.messages = mark.results = len(messages)
 
     def best(self, count: int) -> tuple[int, Decimal]:
-        """Which of the `count` oldest candidates to begin at (one at least), and what pruning from it to them gains."""
+        """The best of the `count` oldest candidates to begin at, and the gain of that.
+
+        `count` is 1 at least.
+        """
         begin = self._best[count - 1]
         rest = self._tokens[-1] * self._rates.anew - self._candidates.freed(count) * self._rates.saved
         return begin, self._standings[begin] - rest
 
     def walked(self, chosen: list[Result]) -> int:
-        """How many of these results, newest first, gain the most together; for a walk that the candidates do not know."""
+        """How many of these results, newest first, gain the most together.
+
+        For a walk that takes other results than the candidates.
+        """
         saved, count, best = 0, 0, Decimal(0)
         for number, found in enumerate(chosen, 1):
             saved += self._candidates.measure.counted(found.part) - CLEARED_TOKENS
@@ -94,7 +100,10 @@ class Gains:
             yield number, places[found.place]
 
     def _before(self, index: int) -> dict[int, int]:
-        """Tokens of the view before each result of a message: they are sent after all that it says."""
+        """Tokens of the view before each result of a message, by its place.
+
+        Results are sent after all that the message says.
+        """
         counted = self._candidates.measure.counted
         sizes = {
             place: CLEARED_TOKENS if part.pruned else counted(part)

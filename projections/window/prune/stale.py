@@ -1,6 +1,6 @@
-"""The results that a later result or writing made stale (for `superseded.py`, which says when).
+"""The results that a later result or a later writing made stale.
 
-Kept beside the candidates.  The view is read from its beginning, and every result waits for what would supersede it: its own call again,
+For `superseded.py`, which says when that is.  Kept beside the candidates.  The view is read from its beginning, and every result waits for what would supersede it: its own call again,
 and for each file that it shows, a writing of the file or another result that shows as much.  What is read wakes those that wait for it.
 All of this is journaled, so that a look takes back what messages that changed had said, and reads on from the first of them.
 """
@@ -76,11 +76,14 @@ class StaleResults:
         self._sum()
 
     def beyond(self, count: int, room: float) -> int:
-        """How many of the `count` oldest candidates do not fit into `room` with all newer ones that are not stale."""
+        """How many of the `count` oldest candidates do not fit into `room`.
+
+        Counted from the newest, without those that are stale.
+        """
         return bisect_left(self._sizes, self._sizes[count] - room, 0, count)
 
     def freed(self, aged: int, count: int) -> int:
-        """Tokens that are freed by clearing the `aged` oldest, and those of the `count` oldest that are stale."""
+        """Tokens that clearing the `aged` oldest and the stale ones up to `count` frees."""
         stay = self._sizes[count] - self._sizes[aged] - CLEARED_TOKENS * (self._counts[count] - self._counts[aged])
         return self._candidates.freed(count) - stay
 

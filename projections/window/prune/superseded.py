@@ -20,7 +20,7 @@ __all__ = ["superseded"]
 
 
 def superseded(case: PruneCase) -> PrunePlan | None:
-    """Every result that was superseded, and of the others those that are beyond the newest `protect` tokens."""
+    """Every result that was superseded, and of the others those beyond `protect`."""
     candidates = case.candidates
     count = candidates.before(case.unprotected)
     if case.calibrated(candidates.freed(count)) <= case.minimum:

@@ -68,7 +68,7 @@ class Assembly:
     def view(self, excluding: str | None = None, last_words: str | None = None) -> Messages:
         """The messages now, `last_words` of the assistant's at their end (instead of the options' `max_steps`).
 
-        `excluding` leaves out the message that is about to be filled (spec §4.11).
+        `excluding` leaves out the message that is about to be filled.
         """
         self.catch_up()
         if excluding is not None and excluding in self._index:

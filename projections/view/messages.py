@@ -67,7 +67,10 @@ class Messages(Sequence[NeutralMessage]):
         return Messages(self._shared, self._length)
 
     def begins_with(self, other: Messages) -> bool:
-        """Whether `other`, which has no tail, is the beginning of the list that both share; found without a look at any message."""
+        """Whether `other`, which has no tail, is the beginning of the list that both share.
+
+        Found without a look at any message.
+        """
         return self._shared is other._shared and self._length >= other._length and not other._tail
 
     def common(self, other: Messages) -> int:

@@ -1,4 +1,4 @@
-"""Keeping a conversation inside its model's window: truncate, prune, compact, recover, decide (spec §5-§8).
+"""Keeping a conversation inside its model's window: truncate, prune, compact, recover, decide.
 
 The public names; nothing is loaded before it is asked for.  `ContextWindow` is the object to begin with, `next_step` the decision
 behind it.  The offline summariser, which is the default, is `projections.window.compaction.digest.digest`.

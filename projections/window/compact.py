@@ -1,4 +1,4 @@
-"""Carrying a compaction out: selected, started, summarised piece by piece, judged, and completed or failed (spec §5.4-5.6).
+"""Carrying a compaction out: selected, started, summarised piece by piece, judged, and completed or failed.
 
 Not the decision to compact (`next_step.py`), nor any of the pure pieces it is made of (`compaction/selection.py`, `compaction/request.py`, `compaction/guard.py`,
 `compaction/continuation.py`).  It appends through the session's ordinary commands only.  Used by the window (`window.py`).
@@ -243,7 +243,7 @@ class Compaction:
         raise Failed(check_summary("", self._now.policy.compaction, tool_called=called.tool) or "tool-called")
 
     def _look_up(self) -> None:
-        """Stop if somebody asked for it since the compaction was; an older request was for what was going on then."""
+        """Stop if an interrupt was requested since the compaction was; an older request was for what was going on then."""
         if self._session.state().interrupt_pending(self._asked):
             raise Failed("aborted")
 

@@ -1,7 +1,7 @@
 """Where a program may step in: the system prompt, the messages, a summary's prompt, and whether to go on after a compaction.
 
 Not what is done with the answers (`window.py`, `compact.py`).  What a hook changes of a request is recorded with the step as a
-patch of the view, so that the request can be rebuilt without the hook (spec promise 10).
+patch of the view, so that the request can be rebuilt without the hook.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a loop must know beside the conversation: what the last steps used, how compactions went, and who asked for a stop.
+"""What a loop must know beside the conversation: what the last steps used, how compactions went, and requests to stop.
 
 Not the conversation itself (`projections/conversation/state.py`) and no decision (`next_step.py`).  A projection of its own, small whatever the
 length of the history.  Usage lasts through a rollback, but what a step that was rolled back used says nothing of the window, so only
@@ -57,7 +57,7 @@ class Used(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Mark(msgspec.Struct, array_like=True, frozen=True):
-    """One thing that happened to the window: a step with its tokens (0: nobody reported them), or a compaction and how it ended."""
+    """One thing that happened to the window: a step with its tokens (0: the provider reported none), or a compaction and how it ended."""
 
     kind: Literal["step", "completed", "failed"]
     version: int
@@ -242,7 +242,7 @@ class AgendaProjection:
             case ev.InterruptRequested():
                 state.interrupted = version
             case ev.RolledBack():
-                state.interrupted = 0  # whoever goes back wants to go on from there
+                state.interrupted = 0  # a rollback means to go on from there
             case _:
                 pass
         return state

@@ -27,6 +27,10 @@ class Measure(Protocol):
         """Tokens that these messages of the conversation send, one after another."""
         ...
 
+    def sent(self, message: Message) -> int:
+        """Tokens that one message of the conversation sends, before calibration."""
+        ...
+
     def counted(self, part: ToolPart) -> int:
         """Tokens of a completed tool's result when it is not pruned, attachments included, before calibration."""
         ...

@@ -1,4 +1,4 @@
-"""What the loop should do now: a pure function of the projected state (spec §8).
+"""What the loop should do now: a pure function of the projected state.
 
 Not the doing (`window.py`), and it reads nothing but what it is given.  The order: tools of an open message, a pending subtask, a
 pending compaction, overflow, prune, the model, a queued message, stop.  (Tools come first, because a message that waits for results cannot be
@@ -34,7 +34,7 @@ GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
 """Reasons of a finished message after which the model is called again."""
 
 _ADVICE = (
-    "if whoever writes the summaries was not reached, compact by hand once it is; else take a model with a larger window, or begin a"
+    "if the summariser was not reached, compact by hand once it is; else take a model with a larger window, or begin a"
     " new session"
 )
 _NOTHING_LEFT = (
@@ -106,7 +106,7 @@ class _Turn:
     # -- in order ------------------------------------------------------------------------------
 
     def open_message(self) -> _Found | None:
-        """An open message waits for its results, or for whoever fills it."""
+        """An open message waits for its results, or for the loop that fills it."""
         message = self._outline.open_answer()
         if message is None:
             return None
@@ -119,7 +119,7 @@ class _Turn:
         return self._repeats() or _Found(RunTools(message.id, calls))
 
     def subtask(self) -> _Found | None:
-        """The first subtask of the newest request that nobody has carried out."""
+        """The first subtask of the newest request that is not carried out yet."""
         asked, agenda = self._asked, self._now.agenda
         if asked is None or self._broke_off():
             return None
@@ -218,7 +218,7 @@ class _Turn:
         return last.reason in GOES_ON or last.calls
 
     def _broke_off(self) -> bool:
-        """Whether the newest answer ended with an error that nobody has said anything after."""
+        """Whether the newest answer ended with an error, and no request came after it."""
         asked, last = self._asked, self._last
         if asked is None or last is None or last.error is None or _crashed(last):
             return False
@@ -267,7 +267,7 @@ class _Turn:
 
 
 def _crashed(answer: Answer) -> bool:
-    """Whether a message was closed by whoever came after a crash, so that its turn goes on."""
+    """Whether the next owner closed a message after a crash, so that its turn goes on."""
     error = answer.error
     return error is not None and error.name == "aborted" and error.message == INTERRUPTED
 

@@ -15,7 +15,7 @@ from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
 from projections.view.selection import hidden, ordered
 
-__all__ = ["Outline", "Result", "is_result"]
+__all__ = ["Mark", "Outline", "Result", "is_result"]
 
 
 class Result(NamedTuple):
@@ -26,11 +26,27 @@ class Result(NamedTuple):
     part: ToolPart
 
 
+class Mark:
+    """How far one reader has looked at an outline: so much of its beginning is as it was then.
+
+    A reader sets both numbers to that of the messages once it has looked; the outline lowers them.
+    """
+
+    __slots__ = ("messages", "results")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        """Messages at the beginning that did not change."""
+        self.results = 0
+        """Messages at the beginning whose results did not change."""
+
+
 class Outline:
     """The outline of one conversation as these options show it.  For one thread."""
 
     def __init__(self, state: Conversation, options: RenderOptions) -> None:
         self._options = options
+        self._marks: list[Mark] = []
         self._begin(state)
 
     def look(self, state: Conversation) -> None:
@@ -46,6 +62,11 @@ class Outline:
                 self._begin(state)
                 return
             self._change(message)
+
+    def mark(self) -> Mark:
+        """A new reader's mark: it has looked at nothing."""
+        self._marks.append(Mark())
+        return self._marks[-1]
 
     # -- what is asked -------------------------------------------------------------------------
 
@@ -78,17 +99,17 @@ class Outline:
         self.turn_place = 0
         """Place of the newest message that begins a turn."""
         self.said_place = 0
-        """Place of the newest message that somebody said, in the view or not; none that a compaction left or added."""
+        """Place of the newest message of the user's or the program's, in the view or not; none that a compaction left or added."""
         self.turns: list[int] = []
         """Indexes of the messages that begin turns."""
         self.steps: list[int] = []
         """Indexes of the model calls that said something."""
         self.results: list[Result] = []
         """Every result that is complete and shown, or would be if it were not pruned; oldest first."""
-        self.stable = 0
-        """Results of so many messages at the beginning are as they were when a reader last set this to the number of messages."""
         self._open: dict[str, Message] = {}
         self._index: dict[str, int] = {}
+        for mark in self._marks:
+            mark.messages = mark.results = 0
         for message in state.messages.values():
             self._note(message)
         for message in ordered(state, self._options):
@@ -145,7 +166,10 @@ class Outline:
         ]
         if found or first < end:
             self.results[first:end] = found
-            self.stable = min(self.stable, index)
+            for mark in self._marks:
+                mark.results = min(mark.results, index)
+        for mark in self._marks:
+            mark.messages = min(mark.messages, index)
 
     def _set_step(self, index: int, *, says: bool) -> None:
         at = bisect_left(self.steps, index)

@@ -1,4 +1,4 @@
-"""The context policy: every number and switch of the window, as data that a session records (spec §5).
+"""The context policy: every number and switch of the window, as data that a session records.
 
 Not the decisions (`limits.py`, `truncation.py`, `prune/planner.py`, `compaction/selection.py`, `next_step.py`), which are pure
 functions of it.  A policy is recorded in the session as JSON (`SettingsSet.policy`), so that a replay decides as was decided;
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class TruncationPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """When a tool's output is cut for the view, and which end is kept (spec §5.1)."""
+    """When a tool's output is cut for the view, and which end is kept."""
 
     enabled: bool = True
     max_lines: int = 2_000
@@ -55,7 +55,7 @@ class Prices(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Which old tool results are cleared, and when it is worth it (spec §5.2)."""
+    """Which old tool results are cleared, and when it is worth it."""
 
     enabled: bool = True
     policy: str = "recency"
@@ -79,7 +79,7 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
 
 class OverflowPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """When the window is full (spec §5.3)."""
+    """When the window is full."""
 
     auto: bool = True
     reserved: int | None = None
@@ -93,7 +93,7 @@ class OverflowPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
 
 class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a compaction keeps, asks and accepts (spec §5.4-5.6)."""
+    """What a compaction keeps, asks and accepts."""
 
     tail_turns: int | None = 2
     """Most turns kept verbatim; 0: no tail; None: as many as the budget holds."""
@@ -121,7 +121,7 @@ class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
 
 
 class LoopPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What bounds a loop (spec §8)."""
+    """What bounds a loop."""
 
     max_steps: int | None = None
     """Model calls of one turn; the last is told to come to an end."""
@@ -161,7 +161,7 @@ OPENCODE_POLICY = ContextPolicy(
     preset="opencode-1.18",
     counter="chars/4",
 )
-"""OpenCode 1.18's numbers and chars/4 (spec §5).  Pruning is on, as where the pairs were recorded."""
+"""OpenCode 1.18's numbers and chars/4.  Pruning is on, as where the pairs were recorded."""
 
 POLICIES = {"default": DEFAULT_POLICY, "opencode-1.18": OPENCODE_POLICY}
 

@@ -1,4 +1,4 @@
-"""Whether a model goes round in circles: the same call several times in a row (spec §8).
+"""Whether a model goes round in circles: the same call several times in a row.
 
 Not what is done about it (`next_step.py`).  Pure.
 
@@ -40,7 +40,9 @@ class RepeatedCall(NamedTuple):
 
 
 def repeated_call(messages: Iterable[Message], limit: int, measure: Measure) -> RepeatedCall | None:
-    """The newest calls of these messages, newest first, if at least `limit` of them in a row are the same tool with inputs equal as JSON; never with a limit of 0.
+    """Find calls in a row that are the same; None if they are fewer than `limit`, or it is 0.
+
+    They are the newest calls of `messages`, which come newest first; calls are the same if tool and input, as JSON, are.
 
     Results make no difference, nor does what is said between the calls; a message of the user's does.
     """

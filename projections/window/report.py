@@ -1,7 +1,7 @@
 """What fills a session's window, what would go next, and what went so far: a report, as frozen values that become JSON.
 
 Not a decision and nothing that appends: the plans are those that the window would carry out now.  Made from a `ContextWindow`; for the
-command line and for whoever shows a window.  It holds ids, names and numbers, never the text of the conversation.
+command line and for programs that show a window.  It holds ids, names and numbers, never the text of the conversation.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class WindowReport(msgspec.Struct, frozen=True):
     """Who counted: an encoding, or "chars/4"."""
     model: str
     limits: Limits | None
-    """The model's limits, None if nobody said; see `usable`."""
+    """The model's limits, None if none are given or recorded; see `usable`."""
     usable: int | None
     """Tokens that a request may have; None: unlimited, or nothing is known of the model."""
     tokens: int

@@ -64,6 +64,10 @@ class Sizes(ABC):
     def messages(self, messages: Sequence[Message]) -> int:
         """Tokens that these messages send, one after another; a message that sends nothing counts nothing."""
 
+    @abstractmethod
+    def sent(self, message: Message) -> int:
+        """Tokens that one message sends, before calibration."""
+
     def counted(self, part: ToolPart) -> int:
         """Tokens of a completed tool's result as it is sent when it is not pruned, before calibration."""
         stamp = (part.output, part.attachments)
@@ -126,6 +130,10 @@ class TokenSizes(Sizes):
         """Tokens that these messages send: their sum, rounded once."""
         return round(self.ratio * sum(map(self._units, messages)))
 
+    def sent(self, message: Message) -> int:
+        """Tokens that one message sends, before calibration."""
+        return self._units(message)
+
     def _count_message(self, sent: Sequence[NeutralMessage]) -> int:
         return self._views.count(sent) - frame_tokens(0)
 
@@ -152,6 +160,10 @@ class CharsSizes(Sizes):
         units = [found for found in map(self._units, messages) if found]
         commas = max(len(units) - 1, 0)
         return (sum(units) + commas + len("[]") + 2) // 4
+
+    def sent(self, message: Message) -> int:
+        """A quarter of the UTF-16 units of one message in an array; they are never calibrated."""
+        return self.messages([message])
 
     def _count_message(self, sent: Sequence[NeutralMessage]) -> int:
         """UTF-16 units of the JSON between the brackets; 0 if nothing is sent."""

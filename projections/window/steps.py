@@ -91,7 +91,7 @@ class Promote(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Somebody else, or this loop's own reply, is at work on a message."""
+    """Another loop, or this loop's own reply, is at work on a message."""
 
     reason: Literal["streaming", "another-loop"]
     message: str
@@ -116,7 +116,7 @@ class Blocked(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """There is nothing to do, or somebody asked for a stop."""
+    """There is nothing to do, or a stop was requested."""
 
     reason: Literal["finished", "nothing-asked", "interrupted", "aborted", "failed"]
     error: MessageError | None = None

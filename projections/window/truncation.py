@@ -1,4 +1,4 @@
-"""Truncation, when a tool finishes: the preview of an output that is too long for the view (spec §5.1).
+"""Truncation, when a tool finishes: the preview of an output that is too long for the view.
 
 Not the storing, which keeps the whole output, and not the reading of the rest (`retrieval/recall.py`).  Pure, and
 decided once: the preview is recorded with the result, so a later policy changes no view.

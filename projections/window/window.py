@@ -1,4 +1,4 @@
-"""The one object above the line that appends: it keeps a session's view inside its model's window (spec §5-§8).
+"""The one object above the line that appends: it keeps a session's view inside its model's window.
 
 Decisions are pure (`next_step.py` and the planners); this object projects the session (`window_state.py`), asks them, and carries out what they say through
 the session's ordinary commands.  Model and tools are the program's: `begin` opens the reply to be filled, `RunTools` names the
@@ -214,7 +214,7 @@ class ContextWindow(ProjectedSession):
 
     @contextmanager
     def subtask(self, step: RunSubtask) -> Generator[tuple[Session, Call]]:
-        """The same in two pieces: the sub-session to work on, and the call that is to succeed or fail inside the block."""
+        """Open a subtask: the sub-session to work on, and the call to settle in the block."""
         name = f"{self.session.id[:200]}-{step.part[-40:]}"
         task = step.subtask
         try:
@@ -242,7 +242,7 @@ class ContextWindow(ProjectedSession):
         attachments: Sequence[Attachment] = (),
         metadata: str | None = None,
     ) -> None:
-        """Record a tool's full output; the view shows a preview of one that is too long (spec §5.1)."""
+        """Record a tool's full output; the view shows a preview of one that is too long."""
         part = call.id if self.offers_recall else None
         truncation = truncate(output, self.policy.truncation, self.usable, part=part)
         call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
@@ -287,7 +287,7 @@ class ContextWindow(ProjectedSession):
             return newest.kind
 
     def save(self) -> None:
-        """Keep checkpoints of what is projected, and the counts; for whoever may write."""
+        """Keep checkpoints of what is projected, and the counts; for a program that may write."""
         self._live.save()
         self._agenda.save()
         self._cache.flush()

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["LAST_STEP", "ProjectedSession", "Request"]
 
 LAST_STEP = "This is the last step of this turn: no more tools may be called.  Say what was done, what is left to do, and how to go on."
-"""Said at the end of the view of a turn's last step (spec §4.7)."""
+"""Said at the end of the view of a turn's last step."""
 
 
 class Request(NamedTuple):

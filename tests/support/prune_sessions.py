@@ -50,6 +50,10 @@ class Letters:
             if isinstance(part, (TextPart, ToolPart))
         )
 
+    def sent(self, message: Message) -> int:
+        """Letters of one message."""
+        return self.messages([message])
+
     ratio = 1.0
 
     def counted(self, part: ToolPart) -> int:

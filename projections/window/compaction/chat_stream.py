@@ -83,7 +83,9 @@ def unpacked(chunks: Iterable[bytes], encoding: str, most: int) -> Iterator[byte
     elif name in {"gzip", "x-gzip", "deflate"}:
         yield from _bounded(_inflated(_bounded(chunks, most), bare=name == "deflate"), most)
     else:
-        raise SummarizerRefusedError("the answer to the request for a summary is packed in a way that nobody asked for")
+        raise SummarizerRefusedError(
+            "the answer to the request for a summary is packed in a way that the request did not ask for"
+        )
 
 
 def _bounded(chunks: Iterable[bytes], most: int) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What is said after a compaction so that work goes on: the refused message again, or a word to continue (spec §5.5, §5.6).
+"""What is said after a compaction so that work goes on: the refused message again, or a word to continue.
 
 Not the decision whether (`window/window.py`), and it appends nothing.  Pure.
 """

@@ -1,4 +1,4 @@
-"""The summariser that needs no model: it fills the template from the messages themselves (spec §5.4 "Summariser").
+"""The summariser that needs no model: it fills the template from the messages themselves.
 
 Deterministic, in any language, and bounded: each section has a room in UTF-8 bytes, some 1,500 tokens in all,
 and what is over is left out, oldest first.  A previous summary is merged section by section, also one of another program's, so

@@ -1,4 +1,4 @@
-"""The judgement of a summary before it may stand for anything (spec §5.4 "Guard").
+"""The judgement of a summary before it may stand for anything.
 
 Not what happens to a refused one (`window/compact.py`).  Pure.
 """

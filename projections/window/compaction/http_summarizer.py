@@ -1,4 +1,4 @@
-"""A summariser over an OpenAI-compatible HTTP endpoint (`POST {base}/chat/completions`), streamed (spec §5.4 "Summariser").
+"""A summariser over an OpenAI-compatible HTTP endpoint (`POST {base}/chat/completions`), streamed.
 
 Not the reading of its answers (`chat_stream.py`).  Needs the extra `http` (`pip install 'everdelta[http]'`), which is loaded
 with the first request.  An API key is sent and shown nowhere else: errors hold a status and an error code, and never an
@@ -213,7 +213,7 @@ class HttpSummarizer:
 
 
 def _bytes_of(response: httpx2.Response, most: int) -> Iterator[bytes]:
-    """What is sent, unpacked; `SummarizerError` if data does not come for `LONGEST_SILENCE`, whatever else does."""
+    """The answer's bytes, unpacked; `SummarizerError` if none come for `LONGEST_SILENCE`."""
     newest = time.monotonic()
     for chunk in unpacked(response.iter_raw(), response.headers.get("content-encoding", ""), most):
         now = time.monotonic()

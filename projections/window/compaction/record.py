@@ -1,4 +1,4 @@
-"""What a step records of a request for a summary, and the request built again from it (spec §11, promise 10).
+"""What a step records of a request for a summary, and the request built again from it.
 
 Not the request itself (`request.py`).  Everything that shaped it is in the events before it, in this record, or in the
 compaction's own event; the words of the template belong to the renderer's name, `summary/1`, and change only with it.

@@ -1,4 +1,4 @@
-"""What a summariser is asked: the head of the conversation as neutral messages, and the words that ask (spec §5.4 "Request").
+"""What a summariser is asked: the head of the conversation as neutral messages, and the words that ask.
 
 Not who answers (`summarizer.py`) and not which messages the head has (`selection.py`).  Pure.  A head that is too large for one
 request is asked for in chunks of whole messages, each anchored on the summary of the one before, so a call and its result stay
@@ -37,7 +37,7 @@ GOES_ON = "(The conversation goes on here.)"
 
 
 KEPT_CHARACTERS = 4_000
-"""Of a message that stays in view, so much is told to whoever summarises what is around it."""
+"""Of a message that stays in view, so much is told to the summariser of what is around it."""
 
 
 class Material(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What a compaction covers and what it leaves: head, tail, and the messages kept between them (spec §5.4 "Selection").
+"""What a compaction covers and what it leaves: head, tail, and the messages kept between them.
 
 Not the request for a summary (`request.py`) and nothing that appends.  A pure function of the projected state, a policy and a
 measure.

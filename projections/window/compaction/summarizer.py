@@ -1,4 +1,4 @@
-"""Whoever writes summaries: any callable, sync or async, whole or piece by piece (spec §5.4 "Summariser").
+"""The writer of summaries: any callable, sync or async, whole or piece by piece.
 
 Not one of them (`digest.py`, `http_summarizer.py`), and not what becomes of their pieces.  `pieces` drives any of them from
 ordinary code, `apieces` from a coroutine.
@@ -68,7 +68,7 @@ def pieces(summarizer: Summarizer, request: SummaryRequest) -> Generator[Piece]:
 
 
 async def apieces(summarizer: Summarizer, request: SummaryRequest) -> AsyncGenerator[Piece]:
-    """The same in a coroutine.  A sync summariser runs in a worker thread, one piece at a time."""
+    """Pieces of a summary, in a coroutine.  A sync summariser runs in a worker thread, one piece at a time."""
     if _is_async(summarizer):
         answer: Any = summarizer(request)
     else:

@@ -7,7 +7,8 @@ at again.  A result that is no larger than the marker that would stand in its pl
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
 
 from projections.conversation.parts import ToolPart
 from projections.window.measure import Measure
@@ -18,6 +19,8 @@ __all__ = ["CLEARED_TOKENS", "Candidates", "is_candidate"]
 CLEARED_TOKENS = 8
 """About what the marker in place of a pruned result costs, in any counter."""
 
+T = TypeVar("T")
+
 
 class Candidates:
     """The candidates of one outline, protected turns and steps included.
@@ -27,36 +30,44 @@ class Candidates:
 
     def __init__(self, outline: Outline, protected_tools: Iterable[str], measure: Measure) -> None:
         self.outline = outline
+        self.measure = measure
+        self.all: list[Result] = []
+        """Every candidate, oldest first."""
         self._protected = frozenset(protected_tools)
-        self._measure = measure
-        self._found: list[Result] = []
         self._sums = [0]
         """Tokens of as many of the oldest candidates as the place in the list says."""
-        outline.stable = 0
+        self._mark = outline.mark()
+        self._beside: dict[object, object] = {}
 
     def look(self) -> None:
         """Take in what changed in the outline."""
-        outline = self.outline
-        stable, outline.stable = outline.stable, len(outline.messages)
-        kept = bisect_left(self._found, stable, key=_message)
-        del self._found[kept:], self._sums[kept + 1 :]
-        for index in range(bisect_left(outline.results, stable, key=_message), len(outline.results)):
+        outline, mark = self.outline, self._mark
+        kept = self.before(mark.results)
+        del self.all[kept:], self._sums[kept + 1 :]
+        for index in range(bisect_left(outline.results, mark.results, key=_message), len(outline.results)):
             found = outline.results[index]
-            if found.part.tool not in self._protected and is_candidate(found.part, self._measure):
-                self._found.append(found)
-                self._sums.append(self._sums[-1] + self._measure.counted(found.part))
+            if found.part.tool not in self._protected and is_candidate(found.part, self.measure):
+                self.all.append(found)
+                self._sums.append(self._sums[-1] + self.measure.counted(found.part))
+        mark.messages = mark.results = len(outline.messages)
+
+    def kept(self, kind: Callable[[Candidates], T]) -> T:
+        """An object that a planner keeps beside the candidates, made when first asked for."""
+        if kind not in self._beside:
+            self._beside[kind] = kind(self)
+        return cast("T", self._beside[kind])
 
     def before(self, message: int) -> int:
         """How many candidates lie in the first `message` messages of the view."""
-        return bisect_left(self._found, message, key=_message)
+        return bisect_left(self.all, message, key=_message)
 
     def beyond(self, count: int, room: float) -> int:
-        """How many of the `count` oldest are beyond the newest of them that fit into `room`."""
+        """How many of the `count` oldest do not fit into `room` with all that are newer."""
         return bisect_left(self._sums, self._sums[count] - room, 0, count)
 
     def oldest(self, count: int) -> list[Result]:
         """The `count` oldest."""
-        return self._found[:count]
+        return self.all[:count]
 
     def freed(self, count: int) -> int:
         """Tokens that clearing the `count` oldest frees."""

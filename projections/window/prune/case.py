@@ -1,4 +1,4 @@
-"""What a prune planner is given: the view, the policy, the sizes; and the walk over what may be pruned (spec §5.2).
+"""What a prune planner is given: the view, the policy, the sizes; and the walk over what may be pruned.
 
 Not a planner (`recency.py` and those beside it).  The walk goes from the newest part to the oldest and leaves
 out what no planner may touch: protected turns or steps, protected tools, results that are no results or are not shown.
@@ -112,7 +112,7 @@ class PruneCase:
         return self.measure.counted(found.part)
 
     def beyond(self, results: Iterable[Result]) -> Iterator[Result]:
-        """Those of the results, newest first, with which more than `protect` tokens are reached, and all after them."""
+        """The results that exceed `protect` tokens, counted from the newest, and all older."""
         total = 0
         for found in results:
             total += self.size(found)

@@ -1,4 +1,4 @@
-"""Which old tool results are to be cleared now: the planners by name, and the question put to one of them (spec §5.2).
+"""Which old tool results are to be cleared now: the planners by name, and the question put to one of them.
 
 Not the walk that all of them take (`case.py`), and not the clearing, which is an event.  A planner is a pure function of a
 case: the view, the policy and the sizes.

@@ -1,4 +1,4 @@
-"""Pruning by age: the oldest results go, the newest `protect` tokens of them stay (spec §5.2).
+"""Pruning by age: the oldest results go, the newest `protect` tokens of them stay.
 
 A planner for `planner.py`.  Planning right after a plan was carried out gives nothing: what is left is within `protect`.
 """

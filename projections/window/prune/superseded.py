@@ -1,4 +1,4 @@
-"""Pruning what a later result made stale, before anything else goes for its age (spec §5.2).
+"""Pruning what a later result made stale, before anything else goes for its age.
 
 A planner for `planner.py`.  A result is superseded
 
@@ -13,86 +13,26 @@ give them (`projections/conversation/file_access.py`) and as the records of chan
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, cast
-
-import msgspec
-
-from eventlog.values import Patch
-from projections.conversation.file_access import access_of, paths_of
-from projections.conversation.parts import NotePart, ToolPart
-from projections.window.prune.case import PruneCase, PrunePlan, Result, is_result
-from projections.window.repeated_calls import call_key
+from projections.window.prune.case import PruneCase, PrunePlan
+from projections.window.prune.stale import StaleResults
 
 __all__ = ["superseded"]
 
 
 def superseded(case: PruneCase) -> PrunePlan | None:
-    """Every result that was superseded, and of the others those that are beyond the newest `protect` tokens."""
+    """Every result that was superseded, and of the others those beyond `protect`."""
     candidates = case.candidates
-    if case.calibrated(candidates.freed(candidates.before(case.unprotected))) <= case.minimum:
-        return None  # whatever is stale, it is too little: no input need be read
-    stale = {found.part.id: found for found in _stale(case) if case.is_prunable(found)}
-    rest = (found for found in case.prunable() if found.part.id not in stale)
-    return case.plan([*stale.values(), *case.beyond(rest)], "superseded")
-
-
-class _Use(NamedTuple):
-    """What a call did to files; `narrow` is what it asked for beside the path, "" for all of the file."""
-
-    access: Literal["read", "written"] | None = None
-    paths: tuple[str, ...] = ()
-    narrow: str = ""
-
-
-def _stale(case: PruneCase) -> Iterator[Result]:
-    """The results that something later supersedes, newest first, protected and pruned ones included."""
-    calls: set[tuple[str, str]] = set()
-    written: set[str] = set()
-    shown: dict[str, set[str]] = {}
-    """For each file that is shown later, what was asked for beside its path."""
-    for index in range(len(case.messages) - 1, -1, -1):
-        parts = case.messages[index].parts
-        for place in range(len(parts) - 1, -1, -1):
-            part = parts[place]
-            if isinstance(part, NotePart) and isinstance(part.note, Patch) and not part.removed:
-                written.update(map(posixpath.normpath, part.note.files))
-            if not isinstance(part, ToolPart) or not is_result(part):
-                continue
-            key = call_key(part, case.measure.text)
-            use = _use(*key)
-            if key in calls or (use.access == "read" and _is_superseded(use, written, shown)):
-                yield Result(index, place, part)
-            if use.access == "written":
-                written.update(use.paths)
-            if part.pruned:
-                continue
-            calls.add(key)
-            if use.access == "read":
-                for path in use.paths:
-                    shown.setdefault(path, set()).add(use.narrow)
-
-
-def _is_superseded(use: _Use, written: set[str], shown: dict[str, set[str]]) -> bool:
-    """Whether each file that a read shows was written later, or shown again as far."""
-    return bool(use.paths) and all(
-        path in written or (path in shown and (not use.narrow or not shown[path].isdisjoint(("", use.narrow))))
-        for path in use.paths
-    )
-
-
-def _use(tool: str, arguments: str) -> _Use:
-    access = access_of(tool)
-    paths = paths_of(tool, arguments)
-    if not paths:
-        return _Use()
-    given: Any = msgspec.json.decode(arguments)  # `paths_of` found an object in it
-    more = {name: value for name, value in cast("dict[str, Any]", given).items() if value not in paths}
-    if access == "written" and more.get("command") == "view":  # editors that also show
-        access = "read"
-        del more["command"]
-    if access is None and any("*** " in str(value) for value in more.values()):  # a patch under any tool's name
-        access = "written"
-    narrow = msgspec.json.encode(more, order="deterministic").decode() if more else ""
-    return _Use(access, tuple(map(posixpath.normpath, paths)), narrow)
+    count = candidates.before(case.unprotected)
+    if case.calibrated(candidates.freed(count)) <= case.minimum:
+        return None  # all of them are too little: no input need be read
+    stale = candidates.kept(StaleResults)
+    stale.look()
+    if case.policy.stop_at_pruned:
+        rest = (found for found in case.prunable() if found.part.id not in stale)
+        gone = [found for found in candidates.oldest(count) if found.part.id in stale]
+        return case.plan([*gone, *case.beyond(rest)], "superseded")
+    aged = stale.beyond(count, case.room)
+    if case.calibrated(stale.freed(aged, count)) <= case.minimum:
+        return None  # found without a look at each of them
+    chosen = candidates.oldest(count)
+    return case.plan([*chosen[:aged], *(found for found in chosen[aged:] if found.part.id in stale)], "superseded")

@@ -1,7 +1,7 @@
-"""What a part or a message said, read from the log by its id: its own events and no others (spec §5.1, §5.4).
+"""What a part or a message said, read from the log by its id: its own events and no others.
 
-Not which piece of it is wanted (`recall.py`).  Whatever hides a part from the view, a prune, a truncation or a
-compaction, hides nothing here; what was rolled back or removed is gone, and what was redacted shows as redacted.  The session's facts
+Not which piece of it is wanted (`recall.py`).  A part that a prune, a truncation or a
+compaction hides from the view is read all the same; what was rolled back or removed is gone, and what was redacted shows as redacted.  The session's facts
 tell at which versions a part began, changed and was edited, so the cost does not grow with the history before or after it.
 """
 

@@ -1,4 +1,4 @@
-"""Reading again what the view no longer shows: the whole of a truncated, pruned or covered output, by reference (spec §5.1, §5.4).
+"""Reading again what the view no longer shows: the whole of a truncated, pruned or covered output, by reference.
 
 Not the view and not its marker (`window/truncation.py`); nothing is appended.
 What is read is the part or message alone, at the versions that made it (`part_text.py`), whatever the length of the history.

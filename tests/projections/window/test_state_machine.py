@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase
+from hypothesis import settings as profile
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -20,7 +21,7 @@ from eventlog.session.lease import LIVE
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.tool_call import Call
-from eventlog.values import Text, Todo, Tool
+from eventlog.values import Limits, Model, Text, Todo, Tool
 from projections import LiveView, ModelView
 from projections.conversation.parts import Compaction, Message, TextPart, ToolPart
 from projections.conversation.state import Conversation
@@ -30,11 +31,12 @@ from projections.view.model_view import ModelViewProjection
 from projections.view.neutral import Call as Called
 from projections.view.neutral import NeutralMessage, Result
 from projections.view.neutral import Text as Said
-from projections.view.options import RenderOptions
+from projections.view.options import Constraints, RenderOptions
 from projections.window import CallModel, CompactionPolicy, ContextPolicy, ContextWindow, PrunePolicy
 from projections.window.loop_state import AgendaProjection
 from projections.window.next_step import next_step
 from projections.window.outline import Outline
+from projections.window.policy import encode_policy
 from projections.window.prune.planner import PLANNERS
 from projections.window.situation import Situation
 from tests.support.engines import ENGINES, Engine
@@ -45,12 +47,28 @@ pytestmark = pytest.mark.promise(9)
 PICKS = st.integers(0, 1 << 16)
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 POLICY = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=60))
-EAGER = PrunePolicy(protect=30, minimum=0, turns=1, steps=1)
-KEPT = [
-    ContextPolicy(prune=EAGER),
-    ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="opencode"), preset="opencode-1.18", counter="chars/4"),
+EAGER = PrunePolicy(protect=10, minimum=0, turns=1, steps=1, expected_turns=100)
+OPENCODE = ContextPolicy(
+    prune=msgspec.structs.replace(EAGER, policy="opencode"), preset="opencode-1.18", counter="chars/4"
+)
+STOPPING = ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="superseded", stop_at_pruned=True))
+KEPT: list[tuple[ContextPolicy | None, RenderOptions | None]] = [
+    (ContextPolicy(prune=EAGER), None),
+    (OPENCODE, None),
+    (STOPPING, RenderOptions(reminder=True, constraints=Constraints(alternate=True))),
+    (None, None),
 ]
-"""Policies of windows that are kept from command to command; the second also shows older compactions."""
+"""Policies and options of windows that are kept from command to command.
+
+The second also shows older compactions, the third reminds of what was queued and joins user messages, the fourth goes by what is recorded.
+"""
+SETTINGS: list[tuple[str | None, Limits | None, ContextPolicy | None]] = [
+    ("gpt-4", Limits(context=100_000, output=4_000), None),
+    ("claude-sonnet-4", None, OPENCODE),
+    (None, Limits(context=3_000, output=500), STOPPING),
+    ("x", None, ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="cost-aware"))),
+]
+"""Models, limits and policies that are recorded."""
 
 
 class Seen:
@@ -182,6 +200,8 @@ class Windows(RuleBasedStateMachine):
         self.made = 0
         self.digests: dict[str, dict[int, bytes]] = {"s": {}}
         """Of every session and version that was looked at, what its view was."""
+        self.parents: dict[str, str] = {}
+        """Of every fork what it was forked from."""
         self._open()
         self.store.create_session(id="s")
         self._take("s")
@@ -200,7 +220,11 @@ class Windows(RuleBasedStateMachine):
         self.summary: Reply | None = None
         self.live = LiveView(self.session)
         self.agenda = Follower(AgendaProjection(), self.session, Checkpoints(self.store.log))
-        self.kept = [ContextWindow(self.session, policy, environment={}) for policy in KEPT]
+        self.kept = [self._made(number) for number in range(len(KEPT))]
+
+    def _made(self, number: int) -> ContextWindow:
+        policy, options = KEPT[number]
+        return ContextWindow(self.session, policy, environment={}, options=options)
 
     def _id(self, prefix: str) -> str:
         self.made += 1
@@ -257,8 +281,9 @@ class Windows(RuleBasedStateMachine):
             reply.say(f"<{reply.id}> and so on " + "word " * 20)
             for _ in range(calls):
                 name = self._id("c")
-                reply.tool("read", call_id=name, input=f'{{"path":"{name}"}}').succeed(
-                    f"result of {name}" + " word" * (self.made % 40)
+                tool, path = "write" if self.made % 5 == 0 else "read", self.made % 3
+                reply.tool(tool, call_id=name, input=f'{{"path":"{path}"}}').succeed(
+                    f"result of {name}" + " word" * (self.made * 7 % 40)
                 )
             reply.finish("tool-calls" if calls else "stop")
 
@@ -322,6 +347,16 @@ class Windows(RuleBasedStateMachine):
         elif kind == 4:
             self.session.set_system_prompt("header", self._id("rest"))
 
+    @rule(pick=PICKS)
+    def settings(self, pick: int) -> None:
+        """The model, its limits and the policy change."""
+        model, limits, policy = SETTINGS[pick % len(SETTINGS)]
+        self.session.set_settings(
+            model=None if model is None else Model("p", model),
+            limits=limits,
+            policy=None if policy is None else encode_policy(policy),
+        )
+
     # -- prune ---------------------------------------------------------------------------------
 
     @rule(pick=PICKS, back=st.booleans())
@@ -358,6 +393,39 @@ class Windows(RuleBasedStateMachine):
             self.session.edit_part(parts[pick % len(parts)].id, "word " * words)
         elif parts:
             self.session.remove_part(parts[pick % len(parts)].id)
+
+    @rule(pick=PICKS)
+    def late(self, pick: int) -> None:
+        """A call that was interrupted has its result after all."""
+        if self.reply is None and not any(part.interrupted for part in self._calls()):
+            broken = self.session.assistant(MODEL, id=self._id("a"))
+            broken.begin()
+            broken.say(f"<{broken.id}>")
+            broken.tool("read", call_id=self._id("c"), input="{}")
+            broken.abort()
+        parts = [part.id for part in self._calls() if part.interrupted]
+        if parts:
+            self.session.command([ev.ToolCompleted(parts[pick % len(parts)], "late" + " word" * (pick % 40))])
+
+    @rule(pick=PICKS, of_parent=st.booleans())
+    def redact(self, pick: int, of_parent: bool) -> None:
+        """A result is redacted, here or in the session that this one was forked from: no view of any version shows it."""
+        parts = [part.id for part in self._calls() if part.status == "completed" and not part.redacted]
+        if parts and pick % 2 == 0:
+            session = self.store.session(self.parents.get(self.session.id, "s")) if of_parent else self.session
+            with suppress(NotFoundError):  # a part that is newer than the fork
+                session.redact(parts[pick % len(parts)])
+            for known in self.digests.values():
+                known.clear()
+
+    def _calls(self) -> list[ToolPart]:
+        return [
+            part
+            for message in self.state.messages.values()
+            if not message.removed
+            for part in message.parts
+            if isinstance(part, ToolPart) and not part.removed
+        ]
 
     # -- compaction, step by step --------------------------------------------------------------
 
@@ -545,6 +613,7 @@ class Windows(RuleBasedStateMachine):
         if len(self.digests) >= 4:
             return
         fork = self.session.fork(version, id=self._id("s"))
+        self.parents[fork.id] = self.session.id
         self.digests[fork.id] = {at: digest for at, digest in known.items() if at <= version}
         assert ModelView.of(fork, version).digest == known.get(version, ModelView.of(fork, version).digest)
         if not stays:
@@ -621,9 +690,9 @@ class Windows(RuleBasedStateMachine):
         """A window that is kept decides as one that is made now, from the same outline, the same candidates and the same request."""
         for number, window in enumerate(self.kept):
             if self.session.version % (3 * number + 1):
-                continue  # the second looks now and then only
+                continue  # the others look now and then only
             step = window.next_step()
-            fresh = ContextWindow(self.session, KEPT[number], environment={})
+            fresh = self._made(number)
             known, found = window.situation(), fresh.situation()
             assert step == next_step(found)
             assert _outlined(known.outline) == _outlined(found.outline)
@@ -716,7 +785,7 @@ def test_random_commands_leave_one_view(engine_name: str) -> None:
     OnEngine.engine_name = engine_name
     run_state_machine_as_test(
         OnEngine,
-        settings=settings(
+        settings=profile(
             max_examples=40 if engine_name == "memory" else 8,
             stateful_step_count=30,
             deadline=None,
@@ -749,7 +818,7 @@ def test_the_machine_notices_what_must_not_be_seen(name: str, monkeypatch: pytes
     """The machine can fail: a view that shows what it must not does not pass."""
     for place, broken in BREAKS[name].items():
         monkeypatch.setattr(place, broken)
-    quickly = settings(
+    quickly = profile(
         max_examples=60, phases=[Phase.generate], deadline=None, database=None, suppress_health_check=SLOW
     )
     with pytest.raises((AssertionError, KeyError, ExceptionGroup)):

@@ -12,12 +12,18 @@ import eventlog
 from eventlog.session.session import Session
 from eventlog.values import Limits, Tokens, Usage
 from projections.window import CallModel, ContextPolicy, ContextWindow, PrunePolicy, RunTools, window_report
+from projections.window.prune.planner import PLANNERS
+from tests.faults.tally import SLOW
 from tests.support.window_loop import MODEL
 
 ROOMY = Limits(context=10_000_000, output=8_000)
 """So that nothing is compacted."""
-PLANNERS_KEPT = ("recency",)
-"""The planners whose question costs what is new."""
+PLANNERS_KEPT = sorted({*PLANNERS} - {"opencode"})
+"""The planners whose question costs what is new.
+
+Not OpenCode's: it walks from the newest message back to the newest pruned result, as OpenCode does, which is bounded by what its `protect` and
+`minimum` hold, not by what is new (3.5 ms a turn at 100 turns, 5.2 at 800).
+"""
 
 
 def processor_time(work: Callable[[], object], runs: int = 3) -> float:
@@ -113,12 +119,11 @@ class Costs:
 @pytest.mark.parametrize("one_turn", [False, True])
 @pytest.mark.parametrize("planner", PLANNERS_KEPT)
 def test_a_step_costs_what_is_new(planner: str, *, one_turn: bool) -> None:
-    """`next_step`, `begin`, `run` and `finish` cost as much at 100 turns (or steps of one turn) as at 800 and 1,600 of a session."""
+    """`next_step`, `begin`, `run` and `finish` cost as much at 100 turns (or steps of one turn) as at 800, and 1,600 in the long form."""
     policy = ContextPolicy(prune=PrunePolicy(policy=planner))
     with eventlog.open("memory:") as store:
         session = store.create_session()
         with ContextWindow(session, policy, model=MODEL, limits=ROOMY, environment={}) as window:
             costs = Costs(window, one_turn=one_turn)
-            early, late, later = (costs.at(turns) for turns in (100, 800, 1_600))
-    assert late < 2 * early
-    assert later < 2 * early
+            early, *late = (costs.at(turns) for turns in ((100, 800, 1_600) if SLOW else (100, 800)))
+    assert max(late) < 2 * early

@@ -22,6 +22,7 @@ from eventlog.session.session import Session
 from projections import LiveView, ModelView
 from projections import window as windows
 from projections.window import ContextWindow
+from projections.window.prune import planner
 
 WRONG: list[Any] = [object(), None, "b", b"x", -1, 1 << 70, float("nan"), [5], {}]
 """Values of types that most arguments are not of."""
@@ -83,6 +84,15 @@ STEPS: dict[str, Any] = {
     "Step": projections.Promote("m1"),
 }
 """The same by the type."""
+
+
+SPECIFIC: dict[str, dict[str, Any]] = {
+    "eventlog.import_file": {"path": "transcript.jsonl"},
+    "projections.window.apply_patch": {"messages": [], "system": (), "patch": "{}"},
+    "projections.window.recall": {"name": "m2"},
+    "projections.policy_named": {"name": "default"},
+}
+"""What fits one function only."""
 
 
 class Case(NamedTuple):
@@ -162,6 +172,7 @@ MADE: dict[str, type] = {
 }
 """Classes that a program makes itself."""
 NOT_MADE = {
+    "Json": "another name of str",
     "Pipeline": "made by `Session.pipeline`, and without arguments of its own",
     "SessionReport": "an answer",
     "StoreReport": "an answer",
@@ -268,21 +279,26 @@ def wrong_for(argument: str) -> list[Any]:
 def test_a_wrong_type_is_an_error_of_this_package(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call takes what it is given, of any type, or raises a typed error, no longer than a line."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(planner, "PLANNERS", {**planner.PLANNERS})
+    Path("transcript.jsonl").write_text('{"role": "user", "content": "hi"}\n', encoding="utf-8")
     case = CASES[number]
     store: eventlog.Store | None = None
+    given: dict[str, Any] = {}
     function: Callable[..., Any] = len
     for wrong in wrong_for(case.argument):
         if store is None:
             store = eventlog.open("memory:")
             function = case.made(store)
-            given = arguments(function, store)
+            given = {**arguments(function, store), **SPECIFIC.get(case.name, {})}
         try:
             carry_out(function(**{**given, case.argument: wrong}))
         except EventlogError as error:
-            assert len(str(error)) < 700
+            said = str(error)
         else:
+            said = ""
             _close(store)  # the call did something
             store = None
+        assert len(said) < 700
     if store is not None:
         _close(store)
 
@@ -319,6 +335,22 @@ def test_a_clock_gives_whole_milliseconds() -> None:
             with pytest.raises(CallError, match="a clock gives UTC milliseconds as a whole number"):
                 store.create_session()
             store.clock = lambda: 1_700_000_000_000
+
+
+def test_ids_are_texts() -> None:
+    """A maker of ids of the caller's that gives something else, or too long a text, is named."""
+    given: list[Any] = [None, 5, b"x", object(), "", "x" * 1_000]
+    for name in given:
+        with eventlog.open("memory:", new_id=partial(_gives, name)) as store:
+            with pytest.raises(CallError, match=r"new_id gives an id as a str|bytes of the new id"):
+                store.create_session()
+            made = store.create_session(id="s")
+            with pytest.raises(CallError, match=r"new_id gives an id as a str|bytes of the new id"):
+                made.user("hi")
+
+
+def _gives(name: Any, _prefix: str) -> Any:
+    return name
 
 
 def test_an_id_of_any_length_gives_a_short_error() -> None:

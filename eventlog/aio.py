@@ -32,7 +32,7 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from threading import Lock, Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
+from typing import ParamSpec, Self, TypeVar
 
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
@@ -43,13 +43,13 @@ from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.text_stream import Stream
 from eventlog.session.tool_call import Call
+from eventlog.store import Store
+from eventlog.validation import require, require_function, require_wait
 from eventlog.values import Json, MessageError, PartKind, Usage
-
-if TYPE_CHECKING:
-    from eventlog.store import Store
 
 __all__ = ["AsyncReply", "AsyncSession", "AsyncSubscription"]
 
+_A_CALL = "a call is what `tool` gave"
 PATIENCE = 0.25
 """Seconds between two looks whether a lease is still wanted."""
 
@@ -103,6 +103,7 @@ class _Taking:
 
 async def _acquired(session: Session, wait: float) -> int:
     """Take the lease in a thread; a cancelled await does not leave it held."""
+    require_wait(wait)
     taking = _Taking(session, wait)
     try:
         return await asyncio.to_thread(taking.take)
@@ -115,6 +116,7 @@ class AsyncSession:
     """A session for asyncio; `sync` is the handle below it, whose reading methods may be used as they are."""
 
     def __init__(self, session: Session) -> None:
+        require(Session, session, "an AsyncSession is that of a Session")
         self.sync = session
         self.id = session.id
 
@@ -123,6 +125,7 @@ class AsyncSession:
 
         Runs in a thread, so those of several tasks come in any order.
         """
+        require_function(command, "a command is a method of the handle")
         return await asyncio.to_thread(command, *args, **kwargs)
 
     async def user(self, text: str | Sequence[PartKind] = "", *, request_id: str | None = None) -> str:
@@ -157,6 +160,7 @@ class AsyncReply:
     """An assistant message being filled, for asyncio."""
 
     def __init__(self, session: Session, reply: Reply, wait: float) -> None:
+        require_wait(wait)
         self.sync = reply
         self.id = reply.id
         self._session = session
@@ -186,6 +190,7 @@ class AsyncReply:
 
     async def end(self, stream: Stream, metadata: Json | None = None) -> None:
         """The part is complete; durable when it returns."""
+        require(Stream, stream, "a stream is what `text` or `reasoning` gave")
         await _awaited(self._session, stream.end, metadata)
 
     async def tool(self, tool: str, *, call_id: str, input: Json | dict[str, object] | None = None) -> Call:
@@ -194,14 +199,17 @@ class AsyncReply:
 
     async def run(self, call: Call, input: Json | dict[str, object]) -> None:
         """The arguments are complete: the tool may run once this returns."""
+        require(Call, call, _A_CALL)
         await _awaited(self._session, call.run, input)
 
     async def succeed(self, call: Call, output: str) -> None:
         """Record the tool's output; durable when it returns."""
+        require(Call, call, _A_CALL)
         await _awaited(self._session, call.succeed, output)
 
     async def fail(self, call: Call, error: str) -> None:
         """Record that the tool failed; durable when it returns."""
+        require(Call, call, _A_CALL)
         await _awaited(self._session, call.fail, error)
 
     async def finish(self, reason: str = "stop", *, usage: Usage | None = None) -> None:
@@ -241,6 +249,9 @@ class AsyncSubscription:
         timeout: float | None = None,
         provisional: bool = False,
     ) -> None:
+        require(Store, store, "a subscription is to a Store")
+        if timeout is not None:
+            require_wait(timeout)
         self._subscription = store.subscription(after, session=session, kinds=kinds, provisional=provisional)
         self._timeout = timeout
         self._longest = min(LONGEST, self._subscription.longest)

@@ -212,7 +212,7 @@ class Store(Keeping):
         own = self.clock
         self.nanoseconds: Callable[[], int] = time.time_ns if clock is None else lambda: own() * 1_000_000
         """The same clock for deltas, where a call less counts."""
-        self.new_id: Callable[[str], str] = new_id or ids.new_id
+        self.new_id: Callable[[str], str] = ids.new_id if new_id is None else _checked_new_id(new_id)
         self.lease_ttl = lease_ttl
         self.flush_interval = flush_interval
         self.checkpoint_events = checkpoint_events
@@ -572,6 +572,17 @@ def _checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
         return time
 
     return now
+
+
+def _checked_new_id(new_id: Callable[[str], str]) -> Callable[[str], str]:
+    """A caller's maker of ids, whose ids are refused unless they may be some."""
+
+    def made(prefix: str) -> str:
+        name: object = new_id(prefix)
+        require(str, name, "new_id gives an id as a str")
+        return ids.check_id("new", str(name))
+
+    return made
 
 
 def _now() -> int:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, cast
 
 from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_foreign, is_sealed
-from eventlog.errors import CallError
+from eventlog.errors import CallError, brief
 from eventlog.events import Base, SessionErased
 from eventlog.history.catalog import card_of
 from eventlog.log.contract import Log
+from eventlog.validation import require_or_none, require_wait
 
 if TYPE_CHECKING:
     from eventlog.append.appender import Appender
@@ -54,6 +55,7 @@ class Subscription:
         self._kinds = kinds_of(kinds)
         self._ahead = ahead
         self._told: dict[str, int] = {}
+        require_or_none(str, session, "a session is named by its id, a str")
         if type(after) is not int:
             raise CallError(f"a position is a whole number, not a {type(after).__name__}")
 
@@ -96,6 +98,8 @@ class Subscription:
 
 def subscribe(subscription: Subscription, timeout: float | None) -> Iterator[Recorded]:
     """Yield what there is, and then what comes, until nothing came for `timeout` seconds; see `Store.subscribe`."""
+    if timeout is not None:
+        require_wait(timeout)
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         yield from subscription.look()
@@ -119,7 +123,8 @@ def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
         found = tuple(kind for kind in wanted if isinstance(kind, type) and issubclass(kind, Base))
         if len(found) == len(wanted):
             return found
-    raise CallError(f"kinds are event classes in a list, such as [events.PartDelta], not {kinds!r:.80}")
+    given = brief(cast("object", kinds))
+    raise CallError(f"kinds are event classes in a list, such as [events.PartDelta], not {given}")
 
 
 def _provisional(appenders: Iterable[Appender], session: str | None, told: dict[str, int]) -> Iterator[Recorded]:

@@ -28,10 +28,12 @@ __all__ = [
     "misfit",
     "require",
     "require_call",
+    "require_function",
     "require_json",
     "require_limits",
     "require_or_none",
     "require_version",
+    "require_wait",
 ]
 
 MAX_DEPTH = 200
@@ -56,6 +58,19 @@ def require_call(value: object, rule: str) -> None:
     """`CallError` unless it can be called, or is None."""
     if value is not None and not callable(value):
         raise CallError(f"{rule}, not {a_kind(value)}")
+
+
+def require_function(value: object, rule: str) -> None:
+    """`CallError` unless it can be called."""
+    if not callable(value):
+        raise CallError(f"{rule}, not {a_kind(value)}")
+
+
+def require_wait(value: object) -> None:
+    """`CallError` unless it may be a number of seconds."""
+    require((int, float), value, "a wait is a number of seconds")
+    if value != value:  # noqa: PLR0124 - only "not a number" is not itself
+        raise CallError("a wait is a number of seconds, not NaN")
 
 
 def require_version(value: object) -> None:

@@ -31,6 +31,7 @@ from eventlog.importers.opencode.importer import OpenCodeImporter
 from eventlog.importers.recognized import looks_like
 from eventlog.importers.reconcile import reconcile
 from eventlog.store import Store
+from eventlog.validation import require, require_call, require_or_none
 
 __all__ = ["FORMATS", "Report", "Skipped", "detect", "import_file"]
 
@@ -94,9 +95,13 @@ def import_file(
     and the size (None if unknown) as the work goes on.  `ImportFormatError` for a file of no known format; damaged
     records are no error: they are listed in the report.  `OSError` when the file cannot be read.
     """
+    require(Store, store, "a store is a Store")
+    require_or_none(str, format, "a format is named by a str")
+    require_call(progress, "progress is a function that is given the bytes read and the size")
     if isinstance(path, (str, os.PathLike)):
         with Path(path).open("rb") as file:
             return _import(store, file, os.fspath(path), format, progress)
+    require_call(getattr(path, "read", 0), "a file is a path, or an open binary file, and its `read` a function")
     return _import(store, path, str(getattr(path, "name", "<stream>")), format, progress)
 
 

@@ -15,8 +15,19 @@ __all__ = ["looks_like"]
 LINES = 50
 """How many lines a file is told from."""
 
-_CASSETTE = re.compile(rb"^(?:http_interactions|interactions):\s*$", re.MULTILINE)
-_RECORDED_JSON = re.compile(rb'^\s*\{\s*"version"\s*:\s*\d+\s*,\s*"metadata"\s*:.*"interactions"\s*:', re.DOTALL)
+_CASSETTE = re.compile(
+    rb"""^["']?(?:http_)?interactions["']?[ \t]*:(?:[ \t]|\r?$)"""
+    rb"""|^responses[ \t]*:[ \t]*\r?\n[ \t]*-[ \t]+response[ \t]*:""",
+    re.MULTILINE,
+)
+"""Cassettes of vcrpy, VCR and betamax, and files of `responses`."""
+_RECORDED_JSON = re.compile(
+    rb"""^\s*\{\s*(?:"version"\s*:\s*\d+\s*,\s*(?:"metadata"\s*:.*?)?|"recorded_with"\s*:\s*"[^"]*"\s*,\s*)?"""
+    rb"""["']?(?:http_)?interactions["']?\s*:"""
+    rb"""|^\s*\{\s*"log"\s*:\s*\{\s*"(?:version|creator|browser|pages|entries)"\s*:""",
+    re.DOTALL,
+)
+"""The same as JSON or in braces, and HAR."""
 _NOCK = re.compile(rb'^\s*\[\s*\{\s*"scope"\s*:\s*"http')
 _GEMINI = re.compile(rb'^\s*\{\s*"sessionId"\s*:\s*"[^"]*"\s*,\s*"projectHash"\s*:')
 _AIDER = re.compile(rb"^# aider chat started at |^#### ", re.MULTILINE)
@@ -27,7 +38,7 @@ def looks_like(start: bytes) -> str | None:
     data = start.removeprefix(b"\xef\xbb\xbf")
     first = data.lstrip()[:1]
     if first not in {b"{", b"["}:
-        if _CASSETTE.search(data[:4096]):
+        if _CASSETTE.search(data):
             return "a recorded HTTP cassette (YAML)"
         return "a chat history of aider (Markdown)" if first == b"#" and _AIDER.search(data) else None
     if _RECORDED_JSON.match(data) or _NOCK.match(data):

@@ -19,6 +19,7 @@ from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
 from eventlog.open_log import forget_keys
 from eventlog.session.lease import is_live, release_lease, take_lease
+from eventlog.validation import require
 
 if TYPE_CHECKING:
     from eventlog.session.session import Session, Sessions
@@ -45,8 +46,10 @@ def erase(
     Its forks, and its sub-sessions, are kept (a fork with the history it inherited), erased with it, or make it
     `RefusedError`, which names them; nothing is erased then.  `LeaseHeldError` if one of them is being run.
     """
+    require(str, session, "an id is a str")
+    require(str, reason, "a reason is a str")
     for choice in (forks, subsessions):
-        if choice not in {"refuse", "keep", "cascade"}:
+        if choice not in ("refuse", "keep", "cascade"):
             raise CallError(f"a choice is refuse, keep or cascade, not {brief(choice)}")
     head_of(store.log, session)
     going = erased_with(session, kin_of(store), forks=forks, subsessions=subsessions)

@@ -12,7 +12,7 @@ from eventlog.errors import CallError, LeaseHeldError
 from eventlog.history.catalog import card_of
 from eventlog.maintenance.erase import erase_one, erased_with, kin_of, refuse_running
 from eventlog.open_log import forget_keys
-from eventlog.validation import require
+from eventlog.validation import require, require_or_none
 
 if TYPE_CHECKING:
     from eventlog.session.session import Sessions
@@ -89,6 +89,7 @@ def _over(
             require(int, limit, "age, count and size are whole numbers")
             if limit < 0:
                 raise CallError("age, count and size are not less than zero")
+    require_or_none(str, scope, "a scope is a str")
     kin = kin_of(store)
     trees: list[tuple[int, list[str]]] = []
     for name, head in kin.heads.items():

@@ -20,7 +20,7 @@ from eventlog.append.appender import Appender
 from eventlog.append.outcomes import ATTEMPTS
 from eventlog.append.pipeline import Pipeline
 from eventlog.codec.decoded import Recorded, Span, Stretch
-from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError, RetryError, giving_way_to
+from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError, RetryError, cut, giving_way_to
 from eventlog.history.catalog import card_of
 from eventlog.history.lineage import Stream, lineage_of
 from eventlog.history.streams import head_of, history_spans, stretches, texts
@@ -305,7 +305,7 @@ class Handle:
     def acquire(self, *, wait: float = 0.0) -> int:
         """Take the lease (or nest into it); every `acquire` needs its `release`.  Returns the epoch."""
         if self.host.log.read_only:
-            raise ReadOnlyError(f"session {self.id}: the store was opened for reading only")
+            raise ReadOnlyError(f"session {cut(self.id)}: the store was opened for reading only")
         self.host.usable(writing=True)
         with self.lease_lock:
             if self._lease is None:

@@ -19,6 +19,7 @@ import msgspec
 from eventlog.errors import LeaseHeldError, NotFoundError, RetryError
 from eventlog.log.contract import LeaseState, Log
 from eventlog.logger import logger
+from eventlog.validation import require_wait
 
 __all__ = ["LIVE", "Owner", "is_live", "release_lease", "renew_lease", "take_lease"]
 
@@ -107,6 +108,7 @@ def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, wait: float, c
 
     `LeaseHeldError` if somebody else still holds it after `wait` seconds.
     """
+    require_wait(wait)
     deadline = time.monotonic() + wait
     while True:
         head = log.head(session)

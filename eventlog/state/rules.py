@@ -253,7 +253,7 @@ def _undone(state: State, event: ev.CompactionUndone) -> None:
     _in_state(state, event.part, ("compaction",), ("completed",))
     latest = state.compaction_in_force()
     if latest is not None and latest[0] != event.part:
-        raise RefusedError(f"compaction {latest[0]!r} came later", expected="the latest compaction first")
+        raise RefusedError(f"compaction {brief(latest[0])} came later", expected="the latest compaction first")
 
 
 def _rollback(state: State, event: ev.RolledBack) -> None:

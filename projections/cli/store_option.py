@@ -107,5 +107,7 @@ def session_of(store: Store, name: str) -> Session:
             break
     if not all(other.startswith(found[0]) for other in found):
         listed = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
-        raise UsageFault(f"more than one session begins with {name!r}: {listed}; give more of the id")
+        from eventlog.errors import brief
+
+        raise UsageFault(f"more than one session begins with {brief(name)}: {listed}; give more of the id")
     return store.session(found[0] if found else name)

@@ -52,7 +52,9 @@ def _over_http(url: str, model: str | None, key_variable: str | None, session_mo
     if find_spec("httpx2") is None:
         raise UsageFault("a summary over HTTP needs the extra `http`: pip install 'everdelta[http]'")
     if key_variable is not None and not os.environ.get(key_variable):
-        raise UsageFault(f"the environment variable {key_variable} that --api-key-env names is not set")
+        from eventlog.errors import cut
+
+        raise UsageFault(f"the environment variable {cut(key_variable)} that --api-key-env names is not set")
     asked = model_of(model) or session_model
     if asked is None:
         raise UsageFault("the session has no model to ask: give --summary-model")

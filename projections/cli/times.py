@@ -22,7 +22,9 @@ def milliseconds(option: str, text: str | None) -> int | None:
         return None
     found = _LENGTH.fullmatch(text)
     if found is None:
-        raise UsageFault(f"{option} {text!r} is no length of time; give {LONG}")
+        from eventlog.errors import brief
+
+        raise UsageFault(f"{option} {brief(text)} is no length of time; give {LONG}")
     return int(found[1]) * _UNITS[found[2]] * 1000
 
 
@@ -36,4 +38,6 @@ def since(option: str, text: str | None) -> int | None:
         given = datetime.fromisoformat(text)
         return round(given.replace(tzinfo=given.tzinfo or UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise UsageFault(f"{option} {text!r} is no time; give {SINCE}") from None
+        from eventlog.errors import brief
+
+        raise UsageFault(f"{option} {brief(text)} is no time; give {SINCE}") from None

@@ -41,7 +41,9 @@ def _known(name: str | None) -> str | None:
         from projections.window.prune.planner import PLANNERS
 
         if name not in PLANNERS:
-            raise UsageFault(f"--policy knows no {name!r}; there are {', '.join(PLANNERS)}")
+            from eventlog.errors import brief
+
+            raise UsageFault(f"--policy knows no {brief(name)}; there are {', '.join(PLANNERS)}")
     return name
 
 
@@ -138,6 +140,8 @@ def model_named(session: Session, name: str) -> Model:
     found = [model for model in known if model.name == name]
     if len(found) == 1:
         return found[0]
+    from eventlog.errors import cut
+
     there = ", ".join(map(str, found or known)) or "none"
-    said = f"more than one model is called {name}" if found else f"the session has no model {name}"
+    said = f"more than one model is called {cut(name)}" if found else f"the session has no model {cut(name)}"
     raise UsageFault(f"{said} (it has {there}); give --model as provider/name")

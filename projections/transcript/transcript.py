@@ -6,13 +6,16 @@ speak of them, so its cost does not grow with the history before it.  `Transcrip
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import islice
 from typing import Any, Literal
 
 import msgspec
 
+from eventlog.errors import CallError, brief
 from eventlog.session.session import Session
+from eventlog.validation import require, require_version
 from eventlog.values import Agent, Body, Content, Json, MessageError, Model, Patch, Retry
 from projections.conversation.parts import (
     CompactionPart,
@@ -95,13 +98,21 @@ class Transcript:
     """A session's transcript at a version.  Nothing is read before it is asked for."""
 
     def __init__(self, session: Session, at: int | None = None) -> None:
+        require(Session, session, "a transcript is that of a Session")
+        if at is not None:
+            require_version(at)
         self._session = session
         self.version = session.version if at is None else at
 
     def page(self, size: int = 50, before: int | None = None) -> list[Said]:
         """The newest `size` messages that began before the version `before`, newest first."""
+        require(int, size, "a page's size is a whole number")
+        if size < 0:
+            raise CallError(f"a page's size is not less than zero, as {brief(size)} is")
+        if before is not None:
+            require_version(before)
         newest = (said for said in self.newest_first() if before is None or said.version < before)
-        return list(islice(newest, size))
+        return list(islice(newest, min(size, sys.maxsize)))
 
     def newest_first(self) -> Iterator[Said]:
         """All messages, newest first, reading back as far as they are asked for."""

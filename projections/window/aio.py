@@ -13,7 +13,9 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from eventlog.validation import require, require_function
 from projections.window.fill_loop import ABORTED, LOOKS, Filling
+from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
     from eventlog.session.reply import Reply
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from eventlog.values import Model
     from projections.window.compact import CompactionResult
     from projections.window.steps import CallModel, PendingCall, RunSubtask, Step
-    from projections.window.window import ContextWindow, Request
+    from projections.window.window import Request
 
 __all__ = ["AsyncContextWindow", "afill"]
 
@@ -32,6 +34,7 @@ class AsyncContextWindow:
     """`async with AsyncContextWindow(ContextWindow(session)) as window: while step := await window.next_step(): …`."""
 
     def __init__(self, window: ContextWindow) -> None:
+        require(ContextWindow, window, "an AsyncContextWindow is that of a ContextWindow")
         self.sync = window
 
     async def __aenter__(self) -> Self:
@@ -63,6 +66,7 @@ class AsyncContextWindow:
 
     async def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], Awaitable[str]]) -> None:
         """Run one call with a tool that is a coroutine; see `ContextWindow.run`.  A cancelled tool is left to the end of the `with`."""
+        require_function(tool, "a tool is a coroutine function that is given the arguments")
         started = await asyncio.to_thread(self.sync.start, call)
         if started is None:
             return
@@ -78,6 +82,7 @@ class AsyncContextWindow:
 
     async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str]]) -> Session:
         """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.  A cancelled one is recorded as aborted."""
+        require_function(run, "`run` is a coroutine function that is given the sub-session")
         task = self.sync.subtask(step)
         child, call = await asyncio.to_thread(task.__enter__)
         try:
@@ -114,6 +119,7 @@ async def afill(reply: Reply, chunks: AsyncIterable[Any]) -> str:
     An interrupt ends it early, as it does there.
     """
     filling = Filling(reply)
+    require(AsyncIterable, chunks, "chunks are an async iterable")
     number = 0
     async for chunk in chunks:
         number += 1

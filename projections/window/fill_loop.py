@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.importers.openai.chat_sse import chat_usage
+from eventlog.session.reply import Reply
+from eventlog.validation import require, require_function
 
 if TYPE_CHECKING:
-    from eventlog.session.reply import Reply
     from eventlog.session.text_stream import Stream
     from eventlog.session.tool_call import Call
     from eventlog.values import Usage
@@ -34,6 +35,7 @@ def fill(reply: Reply, chunks: Iterable[Any]) -> str:
     ends the stream early, and the reply is aborted as far as it came; the reason is then "aborted".
     """
     filling = Filling(reply)
+    require(Iterable, chunks, "chunks are an iterable")
     for number, chunk in enumerate(chunks, 1):
         filling.take(filling.plain(chunk))
         if number % LOOKS == 0 and reply.interrupt_requested:
@@ -49,6 +51,7 @@ class Filling:
     """A reply that is being filled, chunk by chunk."""
 
     def __init__(self, reply: Reply) -> None:
+        require(Reply, reply, "what is filled is a Reply")
         self._reply = reply
         self._text: Stream | None = None
         self._reasoning: Stream | None = None
@@ -58,7 +61,10 @@ class Filling:
 
     def plain(self, chunk: Any) -> Mapping[str, Any]:
         """A chunk as a mapping: as it came, or as the `openai` package's object dumps it."""
-        return cast("Mapping[str, Any]", chunk if isinstance(chunk, Mapping) else chunk.model_dump())
+        if isinstance(chunk, Mapping):
+            return cast("Mapping[str, Any]", chunk)
+        require_function(getattr(chunk, "model_dump", None), "a chunk is a mapping, or has `model_dump`, a function")
+        return cast("Mapping[str, Any]", chunk.model_dump())
 
     def waits(self, chunk: Mapping[str, Any]) -> bool:
         """Whether taking in this chunk may wait for the disk: where reasoning ends."""

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from eventlog.errors import DamagedError
+from eventlog.validation import each, require
 from projections.view.neutral import NeutralMessage
 from projections.view.system_prompt import SystemHook
 
@@ -82,6 +83,9 @@ def apply_patch(
     messages: Sequence[NeutralMessage], system: tuple[str, ...], patch: str
 ) -> tuple[list[NeutralMessage], tuple[str, ...]]:
     """What was sent; `DamagedError` if the patch does not fit the view."""
+    messages = each(messages, "messages are a list of NeutralMessage")
+    require(tuple, system, "a system prompt is a tuple of texts")
+    require(str, patch, "a patch is JSON, a str")
     try:
         found = msgspec.convert(json.loads(patch), Patch)
     except (msgspec.ValidationError, ValueError, RecursionError) as error:

@@ -14,7 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from eventlog.errors import CallError, NotFoundError
+from eventlog.errors import CallError, NotFoundError, brief, cut
+from eventlog.validation import require
 
 __all__ = [
     "DEFAULT_POLICY",
@@ -168,6 +169,7 @@ POLICIES = {"default": DEFAULT_POLICY, "opencode-1.18": OPENCODE_POLICY}
 
 def policy_named(name: str) -> ContextPolicy:
     """The policy of a preset; `NotFoundError` for another name."""
+    require(str, name, "a policy is named by a str")
     try:
         return POLICIES[name]
     except KeyError:
@@ -175,8 +177,11 @@ def policy_named(name: str) -> ContextPolicy:
 
 
 def encode_policy(policy: ContextPolicy) -> str:
-    """The policy as canonical JSON: only what differs from the default."""
-    return msgspec.json.encode(policy, order="deterministic").decode()
+    """The policy as canonical JSON: only what differs from the default.  `CallError` for a field that is of another type."""
+    try:
+        return msgspec.json.encode(policy, order="deterministic").decode()
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CallError(f"the context policy cannot be recorded: {cut(str(error))}") from None
 
 
 def decode_policy(text: str | None) -> ContextPolicy:
@@ -212,4 +217,4 @@ def _is_on(name: str, value: str | None) -> bool:
         return True
     if text in {"0", "false", "no", "off"}:
         return False
-    raise CallError(f"{name}={value!r} is neither on (1) nor off (0)")
+    raise CallError(f"{name}={brief(value)} is neither on (1) nor off (0)")

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from eventlog import events as ev
+from eventlog.validation import require, require_or_none
 from eventlog.values import Limits
 from projections.conversation.parts import ToolPart
 from projections.view.selection import ordered
 from projections.window.breakdown import Kinds, MessageSize, PartSize, ToolSize, break_down
 from projections.window.next_step import next_step
+from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
     from projections.window.loop_state import Agenda, Change
     from projections.window.prune.planner import PrunePlan
     from projections.window.situation import Situation
     from projections.window.steps import Step
-    from projections.window.window import ContextWindow
 
 __all__ = [
     "Changed",
@@ -37,6 +38,8 @@ __all__ = [
     "preview_prune",
     "window_report",
 ]
+
+_A_WINDOW = "a report is on a ContextWindow"
 
 
 class NextStep(msgspec.Struct, frozen=True):
@@ -168,6 +171,8 @@ def window_report(
 
     `largest`: how many messages, and parts, are listed.  `policy` and `inside` are those of `preview_prune`.
     """
+    require(ContextWindow, window, _A_WINDOW)
+    require(int, largest, "largest is how many are listed")
     window.catch_up()
     situation = window.situation()
     view = window.view(situation.mine)
@@ -202,6 +207,8 @@ def window_report(
 
 def preview_prune(window: ContextWindow, *, policy: str | None = None, inside: bool = False) -> PrunePreview:
     """What `window.prune` would do now with the same arguments; `NotFoundError` for a planner that is unknown."""
+    require(ContextWindow, window, _A_WINDOW)
+    require_or_none(str, policy, "a policy is the name of a planner")
     window.catch_up()
     now = window.situation()
     chosen = now.prune_policy(policy)
@@ -213,6 +220,7 @@ def preview_prune(window: ContextWindow, *, policy: str | None = None, inside: b
 
 def preview_compaction(window: ContextWindow) -> CompactionPreview | None:
     """What `window.compact` would cover now, or the compaction that was requested; None if there is nothing to compact."""
+    require(ContextWindow, window, _A_WINDOW)
     window.catch_up()
     now = window.situation()
     state, measure = now.state, now.measure

@@ -7,13 +7,14 @@ calls.  For one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
 
 from eventlog.errors import CallError, NotFoundError, RefusedError
-from eventlog.validation import json_value
+from eventlog.session.tool_call import Call
+from eventlog.validation import json_value, require, require_function, require_or_none
 from eventlog.values import Model
 from projections.window.compact import Compaction, CompactionResult
 from projections.window.loop_state import TASK, newest_change
@@ -36,10 +37,13 @@ from projections.window.window_state import LAST_STEP, ProjectedSession, Request
 if TYPE_CHECKING:
     from eventlog.session.reply import Reply
     from eventlog.session.session import Session
-    from eventlog.session.tool_call import Call
     from eventlog.values import Attachment
+    from projections.conversation.parts import Message
 
 __all__ = ["LAST_STEP", "ContextWindow", "Request", "Started"]
+
+_A_CALL = "a call is what `Reply.tool` or `start` gave"
+_A_PENDING = "a call that is to run is a PendingCall"
 
 
 class Started(NamedTuple):
@@ -98,6 +102,7 @@ class ContextWindow(ProjectedSession):
 
     def perform(self, step: Step) -> CompactionResult | None:
         """Carry out a step that is the window's own: prune, request, compact or promote; `CallError` for another."""
+        require(get_args(Step), step, "a step is what `next_step` gives")
         session = self.session
         match step:
             case Prune():
@@ -125,13 +130,16 @@ class ContextWindow(ProjectedSession):
 
         Ends with `reply.finish`, after `reply.end_step` where tools run in between.
         """
+        require(CallModel, step, "the step that a reply fills is a CallModel")
+        require(str, agent, "an agent is a str")
+        require_or_none(str, snapshot, "a snapshot is a str")
         if self._open() is not None:
             raise RefusedError("a reply is open", expected="its end")
         if not self.session.holds_lease:
             raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
         self._offer_recall()
         request = self.request(step)
-        asked = self._live.state.messages[step.reply_to]
+        asked = self._asked(step.reply_to)
         reply = self.session.assistant(
             model or self.model or asked.model,
             reply_to=step.reply_to,
@@ -156,6 +164,7 @@ class ContextWindow(ProjectedSession):
         `tool` is given the arguments (a JSON object) and returns the output.  What it raises (`Exception`) is the call's failure, in the
         words of the exception; so are arguments that are no JSON object.  A call of `recall`, where that is offered, the window answers itself.
         """
+        require_function(tool, "a tool is a function that is given the arguments")
         started = self.start(call)
         if started is None:
             return
@@ -168,14 +177,17 @@ class ContextWindow(ProjectedSession):
 
     def is_recall(self, call: PendingCall) -> bool:
         """Whether a call is one of `recall`, which this window offers and answers."""
+        require(PendingCall, call, _A_PENDING)
         return call.tool == RECALL and self.offers_recall
 
     def recall(self, arguments: dict[str, Any]) -> str:
         """Answer a call of `recall`; raises what is then the call's failure."""
+        require(Mapping, arguments, "arguments are a mapping of names to values")
         return answer_recall(self.session, arguments, bounds(self.policy.truncation, self.usable))
 
     def start(self, call: PendingCall) -> Started | None:
         """Record, durably, that a call of the open reply runs; None if its arguments are no JSON object, which is then its failure."""
+        require(PendingCall, call, _A_PENDING)
         reply = self._reply
         if reply is None or not reply.is_open:
             raise RefusedError("no reply is open", expected="`begin`")
@@ -190,6 +202,8 @@ class ContextWindow(ProjectedSession):
 
     def fail(self, call: Call, error: Exception) -> None:
         """Record what a tool raised as the failure of its call."""
+        require(Call, call, _A_CALL)
+        require(Exception, error, "an error is what a tool raised")
         call.fail(f"{type(error).__name__}: {error}")
 
     def finish(self, reason: str = "tool-calls") -> None:
@@ -203,6 +217,7 @@ class ContextWindow(ProjectedSession):
 
         The sub-session is the same one when a crash comes in between.
         """
+        require_function(run, "`run` is a function that is given the sub-session")
         with self.subtask(step) as (child, call):
             try:
                 output = run(child)
@@ -215,6 +230,7 @@ class ContextWindow(ProjectedSession):
     @contextmanager
     def subtask(self, step: RunSubtask) -> Generator[tuple[Session, Call]]:
         """Open a subtask: the sub-session to work on, and the call to settle in the block."""
+        require(RunSubtask, step, "the step of a subtask is a RunSubtask")
         name = f"{self.session.id[:200]}-{step.part[-40:]}"
         task = step.subtask
         try:
@@ -223,7 +239,7 @@ class ContextWindow(ProjectedSession):
             child = self.session.subsession(id=name, title=task.description, agent=task.agent)
         if not child.state().messages:
             child.user(self.session.text(task.prompt), agent=task.agent, model=task.model)
-        asked = self._live.state.messages[step.message]
+        asked = self._asked(step.message)
         with self.session.assistant(task.model or asked.model, reply_to=step.message, agent=asked.agent) as reply:
             given: dict[str, object] = {
                 "description": task.description,
@@ -243,6 +259,8 @@ class ContextWindow(ProjectedSession):
         metadata: str | None = None,
     ) -> None:
         """Record a tool's full output; the view shows a preview of one that is too long."""
+        require(Call, call, _A_CALL)
+        require(str, output, "an output is a str")
         part = call.id if self.offers_recall else None
         truncation = truncate(output, self.policy.truncation, self.usable, part=part)
         call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
@@ -251,6 +269,7 @@ class ContextWindow(ProjectedSession):
 
     def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
         """Prune now, as after a loop, if it is worth it; returns what was done.  `policy` names another planner."""
+        require_or_none(str, policy, "a policy is the name of a planner")
         self.catch_up()
         plan = self.situation().prune_plan(inside=inside, planner=policy)
         if plan is None:
@@ -294,6 +313,13 @@ class ContextWindow(ProjectedSession):
         self._saved = self.session.version
 
     # -- helpers -------------------------------------------------------------------------------
+
+    def _asked(self, name: str) -> Message:
+        """The message that a step answers."""
+        message = self._live.state.messages.get(name)
+        if message is None:
+            raise NotFoundError("message", name, session=self.session.id)
+        return message
 
     def _offer_recall(self) -> None:
         """Add the tool to those that the session has recorded, if it is wanted and not among them."""

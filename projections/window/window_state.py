@@ -215,6 +215,7 @@ class ProjectedSession:
 
     def view(self, excluding: str | None = None) -> ModelView:
         """The view as of the last `catch_up`."""
+        require_or_none(str, excluding, "the message to exclude is named by its id, a str")
         return self._live.excluding(excluding)
 
     @property
@@ -267,6 +268,7 @@ class ProjectedSession:
 
     def request(self, step: CallModel) -> Request:
         """What the model is to be sent for this step."""
+        require(CallModel, step, "the step of a request is a CallModel")
         options = self.options
         view = self.view()
         if step.last:

@@ -28,6 +28,18 @@ STEP = 1 if SLOW else 41
 """Which of the places are tried: each, or one of so many."""
 
 
+@pytest.fixture
+def store(log: FaultyLog) -> Store:
+    """A store whose deltas are flushed by commands only."""
+    return Store(log, flush_interval=1000.0)
+
+
+@pytest.fixture
+def session(store: Store) -> Session:
+    """A session in it."""
+    return store.create_session(id="s", title="t")
+
+
 class Interrupter:
     """A profiler that throws at the n-th place: where a function begins, and where a built-in returns, as a signal would."""
 
@@ -156,7 +168,7 @@ def test_an_interrupted_finish_is_finished(
 
 @pytest.mark.parametrize("block", ["reply", "lease", "store"])
 def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
-    log: FaultyLog, session: Session, block: str
+    log: FaultyLog, store: Store, session: Session, block: str
 ) -> None:
     """Ctrl-C leaves a block as what it is; that the disk was full then is a note on it."""
 
@@ -174,7 +186,7 @@ def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
                 full()
         else:
             session.acquire()
-            with session.store:
+            with store:
                 session.assistant().begin()
                 full()
 
@@ -183,12 +195,12 @@ def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
     assert ["full" in note for note in seen.value.__notes__] == [True]
     log.refuse = 0
     with suppress(RefusedError):  # what was accepted under the lease has no place any more
-        session.store.close()
+        store.close()
 
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("way", ["flush", "tick", "say", "finish", "abort", "leave"])
-def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, session: Session, way: str) -> None:
+def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, store: Store, session: Session, way: str) -> None:
     """Promise 4: a reply whose beginning was never committed, because the lease was lost, ends as `FencedError`."""
 
     def talk() -> None:
@@ -199,7 +211,7 @@ def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, session: Se
             if way == "flush":
                 session.flush()
             elif way == "tick":
-                session.store.tick()
+                store.tick()
             elif way == "say":
                 reply.say("x")
             elif way == "finish":
@@ -212,7 +224,7 @@ def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, session: Se
     assert isinstance(last(Store(log).session("s")), ev.SessionStarted)
 
 
-def test_a_full_disk_is_told_to_a_block_that_no_interrupt_left(log: FaultyLog, session: Session) -> None:
+def test_a_full_disk_is_told_to_a_block_that_no_interrupt_left(log: FaultyLog, store: Store, session: Session) -> None:
     """An error of the program does not keep what closing it could not write from being told."""
 
     def talk() -> None:
@@ -224,4 +236,4 @@ def test_a_full_disk_is_told_to_a_block_that_no_interrupt_left(log: FaultyLog, s
         talk()
     log.refuse = 0
     with suppress(RefusedError):
-        session.store.close()
+        store.close()

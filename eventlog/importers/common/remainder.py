@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from eventlog import events as ev
 from eventlog.codec.bodies import INLINE
-from eventlog.errors import DamagedError
+from eventlog.errors import DamagedError, brief
 from eventlog.importers.common.importer import Piece
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.stream_remainder import Texts, unpack
@@ -146,7 +146,7 @@ def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Itera
                 _put(whole, path, _FIELDS[field](group[number], text))
             yield Source(int(event.of[5:]), whole[0])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise DamagedError(f"what was kept of source record {event.of!r} does not fit its events") from error
+            raise DamagedError(f"what was kept of source record {brief(event.of)} does not fit its events") from error
         group = []
     if tail is not None:
         yield from _batch(tail, group, texts, text)
@@ -159,7 +159,7 @@ def _batch(
         for line, record in unpack(int(kept.of.partition(":")[2]), text(kept.data), events, texts, text):
             yield Source(line, record)
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise DamagedError(f"what was kept of source records {kept.of!r} does not fit its events") from error
+        raise DamagedError(f"what was kept of source records {brief(kept.of)} does not fit its events") from error
 
 
 def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterator[Source]:

@@ -33,7 +33,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import Entry
 from eventlog.codec.upcast import upcast
 from eventlog.compression import pack
-from eventlog.errors import ImportFormatError, TooNewError
+from eventlog.errors import ImportFormatError, TooNewError, brief
 from eventlog.importers.common.importer import Piece, Report
 from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
 from eventlog.values import Body
@@ -144,9 +144,9 @@ def _schema(line: bytes) -> int:
     if not isinstance(version, int) or not isinstance(schema, int):
         raise ImportFormatError("not event JSONL: the first line has no version")
     if version > VERSION:
-        raise TooNewError(f"event JSONL of version {version}; this program knows up to {VERSION}")
+        raise TooNewError(f"event JSONL of version {brief(version)}; this program knows up to {VERSION}")
     if schema > ev.SCHEMA:
-        raise TooNewError(f"events of schema version {schema}; this program knows up to {ev.SCHEMA}")
+        raise TooNewError(f"events of schema version {brief(schema)}; this program knows up to {ev.SCHEMA}")
     return schema
 
 
@@ -193,7 +193,9 @@ class _Reader:
             else:
                 self._end(number, value)
         except DamagedLineError as error:
-            where = f"{error}; the rest of session {self.session!r} is not imported" if self.session else str(error)
+            where = (
+                f"{error}; the rest of session {brief(self.session)} is not imported" if self.session else str(error)
+            )
             self.report.skip(number, where)
             self.lose()
         return None
@@ -219,7 +221,7 @@ class _Reader:
         self.ended = True
         found = {"sessions": self.sessions, "events": self.events}
         if written != found:
-            self.report.skip(number, f"the file was written with {dict(written)}, and {found} could be read")
+            self.report.skip(number, f"the file was written with {brief(dict(written))}, and {found} could be read")
 
     def _body(self, value: dict[str, Any]) -> None:
         digest, text = value["body"], value.get("text")

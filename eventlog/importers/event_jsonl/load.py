@@ -20,7 +20,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.errors import CallError, NotFoundError
+from eventlog.errors import CallError, NotFoundError, brief
 from eventlog.importers.common.importer import Piece, Report, bounded_id
 from eventlog.importers.event_jsonl.format import Restored
 from eventlog.integrity.fork_anchor import portable
@@ -44,7 +44,7 @@ def place(store: Store, pieces: Iterable[Piece], report: Report) -> None:
                 stream = streams[piece.session] = _begun(store, piece, streams)
             stream.take(piece)
         except CallError as error:
-            report.skip(piece.line, f"{error}; the rest of session {piece.session!r} is not imported")
+            report.skip(piece.line, f"{error}; the rest of session {brief(piece.session)} is not imported")
             refused.add(piece.session)
     report.sessions = [stream.stored().id for stream in streams.values() if stream.known]
     report.events = sum(stream.added for stream in streams.values())

@@ -104,5 +104,7 @@ def _bytes(text: str | None) -> int | None:
         return None
     found = re.fullmatch(r"(\d{1,15})([kmg]?)b?", text.lower())
     if found is None:
-        raise UsageFault(f"{text!r} is no size; give a number, and K, M or G, as in 500M")
+        from eventlog.errors import brief
+
+        raise UsageFault(f"{brief(text)} is no size; give a number, and K, M or G, as in 500M")
     return int(found[1]) * _SIZES[found[2]]

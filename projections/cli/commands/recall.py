@@ -117,7 +117,9 @@ def _range(option: str, text: str, *, alone: int) -> tuple[int, int]:
     """Two numbers from `A-B`; from `A` alone, A and A + `alone`."""
     found = RANGE.fullmatch(text.strip())
     if found is None:
-        raise UsageFault(f"{option} {text!r} is no range; give two numbers, as in {option} 10-20")
+        from eventlog.errors import brief
+
+        raise UsageFault(f"{option} {brief(text)} is no range; give two numbers, as in {option} 10-20")
     first = int(found[1])
     return first, first + alone if found[2] is None else int(found[2])
 

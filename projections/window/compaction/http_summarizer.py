@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eventlog.errors import CallError, SummarizerError, SummarizerRefusedError
+from eventlog.validation import require, require_call, require_function, require_or_none, require_wait
 from projections.formats.openai import chat_messages
 from projections.window.compaction.chat_stream import (
     LARGEST_REFUSAL,
@@ -73,6 +74,17 @@ class HttpSummarizer:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime] | None = None,
     ) -> None:
+        require(str, base_url, "an address is a str")
+        require(str, model, "a model is named by a str")
+        require_or_none(str, api_key, "a key is a str")
+        require(str, api_key_variable, "an environment variable is named by a str")
+        for mapping in (headers, body):
+            require_or_none(Mapping, mapping, "headers and body are mappings")
+        for seconds in (timeout, connect_timeout, backoff, longest_wait):
+            require_wait(seconds)
+        require(int, attempts, "attempts are a whole number")
+        require_function(sleep, "sleep is a function that is given seconds")
+        require_call(now, "now is a function that gives a time")
         if attempts < 1:
             raise CallError(f"{attempts} attempts; expected at least one")
         self._url = f"{base_url.rstrip('/')}/chat/completions"

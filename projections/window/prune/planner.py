@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from eventlog.errors import AlreadyExistsError, NotFoundError
+from eventlog.validation import require, require_function
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
 from projections.window.measure import Measure
@@ -36,6 +37,8 @@ PLANNERS: dict[str, Planner] = {
 
 def register_planner(name: str, planner: Planner) -> None:
     """Make a planner known; `AlreadyExistsError` for a name that is taken."""
+    require(str, name, "a planner is named by a str")
+    require_function(planner, "a planner is a function that is given a case")
     if name in PLANNERS:
         raise AlreadyExistsError("planner", name)
     PLANNERS[name] = planner

@@ -13,6 +13,7 @@ import msgspec
 
 from eventlog.errors import NotFoundError
 from eventlog.session.session import Session
+from eventlog.validation import require
 from projections.conversation.parts import Compaction, FilePart, Message, ReasoningPart, SubtaskPart, TextPart, ToolPart
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import replay
@@ -66,6 +67,8 @@ def covered_by(session: Session, name: str) -> Covered:
 
     Raises `NotFoundError` if the session has no such compaction that counts now.
     """
+    require(Session, session, "a session is a Session")
+    require(str, name, "an id is a str")
     state, _ = replay(TranscriptProjection(), session, None, Checkpoints(session.store.log))
     found = next((each for each in state.compactions.values() if name in _names(each)), None)
     if found is None:

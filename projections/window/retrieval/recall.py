@@ -6,12 +6,14 @@ What is read is the part or message alone, at the versions that made it (`part_t
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, cast
 
 import msgspec
 
-from eventlog.errors import CallError, NotFoundError
+from eventlog.errors import CallError, NotFoundError, brief
 from eventlog.session.session import Session
+from eventlog.validation import require, require_or_none
 from projections.tokens.streaming import utf8_length
 from projections.transcript.transcript import Said, TranscriptPart
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
@@ -69,6 +71,15 @@ def recall(
     lines with `context` lines around each.  Raises `NotFoundError` for an id that names no part or message that counts
     now, and `CallError` for more than one kind of excerpt, or one that cannot be had.
     """
+    require(Session, session, "a session is a Session")
+    require(str, name, "an id is a str")
+    require_or_none(str, search, "what is searched for is a str")
+    for what, given in (("lines", lines), ("bytes", bytes)):
+        _require_range(what, given)
+    for number in (context, most):
+        require(int, number, "context and most are whole numbers")
+    if field not in ("output", "input"):
+        raise CallError(f"a field is output or input, not {brief(field)}")
     if sum(wanted is not None for wanted in (lines, bytes, search)) > 1:
         raise CallError("recall gives lines, or bytes, or the matches of a search; ask for one of them")
     found = _whole(session, name, field)
@@ -82,6 +93,16 @@ def recall(
         matches = matches_in(found.text, search, regex=regex, ignore_case=ignore_case, context=context, most=most)
         return msgspec.structs.replace(found, text="", matches=matches.found, more=matches.more)
     return found
+
+
+def _require_range(what: str, given: object) -> None:
+    """`CallError` unless it is None or two whole numbers."""
+    if given is None:
+        return
+    require((tuple, list), given, f"{what} are a pair of whole numbers")
+    pair = cast("Sequence[object]", given)
+    if len(pair) != 2 or not all(isinstance(number, int) for number in pair):
+        raise CallError(f"{what} are a pair of whole numbers, not {brief(given)}")
 
 
 def _whole(session: Session, name: str, field: Literal["output", "input"]) -> Recalled:

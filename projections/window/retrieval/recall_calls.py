@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
-from eventlog.errors import CallError
+from eventlog.errors import CallError, brief
 from eventlog.session.session import Session
 from eventlog.values import Json
 from projections.tokens.streaming import utf8_length
@@ -55,7 +55,7 @@ def recall_tool(form: Literal["chat", "responses", "anthropic"] = "chat") -> dic
         return {"type": "function", "function": function}
     if form == "responses":
         return {"type": "function", **function}
-    raise CallError(f"there is no form {form!r} of tool schemas; there are chat, responses and anthropic")
+    raise CallError(f"there is no form {brief(form)} of tool schemas; there are chat, responses and anthropic")
 
 
 def offers_recall(tools: Json | None) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import eventlog
 from eventlog import Store
 from eventlog.errors import ImportFormatError
-from eventlog.importers import FORMATS, import_file
+from eventlog.importers import FORMATS, detect, import_file
 from tests.support.cli_runner import program
 from tests.support.shared import shared_path
 
@@ -71,6 +71,30 @@ def test_every_recorded_file_is_told_or_refused() -> None:
         counts = found.setdefault(folder, {})
         counts[report.format] = counts.get(report.format, 0) + 1
     assert found == TAKEN
+
+
+RECORDED = {
+    "betamax": ('{"http_interactions": [], "recorded_with": "betamax/0.9"}', HTTP),
+    "betamax-turned": ('{"recorded_with": "betamax/0.9", "http_interactions": []}', HTTP),
+    "vcrpy-json": ('{"version": 1, "interactions": []}', HTTP),
+    "vcrpy-json-turned": ('{"interactions": [], "version": 1}', HTTP),
+    "har": ('{"log": {"version": "1.2", "entries": []}}', HTTP),
+    "flow-mapping": ("{interactions: [{request: {}}], version: 1}", HTTP),
+    "responses": ("responses:\n- response:\n    status: 200\n", CASSETTE),
+    "quoted": ('"interactions":\n- request: {}\n', CASSETTE),
+    "flow": ("interactions: [{request: {}}]\nversion: 1\n", CASSETTE),
+    "commented": (f"# {'x' * 5_000}\ninteractions:\n- request: {{}}\n", CASSETTE),
+}
+"""Forms in which programs keep HTTP traffic, and what is said of each."""
+
+
+@pytest.mark.parametrize("form", RECORDED)
+def test_recorded_traffic_is_refused_by_name(form: str) -> None:
+    """HTTP traffic is named as what it is, in each form that recorders write."""
+    text, said = RECORDED[form]
+    with pytest.raises(ImportFormatError, match="looks like") as refused:
+        detect(text.encode())
+    assert str(refused.value).endswith(said)
 
 
 QWEN: list[object] = [

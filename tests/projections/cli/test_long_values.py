@@ -1,0 +1,24 @@
+"""Values of options that cannot be understood: the error shows their beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from projections.cli.exits import UsageFault
+from projections.cli.times import milliseconds, since
+
+LONG = "x" * 100_000
+CALLS: dict[str, Callable[[], object]] = {
+    "--age": lambda: milliseconds("--age", LONG),
+    "--since": lambda: since("--since", LONG),
+}
+
+
+@pytest.mark.parametrize("option", CALLS)
+def test_a_long_value_is_cut(option: str) -> None:
+    """A hundred thousand characters for an option give a line that names the option and is short."""
+    with pytest.raises(UsageFault, match=option) as refused:
+        CALLS[option]()
+    assert len(str(refused.value)) < 300

@@ -1,8 +1,9 @@
 """The results that a later result or a later writing made stale.
 
-For `superseded.py`, which says when that is.  Kept beside the candidates.  The view is read from its beginning, and every result waits for what would supersede it: its own call again,
-and for each file that it shows, a writing of the file or another result that shows as much.  What is read wakes those that wait for it.
-All of this is journaled, so that a look takes back what messages that changed had said, and reads on from the first of them.
+For `superseded.py`, which says when that is.  Kept beside the candidates.  The view is read from its beginning, and every result
+waits for what would supersede it: its own call again, and for each file that it shows, a writing of the file or another result that shows
+as much.  What is read wakes those that wait for it.  All of this is journaled, so that a look takes back what messages that changed had
+said, and reads on from the first of them.
 """
 
 from __future__ import annotations

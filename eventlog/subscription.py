@@ -123,8 +123,7 @@ def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
         found = tuple(kind for kind in wanted if isinstance(kind, type) and issubclass(kind, Base))
         if len(found) == len(wanted):
             return found
-    given = brief(cast("object", kinds))
-    raise CallError(f"kinds are event classes in a list, such as [events.PartDelta], not {given}")
+    raise CallError(f"kinds are event classes in a list, such as [events.PartDelta], not {brief(kinds)}")
 
 
 def _provisional(appenders: Iterable[Appender], session: str | None, told: dict[str, int]) -> Iterator[Recorded]:

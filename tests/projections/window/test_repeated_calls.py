@@ -27,6 +27,10 @@ class Plain:
         """Nobody asks."""
         raise AssertionError(messages)
 
+    def sent(self, message: Message) -> int:
+        """Nobody asks."""
+        raise AssertionError(message)
+
     def counted(self, part: ToolPart) -> int:
         """No call."""
         raise AssertionError(part)

@@ -165,12 +165,15 @@ def read_small(path: Path) -> str:
 def data_end(fd: int) -> int:
     """Where the data of a file ends: behind that there is no more than a hole, which reads as zeros however long it is."""
     size = os.fstat(fd).st_size
+    at = os.lseek(fd, 0, os.SEEK_CUR)
     end = 0
     try:
         while end < size:
             end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
     except OSError as error:
         return end if error.errno == errno.ENXIO else size
+    finally:
+        os.lseek(fd, at, os.SEEK_SET)
     return end
 
 

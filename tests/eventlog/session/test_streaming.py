@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from eventlog import events as ev
@@ -199,7 +201,7 @@ def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
         text = reply.text(id="part" + ODD)
         text.append(ODD)
         text.append("\udfff")
-        call = reply.tool("bash", call_id=ODD, input=ODD)
+        call = reply.tool("bash", call_id=ODD, input=json.dumps(ODD, ensure_ascii=False))
         call.output(ODD)
         call.succeed(ODD * INLINE)
         reply.finish()

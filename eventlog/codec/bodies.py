@@ -101,12 +101,14 @@ def _unpacked(body: Body, packed: bytes) -> Iterator[bytes]:
 def unpack(body: Body, packed: bytes) -> str:
     """The text of a body; `DamagedError` if the bytes are not the ones it names."""
     data = memoryview(packed)[1:]
-    if packed[:1] == ZSTANDARD_MARK and body.size > CHUNK:
-        return _unpack_long(body, packed)
     if packed[:1] == ZSTANDARD_MARK:
         try:
             _refuse_bomb(body, data)
+            if body.size > CHUNK:
+                return _unpack_long(body, packed)
             data = coders()[1].decompress(data, max_output_size=body.size)
+        except DamagedError:
+            raise
         except Exception as error:
             raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
     elif packed[:1] != PLAIN_MARK:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from eventlog import events as ev
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
-from eventlog.importers.common.json_lines import is_object
+from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.opencode.importer import restore
 from eventlog.importers.opencode.messages import oddity
 from eventlog.session.session import Session
@@ -61,15 +61,11 @@ def opencode_pieces(session: Session) -> Iterator[bytes]:
 
 def _make_finite(value: Any) -> None:
     """Put the nearest number that JSON has in the place of an infinite one, and null where there is none."""
-    if is_object(value):
-        entries: Iterable[tuple[Any, Any]] = value.items()
-    elif isinstance(value, list):
-        entries = enumerate(value)
-    else:
-        return
-    for key, item in [*entries]:
+    places: Iterable[Any] = value if is_object(value) else range(len(value)) if is_array(value) else ()
+    for place in places:
+        item = value[place]
         if isinstance(item, float) and not isfinite(item):
-            value[key] = None if isnan(item) else copysign(float_info.max, item)
+            value[place] = None if isnan(item) else copysign(float_info.max, item)
         else:
             _make_finite(item)
 

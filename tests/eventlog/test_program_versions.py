@@ -31,7 +31,7 @@ SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
 NEWER = """
 import os, sys
 import msgspec
-from eventlog.codec.batch import batch as codec, upcast
+from eventlog.codec import batch as codec, upcast
 from eventlog import events
 from eventlog.log.embedded.journal import frames, journal
 from eventlog.log.contract import Append

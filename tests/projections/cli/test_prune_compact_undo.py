@@ -110,8 +110,12 @@ def test_undo_goes_back_step_by_step(cli: Cli, talked: Path) -> None:
     """Undone is the newest of what is in force, whatever it was, until nothing is left; each view is byte-equal to the one then."""
     digests = [digest_of_view(talked, "talk")]
     version = version_of(talked)
-    commands: list[list[object]] = [["prune", "talk"], ["compact", "talk"]]
-    commands += (["rollback", "talk", "--to", to] for to in (version - 3, version - 1))  # the first hides the second
+    commands: list[list[object]] = [
+        ["prune", "talk"],
+        ["compact", "talk"],
+        ["rollback", "talk", "--to", version - 3],
+        ["rollback", "talk", "--to", version - 1],  # the one before hides it
+    ]
     for command in commands:
         assert cli(*command).code == Exit.OK
         digests.append(digest_of_view(talked, "talk"))

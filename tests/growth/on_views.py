@@ -94,7 +94,10 @@ VIEWS: Table = {
     "Transcript.newest_first": constant(lambda at, _: [*islice(Transcript(at.long).newest_first(), 50)]),
     "Transcript.oldest_first": history(lambda at, _: Transcript(at.long).oldest_first(), _ALL),
     "Transcript.page": constant(lambda at, _: Transcript(at.long).page(50)),
-    "Transcript.page, from the middle": constant(lambda at, _: Transcript(at.long, at.long.version // 2).page(50)),
+    "Transcript.page, from the middle": history(
+        lambda at, _: Transcript(at.long, at.long.version // 2).page(50),
+        "reads backwards from the end: 12 ms and 39 ms at the two sizes",
+    ),
     "common_prefix": constant(lambda at, view: common_prefix(view, ModelView.of(at.long)), _view),
     "event_kind": constant(lambda _, found: event_kind(found.event), _event),
     "event_record": constant(lambda _, found: event_record(found), _event),

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -164,11 +164,35 @@ def note_warnings() -> None:
 
 
 def document(value: Any, *, indent: int | None = None) -> None:
-    """Print one JSON document.  Lone surrogates, and what a terminal might obey, stay exact as escapes."""
+    """Print one JSON document.  Lone surrogates, and what a terminal might obey, stay exact as escapes.
+
+    Long texts are printed piece by piece.
+    """
     plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    for piece in json.JSONEncoder(ensure_ascii=plain, indent=indent).iterencode(value):
+    encode = json.JSONEncoder(ensure_ascii=plain).encode
+    for piece in _json(value, encode, "\n" if indent is not None else "", " " * (indent or 0)):
         sys.stdout.write(_HIDDEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", piece))
     sys.stdout.write("\n")
+
+
+def _json(value: Any, encode: Callable[[Any], str], newline: str, indent: str) -> Iterator[str]:
+    """The JSON of a value in pieces, none of them of more than a piece of a text; `newline` is "" for a document on one line."""
+    if isinstance(value, str) and len(value) > _PIECE:
+        yield '"'
+        for begin in range(0, len(value), _PIECE):
+            yield encode(value[begin : begin + _PIECE])[1:-1]
+        yield '"'
+    elif isinstance(value, (dict, list, tuple)) and value:
+        inner = newline + indent if newline else ""
+        named = isinstance(value, dict)
+        before = ("{" if named else "[") + inner
+        for name, member in cast("dict[str, Any]", value).items() if named else enumerate(cast("list[Any]", value)):
+            yield before + encode(name) + ": " if named else before
+            yield from _json(member, encode, inner, indent)
+            before = "," + (inner or " ")
+        yield newline + ("}" if named else "]")
+    else:
+        yield encode(value)
 
 
 def table(

@@ -22,6 +22,9 @@ from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Re
 
 __all__ = ["ViewCounter", "wire_messages"]
 
+_PIECE = 1 << 18
+"""Characters of a text that are encoded at a time to be hashed."""
+
 
 class ViewCounter:
     """Counts views that follow each other; what they share is counted once."""
@@ -82,8 +85,10 @@ class ViewCounter:
     def _text(self, text: str) -> int:
         if len(text) <= INLINE:
             return self._counter.count(text)
-        digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
-        return self._bodies.count(digest, lambda: text)
+        digest = sha256()
+        for begin in range(0, len(text), _PIECE):
+            digest.update(text[begin : begin + _PIECE].encode("utf-8", "surrogatepass"))
+        return self._bodies.count(digest.digest(), lambda: text)
 
     def _file(self, file: File) -> int:
         data = b""

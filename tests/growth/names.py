@@ -21,7 +21,6 @@ __all__ = ["MODULES", "public_operations"]
 MODULES = (
     "eventlog",
     "eventlog.aio",
-    "eventlog.aio",
     "eventlog.importers",
     "projections",
     "projections.exports.jsonl",
@@ -58,6 +57,8 @@ def _operations(name: str, value: Any) -> Iterator[str]:
 
 
 def _is_value(kind: type[object]) -> bool:
+    if kind.__module__ == "builtins":  # the name of a type of Python's
+        return True
     return issubclass(kind, (msgspec.Struct, BaseException, enum.Enum)) or "_fields" in vars(kind)
 
 

@@ -12,12 +12,16 @@ from typing import Any
 import eventlog
 from eventlog import Session
 from eventlog import events as ev
+from eventlog.history import checkpoint_store
+from eventlog.state.loader import STATE
 from eventlog.values import Todo, Tokens, Usage
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import Place
 
 __all__ = ["COLD", "SESSION"]
 
+EARLY = 3
+"""The checkpoints of both stores are behind the first third of their histories: a state of then is replayed whole."""
 _ALL = "gives every event"
 _SEARCHES = "looks for the same text in every event"
 
@@ -150,6 +154,13 @@ def _deciding(at: Place, _: object) -> None:
         assert state.version
 
 
+def _checked(at: Place, _: object) -> int:
+    """Replay up to each checkpoint; returns how many events that are, which is no fixed part of the history."""
+    version = at.long.version
+    assert not [*at.long.wrong_checkpoints(version)]
+    return sum(kept for kept, _ in checkpoint_store.valid(at.store.log, STATE, "long", version))
+
+
 def _lease(at: Place, _: object) -> None:
     with at.long.lease():
         pass
@@ -182,6 +193,7 @@ SESSION: Table = {
     "Session.text": constant(lambda at, _: at.long.text("a text")),
     "Session.texts": output(lambda at, _: _consumed(at.long.texts([]))),
     "Session.version": constant(lambda at, _: at.long.version),
+    "Session.wrong_checkpoints": output(_checked),
     # -- messages
     "Session.assistant": constant(_reply),
     "Session.edit_part": constant(lambda at, part: at.long.edit_part(part, "another"), _part),
@@ -210,8 +222,9 @@ SESSION: Table = {
     "Session.unpin": constant(lambda at, pin: at.long.unpin(pin), _pin),
     # -- branches
     "Session.fork": constant(lambda at, _: at.long.fork(id=at.name("fork"))),
-    "Session.fork, from the middle": history(
-        lambda at, _: at.long.fork(at.long.version // 2, id=at.name("fork")), "takes the facts of then from a replay"
+    "Session.fork, from an old version": history(
+        lambda at, _: at.long.fork(at.long.version // EARLY, id=at.name("fork")),
+        "takes the facts of then from a replay of all that is behind the checkpoint before it",
     ),
     "Session.redo": constant(lambda at, _: at.long.redo(), _rolled_back),
     "Session.rollback, the newest message": constant(lambda at, m: at.long.rollback(before=m), _message),

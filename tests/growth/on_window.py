@@ -23,6 +23,7 @@ from projections.window import (
     fill,
     policy_named,
     recall,
+    recall_tool,
     register_planner,
     window_report,
 )
@@ -35,7 +36,6 @@ __all__ = ["WINDOW", "a_call", "a_step", "a_subtask", "a_window"]
 
 _VIEW = "the view of this session is its history"
 _COVERED = "the messages that are asked for are the history"
-_WHOLE = "reads all that counts, from the beginning, to find a message of this id"
 CHUNKS: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "word "}}]} for _ in range(20)] + [
     {"choices": [{"delta": {}, "finish_reason": "stop"}]}
 ]
@@ -135,6 +135,12 @@ def _part(at: Place) -> Generator[str]:
 
 
 @contextmanager
+def _recalled(at: Place) -> Generator[tuple[ContextWindow, str]]:
+    with _part(at) as part, a_window(at) as window:
+        yield window, part
+
+
+@contextmanager
 def _message(at: Place) -> Generator[str]:
     yield at.long.user("something to recall")
 
@@ -183,15 +189,18 @@ WINDOW: Table = {
     "ContextWindow.counter": constant(lambda _, window: window.counter, a_window),
     "ContextWindow.fail": constant(lambda _, held: held[0].fail(held[1], ValueError("no")), _running),
     "ContextWindow.finish": constant(_finish, a_call),
+    "ContextWindow.is_recall": constant(lambda _, held: held[0].is_recall(held[1]), a_call),
     "ContextWindow.model_name": constant(lambda _, window: window.model_name, a_window),
     "ContextWindow.new_counter": constant(lambda _, window: window.new_counter(), a_window),
     "ContextWindow.next_step": constant(lambda _, window: window.next_step(), _question),
     "ContextWindow.next_step, wide": constant(lambda _, window: window.next_step(), _wide_question),
     "ContextWindow.next_step, wide, nothing new": constant(lambda _, window: window.next_step(), _wide),
+    "ContextWindow.offers_recall": constant(lambda _, window: window.offers_recall, a_window),
     "ContextWindow.perform": constant(
         lambda _, window: window.perform(RequestCompaction(overflow=False, tokens=0)), a_window
     ),
     "ContextWindow.prune": constant(lambda _, window: window.prune(), a_window),
+    "ContextWindow.recall": constant(lambda _, held: held[0].recall({"part": held[1]}), _recalled),
     "ContextWindow.record": constant(lambda _, window: window.record(), a_window),
     "ContextWindow.request": constant(lambda _, held: held[0].request(held[1]), a_step),
     "ContextWindow.run": constant(lambda _, held: held[0].run(held[1], _done), a_call),
@@ -216,6 +225,7 @@ WINDOW: Table = {
     "recall": constant(lambda at, part: recall(at.long, part), _part),
     "recall, a message": constant(lambda at, message: recall(at.long, message), _message),
     "recall, an old one": constant(lambda at, _: recall(at.long, "u000100p")),
+    "recall_tool": constant(lambda _at, _: recall_tool()),
     "register_planner": constant(lambda _, name: register_planner(name, PLANNERS["recency"]), _planner),
     "window_report": constant(lambda at, _: window_report(at.window)),
     "window_report, wide": history(lambda at, _: window_report(at.wide_window), _VIEW),

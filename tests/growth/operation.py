@@ -24,7 +24,7 @@ Run = Callable[[Place], object]
 Within = Callable[[Place], AbstractContextManager[T]]
 
 BUDGET = 0.1
-"""Seconds of processor time that the runs of one operation on one store may take, all together."""
+"""Seconds of processor time after which no further run of one operation on one store begins; what stands around the call counts."""
 MOST_RUNS = 20
 """What leaves something behind leaves little of it."""
 
@@ -94,6 +94,7 @@ def measured(operation: Operation, place: Place, *, budget: float = BUDGET, fewe
     """The least processor time that a call took on this store."""
     best, given, used, runs = float("inf"), 0, 0.0, 0
     while runs < fewest or (used < budget and runs < MOST_RUNS):
+        started = spent()
         here = place.copy() if operation.copied else place
         try:
             with operation.within(here) as held:
@@ -103,6 +104,6 @@ def measured(operation: Operation, place: Place, *, budget: float = BUDGET, fewe
         finally:
             if here is not place:
                 here.remove()
-        best, used, runs = min(best, took), used + took, runs + 1
+        best, used, runs = min(best, took), used + spent() - started, runs + 1
         given = found if isinstance(found, int) else 0
     return Cost(best, given)

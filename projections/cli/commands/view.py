@@ -77,13 +77,14 @@ def _view(
         if model is not None:
             options = msgspec.structs.replace(options, model=model_named(handle, model))
         view = ModelView.of(handle, at, options)
+        if format == "neutral" and not json:
+            print_view(view)
+            return
         request = _request(view, format)
         if json:
             name = handle.id
             members = request if isinstance(request, dict) else {"messages": request}
             output.document({"session": name, "version": view.version, "tokens": view.tokens, **members})
-        elif format == "neutral":
-            print_view(view)
         else:
             output.document(request, indent=2)
 

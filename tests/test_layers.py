@@ -39,7 +39,7 @@ LAYERS: dict[str, str] = {
         | message_rendering | assembly explain | model_view
     """,
     "projections.window": """
-        policy measure hooks sizes breakdown fill_loop outline | limits truncation repeated_calls compaction | loop_state prune retrieval
+        policy hooks sizing fill_loop | limits truncation repeated_calls compaction | loop_state prune retrieval
         | situation steps | next_step compact window_state | window | aio report | __init__
     """,
     "projections.cli": """

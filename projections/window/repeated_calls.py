@@ -16,7 +16,7 @@ import msgspec
 
 from eventlog.values import Content
 from projections.conversation.parts import Message, ToolPart
-from projections.window.measure import Measure
+from projections.window.sizing.measure import Measure
 
 __all__ = ["RepeatedCall", "call_key", "repeated_call"]
 

@@ -1,4 +1,8 @@
-"""Imports go one way: a table of layers, and no circle of files or folders.  Imports for types count as any other."""
+"""Imports go one way: a table of layers, and no circle of files or folders.
+
+Imports inside functions and for types count as any other.  Two imports by name are not seen: `projections/cli/registry.py` loads
+the modules of `commands/`, and `eventlog/__main__.py` runs the command line of `projections`.
+"""
 
 from __future__ import annotations
 

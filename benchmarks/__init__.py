@@ -3,5 +3,5 @@
 Reading order: `workloads.py` is what is done, whoever does it; `engine.py` and `history.py` do it with the engine, `peers/` with others,
 `limits.py` with the bare libraries; `targets/` holds the nine targets, a file for each, and the files beside this one the older
 comparisons; `cases.py` lists all of them.  `measure.py` and `children.py` measure; `report.py`, `markdown.py`, `plots.py` and
-`baseline.py` tell.  `baseline.json` and `plots/` are from one full run.  Nothing of the two packages imports this one.
+`baseline.py` tell.  `baseline.json` and `plots/` are from one full run.
 """

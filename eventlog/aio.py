@@ -1,4 +1,4 @@
-"""The same handles for asyncio: accepted at once, and durability awaited instead of blocked for.
+"""Sessions, replies and subscriptions for asyncio: awaited where others block.
 
     chat = AsyncSession(session)
     await chat.user("Fix the tests")
@@ -12,12 +12,10 @@ A command is decided in the calling task, in order, and only its durability is a
 A cancelled await leaves the append to its fate: it is committed whole or not at all, and a retry under the same request id
 tells which.
 
-Following a store in asyncio: an iterator that waits without a thread and without blocking the loop.
-
     async for recorded in AsyncSubscription(store, after, session="s", provisional=True):
         await socket.send_text(...)
 
-Not another subscription: what comes, and in what order, is `subscription.py`.  Reading and decoding are done in the loop's worker threads, a
+Not another subscription: `subscription.py` says what comes, and in what order.  Reading and decoding are done in the loop's worker threads, a
 bounded piece at a time; while nothing comes the follower sleeps in the loop and asks for the log's position, which costs
 microseconds.  So any number of followers needs no thread, and one that is dropped, wherever it stands, leaves nothing behind.
 """

@@ -3,7 +3,6 @@
 An encrypted store notes `encryption 1 KEY CHECK` in its file `format`: the name of the store's own key, and what that key is known
 again by.  Copies and repairs have the same note; one that lost it with its `format` has `encryption 1`, and takes any keys.
 A store is encrypted from its beginning or never.  What it costs is loaded when there is a store to encrypt.
-For stores, recorders, and what works on the files of a store as a whole.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""One place with many sessions: opening it, finding sessions in it, beginning them, closing it.
+"""One place with many sessions: opening it, finding and beginning sessions, its upkeep.
 
 A store owns its log, one handle per session, and one thread that commits accepted deltas and renews leases.  The same path
 opened twice in a process shares one log.
 
-What a store does to be kept, and to let go: backup, erasure, retention, scrub, vacuum.  The public methods of `Store` for them.
-
-Each is a module of its own, imported when it is used: a program that only talks needs none of them.
+`Keeping` is the part of `Store` about its files as a whole: backup, erasure, retention, scrub, vacuum.  Each is a module of
+`maintenance/` that is imported when it is used: a program that only talks needs none of them.
 """
 
 from __future__ import annotations

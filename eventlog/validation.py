@@ -1,10 +1,7 @@
-"""Arguments that are not what they should be: refused where they are handed over, before anything is decided or written.
+"""Checks of arguments where they are handed over, and words for what is wrong in an event.
 
-What goes into an event as it is needs no check of its type here: `batch.validate` looks at every field.
-
-Which field of an event is not of its type, in words: for the error that whoever made the event is shown.
-
-Only asked once an event was refused (`batch.validate`), so it may be slow.  Not here: the check itself.
+The checks run before anything is decided or written.  Events need none here: `batch.validate` looks at every field of theirs, and only once it
+has refused an event is `misfit` asked which field it was; so `misfit` may be slow.
 """
 
 from __future__ import annotations

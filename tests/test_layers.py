@@ -1,4 +1,8 @@
-"""Imports go one way: a table of layers, and no circle of files or folders.  Imports for types count as any other."""
+"""Imports go one way: a table of layers, and no circle of files or folders.
+
+Imports inside functions and for types count as any other.  Two imports by name are not seen: `projections/cli/registry.py` loads
+the modules of `commands/`, and `eventlog/__main__.py` runs the command line of `projections`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ LAYERS: dict[str, str] = {
         | message_rendering | assembly explain | model_view
     """,
     "projections.window": """
-        policy measure hooks sizes breakdown fill_loop outline | limits truncation repeated_calls compaction | loop_state prune retrieval
+        policy hooks sizing fill_loop | limits truncation repeated_calls compaction | loop_state prune retrieval
         | situation steps | next_step compact window_state | window | aio report | __init__
     """,
     "projections.cli": """

@@ -1,4 +1,4 @@
-"""What a peer is asked to do, and how it is found.  No peer is here; the peers of this package import it.
+"""What a peer is asked to do, and how it is found.  No peer is here.
 
 A peer keeps *messages*: a turn is a user message and an assistant message with a tool call and its result, handed over in
 whatever form its public interface takes.  Most keep nothing while an answer streams; those that can are *streamers* too.

@@ -1,7 +1,8 @@
-"""How ciphertext lies in a log, and the little that it says to whoever has no key.
+"""The marks of what is no plain conversation: ciphertext, and other programs' streams.
 
-A sealed payload, card, body or derived value is two bytes, 0xC1 0xC2, and a MessagePack array; what belongs to no conversation
-has its own mark before that (`payload.py`).  MessagePack begins no value with 0xC1, so nothing that is not sealed looks like it.
+Not the cryptography (`encryption/`), and no library of it.  Both marks rest on one fact: MessagePack begins no value with 0xC1.
+
+*Sealed* is a payload, card, body or derived value that is encrypted: the two bytes 0xC1 0xC2, and a MessagePack array.
 
     payload   [format, key, base, messages, card, names, data]
     others    [format, key, clear, data]
@@ -15,14 +16,12 @@ names      the 32-byte names of the stored bodies that the payload refers to
 clear      of a card: the card of what is not secret (parent, fork; all of an erased session), or nothing; else nothing
 data       nonce (12 bytes), ciphertext, tag (16 bytes); nothing if there is no more than what is clear
 
-So a backup, a repair and a vacuum need no key: what a session's head was at any version, and which bodies go along, stands
-here. No cryptography here (`encryption/`), and no library of it.
+So a backup, a repair and a vacuum need no key: what a session's head was at any version, and which bodies go along, stands here.
 
-What in a log is no conversation: streams that other programs keep there, such as `eventlog.recorder`.
-
-Their cards and all their payloads begin with `FOREIGN`: 0xC1 twice.  MessagePack begins no value with that byte, and what
-this engine writes for conversations has it at most once, before a MessagePack value (`batch.pack`).  So a head and a
-commit each say by themselves whether they are a conversation's, whatever the session is called.
+*Foreign* is a stream that another program keeps in the log, such as `eventlog.recorder`.  Its cards and all its payloads begin with
+`FOREIGN`, 0xC1 twice; where it is sealed, it has both marks, this one first.  What this engine writes for conversations has 0xC1
+at most once, before a MessagePack value (`batch.pack`).  So a head and a commit each say by themselves whether they are a
+conversation's, whatever the session is called.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The key of one family of forks, and what is done with it.  The only module that imports `cryptography`.
+"""The key of one family of forks, and what is encrypted and named with it.
 
 From a family's 32 random bytes other keys are derived, HMAC-SHA-256 of what each is for: one for the appends and cards of each
 session, one for bodies, one for derived values, one for the names of bodies, one for the digests of requests.  So nothing can be

@@ -1,4 +1,4 @@
-"""A log that keeps ciphertext in another log: fulfils `log/contract.py`, over any engine.
+"""A log that keeps ciphertext in another log, over any engine (`log/contract.py`).
 
 On the way in, payload, card, bodies and derived values are encrypted, the names of bodies and the digests of requests are keyed; on
 the way out they come back.  Whoever is above sees what was appended; the engine, and all that is done to its files, sees ciphertext
@@ -13,7 +13,7 @@ inside is `KeyMissingError` (`codec/batch.py`).  Such a log cannot be written to
 In clear are the tombstones of erased sessions, to be read when the key is gone, and the record of what was emptied
 (`integrity/scrub_ledger.py`).
 
-What belongs to one session of an encrypted log: bodies and derived values under its family's key.
+`OfSession` is what belongs to one session: bodies and derived values under its family's key.
 """
 
 from __future__ import annotations
@@ -161,11 +161,11 @@ class EncryptedLog:
     # -- reading -------------------------------------------------------------------------------
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
-        """The commits of a session, decrypted; see `base.Log`."""
+        """The commits of a session, decrypted; see `contract.Log`."""
         return map(self.opened, self._engine.read(session, after, upto, reverse=reverse))
 
     def follow(self, after: int, limit: int = 1000) -> list[Commit]:
-        """The commits behind a position, decrypted; see `base.Log`."""
+        """The commits behind a position, decrypted; see `contract.Log`."""
         return [self.opened(commit) for commit in self._engine.follow(after, limit)]
 
     def head(self, session: str) -> Head | None:
@@ -198,19 +198,19 @@ class EncryptedLog:
         return (head for head in self._engine.heads() if not is_record(head.session, head.card))
 
     def last_position(self) -> int:
-        """See `base.Log`."""
+        """See `contract.Log`."""
         return self._engine.last_position()
 
     def wait_beyond(self, position: int, timeout: float) -> bool:
-        """See `base.Log`."""
+        """See `contract.Log`."""
         return self._engine.wait_beyond(position, timeout)
 
     def request(self, session: str, request: str) -> Committed | None:
-        """See `base.Log`."""
+        """See `contract.Log`."""
         return self._engine.request(session, request)
 
     def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
-        """See `base.Log`."""
+        """See `contract.Log`."""
         return self._engine.set_lease(session, state, replaces=replaces)
 
     # -- what belongs to a session, or to none -----------------------------------------------------
@@ -346,15 +346,15 @@ class EncryptedLog:
     # -- the rest ------------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """See `base.Log`."""
+        """See `contract.Log`."""
         self._engine.sync()
 
     def probe(self) -> list[str]:
-        """See `base.Log`."""
+        """See `contract.Log`."""
         return self._engine.probe()
 
     def check(self) -> list[str]:
-        """See `base.Log`: of what is stored no key is needed, and what heads say must be what was sealed."""
+        """See `contract.Log`: of what is stored no key is needed, and what heads say must be what was sealed."""
         wrong = self._engine.check()
         for head in self._engine.heads():
             try:
@@ -375,7 +375,7 @@ class EncryptedLog:
         return KeyMissingError("its key is gone", session=session)
 
     def close(self) -> None:
-        """See `base.Log`."""
+        """See `contract.Log`."""
         self._engine.close()
 
 

@@ -1,7 +1,4 @@
-"""A session's card: what a list of sessions shows of it, kept in its head so that no event need be read.
-
-What a list of sessions shows: one small record a session, from its head, without an event.
-"""
+"""A session's card, and what a list of sessions shows of it without reading an event."""
 
 from __future__ import annotations
 

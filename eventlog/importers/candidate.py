@@ -1,6 +1,6 @@
 """A stored session that may be a file's, compared with the file event by event, as far as the two agree.
 
-For `reconcile.py` only.  How calls and messages end follows from the records, and programs of different age tell it
+How calls and messages end follows from the records, and programs of different age tell it
 differently (older ones dropped a result that stands before its call).  So in the formats that keep a record per line these
 endings may stand elsewhere or be missing: what the file says and the store lacks is *owed*, and appended at the end.  All other
 events must be equal, one by one; of what is kept of a record, all but the places of its texts.

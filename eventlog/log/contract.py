@@ -22,7 +22,7 @@ What every engine promises, and `tests/eventlog/log/test_contract.py` checks:
 * Reading never writes, and never returns part of a commit.  What cannot be an id is not there; what is there and
   cannot be read is an error (`DamagedError`, or `BusyError` where waiting helps), and no error is told only once.
 
-What an engine is that keeps everything for everybody: the part of `contract.Log` that only a log before another one has more to say of.
+`Undivided` is the part of `Log` in which an engine keeps all sessions alike; a log in front of another one, which encrypts, has its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A submitted request, and how its waiters learn the outcome.  Shared by the engines; knows no storage.
+"""A submitted request, and how its waiters learn the outcome.
 
 A waiting thread has a plain lock of its own, which costs one futex wake; the asyncio waiters of one batch are
 woken by one `call_soon_threadsafe` per event loop.  No lock guards a ticket: a waiter enters its lock or future

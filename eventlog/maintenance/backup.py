@@ -1,17 +1,15 @@
-"""A copy of a store that is being written, taken without stopping anybody, and the way back from it.
+"""A copy of a store that is being written, and the way back from it.
 
-A backup is a store directory like any other: it can be opened, verified, and copied again.  A second backup into the same
-place adds only what is new, by position; where the store was rewritten since (a scrub, a vacuum), nothing of the old backup
+A backup stops no writer.  It is a store directory like any other: it can be opened, verified, and copied again.  A second backup into the
+same place adds only what is new, by position; where the store was rewritten since (a scrub, a vacuum), nothing of the old backup
 stays.  It must not be written to: then it has a history of its own, and is refused.
 
 While it is written, and if its writing breaks off, the directory holds the file `unfinished` and does not open as a store;
 the same command goes on where it broke off.  Restoring is the same the other way, up to a position.
 
-What a restore to an earlier position says of parts that were redacted behind it, and are scrubbed: that they are redacted.
-
-Their content is gone from the backup, so the store cannot be what it was then; without such an event a view would show an empty text, and
-`verify` an append that lost its content for no reason.  The event is appended to each session that has such an append.  Of what is
-encrypted nothing can be said: a restore has no keys.
+A restore to an earlier position tells of parts that were redacted after it, and scrubbed, that they are redacted (`retell`).  Their
+content is gone from the backup; without such an event a view would show an empty text, and `verify` an append that lost its content for
+no reason.  The event is appended to each session that has such an append.  Of what is encrypted nothing can be said: a restore has no keys.
 """
 
 from __future__ import annotations

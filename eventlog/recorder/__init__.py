@@ -5,8 +5,8 @@
 Any application, process application or projection of that library then keeps its events, snapshots and tracking in
 our log; `eventlog.recorder.conversations` is the other way round, our conversations as one of its applications to follow.
 
-This package is the only place that imports `eventsourcing`, an optional dependency (`everdelta[eventsourcing]`), and
-the only one where its words are used: recorder, originator, notification, tracking.  Nothing in `eventlog` imports it.
+`eventsourcing` is an optional dependency (`everdelta[eventsourcing]`).  Its words are used in this package only: recorder,
+originator, notification, tracking.
 
     batch.py          the bytes of one insert
     stream.py         one application's events as one session of the log

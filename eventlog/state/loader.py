@@ -1,7 +1,4 @@
-"""Command state from the log: the newest checkpoint of an ancestry, then the events after it.
-
-Used by the appender when it opens a session, and for what a fork begins with.
-"""
+"""Command state from the log: the newest checkpoint of an ancestry, then the events after it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The command line `eventlog`: looking at a store, filling it from files, branching.
 
-Not a library: what it can do, `eventlog` and `projections` can do.  Nobody imports it but the script and `__main__`.
+Not a library: what it can do, `eventlog` and `projections` can do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The command line as a whole: its commands, the global options, and what becomes of an error.
 
-The commands are in the modules beside this one, by noun (`registry.py`); heavy modules are imported where a command needs them, so
+The commands are in `commands/`, by noun (`registry.py`); heavy modules are imported where a command needs them, so
 that `eventlog --help` is quick.
 """
 

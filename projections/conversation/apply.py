@@ -1,11 +1,7 @@
-"""What each event does to a conversation.  The only place that knows; total over the closed union of events.
+"""The effect of each event on a conversation, total over the closed union of events.
 
 Not the state itself (`state.py`) and not the loop that feeds it (`replay/loop.py`).  Events that touch what was let go do
-nothing: they cannot change what is left.
-
-Parts at their birth: what `PartStarted` says of a part, as the fold keeps it.
-
-Not what becomes of them (`apply.py`).
+nothing: they cannot change what is left.  A part that begins is made here from what `PartStarted` says of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ids that OpenCode takes: with its prefixes, and in the order of the messages and parts, by which OpenCode sorts.
 
-Only for `opencode.py`.  Ids that fit are kept; else all of a document's message or part ids are made anew, from the session and the old
+Ids that fit are kept; else all of a document's message or part ids are made anew, from the session and the old
 id and so always the same: `msg_` or `prt_`, twelve hexadecimal digits that grow, fourteen of a hash.
 """
 

@@ -1,13 +1,12 @@
-"""The one replay loop: a checkpoint and later events give a state.  Serves live reading, catching up, time travel and forks.
+"""The one replay loop: a checkpoint and later events give a state.
 
-Not a projection, and it never writes.  A fold cannot un-apply, so two kinds of event send the loop back: `RolledBack`, after
-which the session's effective history is folded again, and the undoing of a compaction whose covered messages the state has
-let go (`ReachesBack`); from the checkpoint before it the compaction is then folded as one that hid nothing.
+Live reading, catching up, time travel and forks all use it.  Not a projection, and it never writes.  A fold cannot un-apply, so two
+kinds of event send the loop back: `RolledBack`, after which the session's effective history is folded again, and the undoing of a
+compaction whose covered messages the state has let go (`ReachesBack`); from the checkpoint before it the compaction is then folded as
+one that hid nothing.
 
-A walk through a session's versions, each state folded from the one before: for whoever looks at many versions, in order.
-
-Not the replay of one (`loop.py`), whose loop this uses where a fold cannot go on.  No checkpoint is used, so what is found here depends
-on events alone.
+`Walk` goes through many versions in order and folds each state from the one before.  It uses no checkpoint, so its states depend on
+events alone.
 """
 
 from __future__ import annotations

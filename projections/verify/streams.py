@@ -2,8 +2,6 @@
 
 A fork is as sound as what it inherited, which lies in streams that other sessions have, too: what was found there up to the version
 that it continues is told of the fork as well.  Bodies are read with the stream that names them.
-
-Imported by `verify.py` only.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""How a view is rendered: every choice as data, so that a step can record what it was sent with.
+"""The choices of how a view is rendered, as data that a step records, and their presets.
 
-Not the rendering itself (`part_rendering.py`), and not hooks, which are code.  Each option names the rule of the
-specification that it belongs to; the presets are values of it (`options.py`).
-
-The named render options: `default`, and `opencode-1.18`, which is that version's view byte for byte (spec §4.13).
-
-Where the two differ is exactly what is written here.
+Not the rendering itself (`part_rendering.py`), and not hooks, which are code.  Each option names the rule of the specification that it
+belongs to.  The presets are `default`, and `opencode-1.18`, which is that version's view byte for byte (spec §4.13); `preset` has
+everything in which the two differ.
 """
 
 from __future__ import annotations

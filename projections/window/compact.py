@@ -1,7 +1,7 @@
 """Carrying a compaction out: selected, started, summarised piece by piece, judged, and completed or failed.
 
 Not the decision to compact (`next_step.py`), nor any of the pure pieces it is made of (`compaction/selection.py`, `compaction/request.py`, `compaction/guard.py`,
-`compaction/continuation.py`).  It appends through the session's ordinary commands only.  Used by the window (`window.py`).
+`compaction/continuation.py`).  It appends through the session's ordinary commands only.
 """
 
 from __future__ import annotations

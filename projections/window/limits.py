@@ -1,6 +1,6 @@
 """When the window is full: the exact sums, over the limits of a model and the numbers of a policy.
 
-Not the counting (`sizes.py`) and not what is done about it (`next_step.py`).  Pure.
+Not the counting (`sizing/sizes.py`) and not what is done about it (`next_step.py`).  Pure.
 `usable` is what a request may fill before the conversation must be compacted, in tokens; None stands for an unlimited window.
 """
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from projections.conversation.parts import SubtaskPart, ToolPart
 from projections.window.limits import is_over
 from projections.window.loop_state import NOTHING, Answer
-from projections.window.measure import Measure
 from projections.window.repeated_calls import repeated_call
 from projections.window.situation import INTERRUPTED, Situation
+from projections.window.sizing.measure import Measure
 from projections.window.steps import (
     Blocked,
     CallModel,

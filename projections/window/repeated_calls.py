@@ -1,10 +1,6 @@
-"""Whether a model goes round in circles: the same call several times in a row.
+"""Identical tool calls in a row: how a model is seen to go round in circles.
 
-Not what is done about it (`next_step.py`).  Pure.
-
-When two tool calls are the same: the same tool, and inputs that are equal as JSON.
-
-Pure.
+Two calls are the same if the tool is, and the inputs are equal as JSON.  Not what is done about it (`next_step.py`).  Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ import msgspec
 
 from eventlog.values import Content
 from projections.conversation.parts import Message, ToolPart
-from projections.window.measure import Measure
+from projections.window.sizing.measure import Measure
 
 __all__ = ["RepeatedCall", "call_key", "repeated_call"]
 

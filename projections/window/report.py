@@ -16,8 +16,8 @@ from eventlog.validation import require, require_or_none
 from eventlog.values import Limits
 from projections.conversation.parts import ToolPart
 from projections.view.selection import ordered
-from projections.window.breakdown import Kinds, MessageSize, PartSize, ToolSize, break_down
 from projections.window.next_step import next_step
+from projections.window.sizing.breakdown import Kinds, MessageSize, PartSize, ToolSize, break_down
 from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:

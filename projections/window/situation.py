@@ -15,12 +15,12 @@ from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
 from projections.window.compaction.selection import Selection, select_tail
 from projections.window.loop_state import Agenda
-from projections.window.measure import Measure
-from projections.window.outline import Outline
 from projections.window.policy import ContextPolicy, PrunePolicy
 from projections.window.prune.candidates import Candidates
 from projections.window.prune.case import PrunePlan
+from projections.window.prune.outline import Outline
 from projections.window.prune.planner import plan_prune
+from projections.window.sizing.measure import Measure
 
 __all__ = ["INTERRUPTED", "Situation"]
 

@@ -26,12 +26,12 @@ from projections.window.compaction.digest import digest
 from projections.window.hooks import Hooks, patch_of
 from projections.window.limits import usable
 from projections.window.loop_state import Agenda, AgendaProjection
-from projections.window.outline import Outline
 from projections.window.policy import ContextPolicy, decode_policy, encode_policy, policy_named, switched
 from projections.window.prune.candidates import Candidates
+from projections.window.prune.outline import Outline
 from projections.window.retrieval.recall_calls import offers_recall
 from projections.window.situation import Situation
-from projections.window.sizes import TokenSizes, sizes_named
+from projections.window.sizing.sizes import TokenSizes, sizes_named
 from projections.window.steps import CallModel
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from projections.view.model_view import ModelView
     from projections.view.neutral import NeutralMessage
     from projections.window.compaction.summarizer import Summarizer
-    from projections.window.sizes import Sizes
+    from projections.window.sizing.sizes import Sizes
 
 __all__ = ["LAST_STEP", "ProjectedSession", "Request"]
 

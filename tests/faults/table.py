@@ -1,6 +1,6 @@
 """The table of faults for the README, from what the tests counted (`tally.py`).
 
-    EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/eventlog/log/test_flipped_bytes.py tests/eventlog/integrity/test_integrity.py tests/eventlog/integrity/test_tampering.py
+    EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/eventlog/log/embedded/test_flipped_bytes.py tests/eventlog/integrity/test_integrity.py tests/eventlog/integrity/test_tampering.py
     python -m tests.faults.table faults.jsonl
 
 Only what is tried on stores of 200 MB: the same with `-k "200 MB"`.  A row is here only if all that is promised for it held each time: a test that fails counts nothing.  With `--all` every kind of fault has a row,

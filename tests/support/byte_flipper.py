@@ -1,6 +1,6 @@
 """A program that flips bytes of a store, one at a time, and looks what a reader makes of it.
 
-Started by `tests/eventlog/log/test_flipped_bytes.py` in a process of its own, because it forks: the pages of LMDB are walked in one child, as `verify` does it,
+Started by `tests/eventlog/log/embedded/test_flipped_bytes.py` in a process of its own, because it forks: the pages of LMDB are walked in one child, as `verify` does it,
 and only if that finds nothing the store is opened and read whole in another.  The outcomes:
 `same` (what is read is what was written), `refused` (the walk found damage, or reading raised a typed error), and what must
 not be: `dead` (the reader was killed), `wrong` (something else was read), `untyped` (another error).

@@ -1,6 +1,6 @@
 """A program that kills itself inside the journal's I/O, at one fault point after the other, and looks what is left.
 
-Started by `tests/eventlog/log/test_crash.py` in a process of its own, because it forks.  For every point: a child works on a new
+Started by `tests/eventlog/log/embedded/test_crash.py` in a process of its own, because it forks.  For every point: a child works on a new
 store and dies there; then the store is opened again and compared with what the child had acknowledged.
 Usage: `python -m tests.support.log_crasher DIRECTORY MODE FIRST STEP`; prints the points it tried, and what went wrong.
 """

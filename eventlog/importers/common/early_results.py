@@ -1,6 +1,6 @@
 """Results that stand before their calls in a file: held until the call comes, bounded in number and in size.
 
-For the importers only.  Some tools write the line of a quick result before the line of its call.  The result's record is
+Some tools write the line of a quick result before the line of its call.  The result's record is
 kept at once, as every record is; what it means is said when the call is there.
 """
 

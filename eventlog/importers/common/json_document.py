@@ -2,7 +2,7 @@
 
 An array at the top is read element by element, too.
 
-For importers of formats that are one document instead of lines.  Reads no more than it needs, so a document of any size
+Reads no more than it needs, so a document of any size
 takes the memory of its largest element.  Damage is an exception of this module, with the line it is on.
 """
 

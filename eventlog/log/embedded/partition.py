@@ -4,7 +4,7 @@ At any moment the log is: what is folded (LMDB), then what the journal holds bey
 (`memtable.py`).  What others append is seen by comparing the mark (`watermark.py`); `lookup.py` finds things in both parts.
 
 Two locks inside the process: `_guard` around tail and cursor, held briefly; `_folding` around a fold.  The writers'
-lock between processes is held by the writer thread only.  Used through the handles in `engine.py`.
+lock between processes is held by the writer thread only.
 """
 
 from __future__ import annotations

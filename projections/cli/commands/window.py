@@ -26,8 +26,8 @@ from projections.reports.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from projections.window.breakdown import PartSize
     from projections.window.report import WindowReport
+    from projections.window.sizing.breakdown import PartSize
 
 __all__ = ["print_parts", "register"]
 

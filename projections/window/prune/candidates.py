@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar, cast
 
 from projections.conversation.parts import ToolPart
-from projections.window.measure import Measure
-from projections.window.outline import Outline, Result
+from projections.window.prune.outline import Outline, Result
+from projections.window.sizing.measure import Measure
 
 __all__ = ["CLEARED_TOKENS", "Candidates", "is_candidate"]
 

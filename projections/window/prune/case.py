@@ -14,10 +14,10 @@ import msgspec
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
-from projections.window.measure import Measure
-from projections.window.outline import Outline, Result, is_result
 from projections.window.policy import PrunePolicy
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates, is_candidate
+from projections.window.prune.outline import Outline, Result, is_result
+from projections.window.sizing.measure import Measure
 
 __all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan", "Result", "is_result"]
 

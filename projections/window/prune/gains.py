@@ -17,9 +17,9 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from projections.conversation.parts import ToolPart
-from projections.window.outline import Result, is_result
 from projections.window.policy import PrunePolicy
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates
+from projections.window.prune.outline import Result, is_result
 
 __all__ = ["Gains"]
 

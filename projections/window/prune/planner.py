@@ -13,7 +13,6 @@ from eventlog.errors import AlreadyExistsError, NotFoundError
 from eventlog.validation import require, require_function
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
-from projections.window.measure import Measure
 from projections.window.policy import PrunePolicy
 from projections.window.prune.candidates import Candidates
 from projections.window.prune.case import PruneCase, PrunePlan
@@ -21,6 +20,7 @@ from projections.window.prune.cost_aware import cost_aware
 from projections.window.prune.opencode import opencode
 from projections.window.prune.recency import recency
 from projections.window.prune.superseded import superseded
+from projections.window.sizing.measure import Measure
 
 __all__ = ["PLANNERS", "Planner", "PruneCase", "PrunePlan", "plan_prune", "register_planner"]
 

@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeAlias
 
 from eventlog.values import Patch
 from projections.conversation.parts import NotePart, ToolPart
-from projections.window.outline import Result, is_result
 from projections.window.prune.call_use import use_of
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates
+from projections.window.prune.outline import Result, is_result
 from projections.window.repeated_calls import call_key
 
 __all__ = ["StaleResults"]

@@ -18,7 +18,7 @@ from projections.conversation.parts import Compaction, FilePart, Message, Reason
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import replay
 from projections.transcript.transcript import TranscriptProjection
-from projections.window.breakdown import kind_of_part
+from projections.window.sizing.breakdown import kind_of_part
 
 __all__ = ["Covered", "CoveredMessage", "CoveredPart", "covered_by"]
 

@@ -18,7 +18,7 @@ from projections.view.options import OPENCODE_1_18
 from projections.window.limits import is_over, step_total, usable
 from projections.window.policy import OPENCODE_POLICY, OverflowPolicy
 from projections.window.prune.planner import plan_prune
-from projections.window.sizes import sizes_named
+from projections.window.sizing.sizes import sizes_named
 from tests.support.parity import Pair, Scenario, scenarios
 from tests.support.shared import SHARED, shared_path
 from tests.support.spans import Recording

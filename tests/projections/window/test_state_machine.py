@@ -35,8 +35,8 @@ from projections.view.options import Constraints, RenderOptions
 from projections.window import CallModel, CompactionPolicy, ContextPolicy, ContextWindow, PrunePolicy
 from projections.window.loop_state import AgendaProjection
 from projections.window.next_step import next_step
-from projections.window.outline import Outline
 from projections.window.policy import encode_policy
+from projections.window.prune.outline import Outline
 from projections.window.prune.planner import PLANNERS
 from projections.window.situation import Situation
 from tests.support.engines import ENGINES, Engine

@@ -1,4 +1,4 @@
-"""LMDB with its traps closed: one environment, its trees, and transactions that end with the call.
+"""LMDB with its traps closed: one environment, its trees, and short transactions.
 
 * The library version is pinned (`LIB_VERSION`): LMDB 1.0 cannot read what 0.9 wrote, nor the other way round.
 * Default sync mode, no writemap: a committed transaction is on disk, and a stray pointer cannot write to it.
@@ -13,11 +13,9 @@
 
 Knows no trees by meaning: `segments.py` does.
 
-How long LMDB's data file has to be, read from its two meta pages without LMDB.
-
-LMDB maps the file, and whoever reads a page beyond its end is killed by the system; and a file that is empty or gone it makes
-anew.  So, whatever was done to a store while it was closed, this is looked at before LMDB opens it.  A meta page is, in the byte
-order and word size of the machine:
+LMDB maps its data file, and a process that reads a page beyond the file's end is killed by the system; a file that is empty or gone LMDB
+makes anew.  So `is_whole` reads from the two meta pages how long the file has to be, before LMDB opens it.  A meta page is, in
+the byte order and word size of the machine:
 
     page number, 2 bytes, flags u16, 4 bytes  |  magic u32  |  format u32  |  address, map size
     two trees: page size (of the first one) u32, flags u16, depth u16, pages of each kind, entries, root

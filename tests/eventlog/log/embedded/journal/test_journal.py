@@ -34,7 +34,7 @@ from tests.support.faults.abandoned_store import copied_as_left
 from tests.support.faults.planned_appends import probe_here
 from tests.support.sample_sessions import said
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[5]
 FIRST = "journal/0000000001.log"
 
 

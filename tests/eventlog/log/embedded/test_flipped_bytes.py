@@ -15,7 +15,7 @@ from tests.support.faults.encrypted_stores import SAID, said_of
 
 pytestmark = pytest.mark.promise(12)
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 KINDS: dict[str, tuple[int, int]] = (
     {
         "closed": (1, 7),

@@ -46,7 +46,7 @@ from eventlog.values import Body
 from tests.support.embedded_log import abandon, put
 from tests.support.log_golden import CARD, GOLDEN, SLOW, STREAMED, TEXT, write
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 HASH = bytes(range(32))
 
 

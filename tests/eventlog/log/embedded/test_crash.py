@@ -14,7 +14,7 @@ from eventlog.log.contract import Append
 from eventlog.log.embedded.engine import open_log
 from tests.support.log_worker import SMALL
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def start(task: str, *arguments: object) -> subprocess.Popen[bytes]:

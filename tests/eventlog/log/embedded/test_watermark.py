@@ -16,7 +16,7 @@ from eventlog.log.embedded.salvage.probe import require_structure
 from eventlog.log.embedded.watermark import Mark
 from tests.support.embedded_log import abandon, put
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 UNKNOWN: dict[str, bytes | None] = {"missing": None, "empty": b"", "zeros": bytes(32)}
 """What a copy, a power failure and an earlier program leave of a mark."""
 

@@ -21,7 +21,7 @@ from projections.view.message_rendering import Draft
 from projections.view.model_view import PROJECTION, ModelView
 from projections.view.options import DEFAULT, OPENCODE_1_18
 from projections.view.selection import ordered
-from projections.window.sizes import CharsSizes, Sizes, TokenSizes, sizes_named
+from projections.window.sizing.sizes import CharsSizes, Sizes, TokenSizes, sizes_named
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path
 from tests.support.spans import Recording

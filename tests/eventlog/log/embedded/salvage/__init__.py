@@ -1,0 +1,1 @@
+"""Tests of the walk through LMDB's pages."""

@@ -1,0 +1,1 @@
+"""Tests of reading again what the view no longer shows."""

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
 from eventlog.errors import CallError
 from eventlog.values import Body, Limits
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 __all__ = [
     "MAX_DEPTH",
@@ -88,11 +92,11 @@ def require_json(kind: type, text: object, rule: str) -> None:
 
 def json_value(text: str) -> Any:
     """The value of a JSON text; a ValueError says, without quoting it, why it is one that not every program can read."""
-    import json
+    from json import JSONDecodeError
 
     try:
-        value = json.loads(text, parse_constant=_constant)
-    except json.JSONDecodeError as error:
+        value = _decoder().decode(text)
+    except JSONDecodeError as error:
         raise ValueError(f"no JSON at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise ValueError(f"nested more than {MAX_DEPTH} levels deep") from None
@@ -101,6 +105,14 @@ def json_value(text: str) -> Any:
     if text.count("[") + text.count("{") > MAX_DEPTH and is_deep(value):
         raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     return value
+
+
+@cache
+def _decoder() -> JSONDecoder:
+    """The one decoder, made when it is first needed: to make it takes longer than to read a short text."""
+    from json import JSONDecoder
+
+    return JSONDecoder(parse_constant=_constant)
 
 
 def _constant(name: str) -> object:

@@ -28,7 +28,7 @@ from zlib import crc32
 from eventlog import os_fork
 from eventlog.encryption.keys import KEY_BYTES
 from eventlog.errors import DamagedError, KeysError, StorageError, TooNewError
-from eventlog.log.embedded.filesystem import make_directory, sync_directory
+from eventlog.log.embedded.filesystem import data_end, make_directory, sync_directory
 
 __all__ = ["KeyFile", "is_key_file"]
 
@@ -38,6 +38,7 @@ _NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS = 32, 64, 8
 _LINE_BYTES = _NAME_DIGITS + _KEY_DIGITS + _CHECK_DIGITS + 3
 _SIZE = 3
 """Of what `_checked` tells."""
+_LONGEST_HOLE = 1 << 20
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 """What a file system says that gives no file a second name."""
 
@@ -113,7 +114,7 @@ class KeyFile:
         if seen == self._seen:
             return
         _only(self.path, fd, 1 + _is_at(fd, self._former))
-        self._content = _parse(self.path, _read(fd))
+        self._content = _parse(self.path, _read(self.path, fd))
         self._seen = seen
 
     def _sweep(self) -> None:
@@ -148,7 +149,7 @@ class KeyFile:
                 self._take(fd)
                 if name not in self._content.keys and self._content.ends and not self._content.damaged:
                     return
-                data = _read(fd)
+                data = _read(self.path, fd)
                 kept = _without(self.path, data, name)
                 if len(kept) < len(data):
                     self._replace(fd, kept)
@@ -267,7 +268,11 @@ def _is_at(fd: int, path: Path) -> bool:
         return False
 
 
-def _read(fd: int) -> bytes:
+def _read(path: Path, fd: int) -> bytes:
+    """All of the file; `KeysError` if it ends in a hole that no line that broke off leaves, which may be longer than memory."""
+    size = os.fstat(fd).st_size
+    if size - data_end(fd) > _LONGEST_HOLE:
+        raise KeysError(f"{path} has {size} bytes, and ends in a hole: put a copy of the key file in its place")
     pieces: list[bytes] = []
     at = 0
     while piece := os.pread(fd, 1 << 20, at):

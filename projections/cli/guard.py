@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 __all__ = ["guarded"]
 
@@ -30,6 +31,7 @@ def guarded(command: Callable[[], int]) -> int:
     """Run a command and return its exit code; a signal that ends it ends this process, too, unless it tells of damage."""
     if sys.platform != "linux":
         return command()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as a parent may hand it down, it tells of no child's end
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *_PASSED_ON})
     reading, writing = os.pipe()
     child = os.fork()
@@ -47,8 +49,11 @@ def guarded(command: Callable[[], int]) -> int:
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
+        return (
+            128 - code
+        )  # the first process of a container, which outlives its own signals, or one that blocks this one
     sys.stderr.write(
-        f"eventlog: the structure of the store is damaged: reading it ended in {signal.Signals(-code).name}; "
+        f"eventlog: the structure of the store may be damaged: the command ended in {signal.Signals(-code).name}; "
         "`eventlog verify` lists all there is; restore from a copy, or save what is sound with `eventlog repair`\n"
     )
     return _DAMAGED
@@ -70,11 +75,10 @@ def _end_with_parent(reading: int) -> None:
 def _awaited(child: int) -> int:
     """Wait for the child, and pass on what others send meanwhile; returns its wait status."""
     while True:
-        told = signal.sigwaitinfo({signal.SIGCHLD, *_PASSED_ON})
-        if told.si_signo != signal.SIGCHLD:
-            if told.si_code != _FROM_KERNEL:
-                os.kill(child, told.si_signo)
-            continue
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return status
+        told = signal.sigwaitinfo({signal.SIGCHLD, *_PASSED_ON})
+        if told.si_signo != signal.SIGCHLD and told.si_code != _FROM_KERNEL:
+            with suppress(ProcessLookupError):
+                os.kill(child, told.si_signo)

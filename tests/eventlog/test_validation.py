@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from eventlog import events as ev
 from eventlog.errors import CallError, ClosedError, ErasedError, NotFoundError, RefusedError
 from eventlog.session.session import Session
 from eventlog.store import Store
+from eventlog.validation import json_value
 from eventlog.values import Limits, Model, Tokens, Usage
 from projections import ModelView
 from projections.window import ContextWindow, Wait
@@ -255,3 +257,17 @@ def test_a_closed_store_is_called_closed(tmp_path: Path) -> None:
     for use in uses:
         with pytest.raises(ClosedError, match="the store is closed"):
             use()
+
+
+def test_a_json_text_is_read_without_a_new_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of JSON share one decoder, which goes on after a text that it refused."""
+    assert json_value("[1]") == [1]
+
+    def made(*_: object, **__: object) -> None:
+        raise AssertionError("a decoder is made")
+
+    monkeypatch.setattr(json.JSONDecoder, "__init__", made)
+    for text, said in (("[NaN]", "it has NaN"), ("[1,]", "line 1"), ("[" * 100_000, "deep"), ("9" * 5_000, "digits")):
+        with pytest.raises(ValueError, match=said):
+            json_value(text)
+    assert json_value('{"a": [1]}') == {"a": [1]}

@@ -28,6 +28,7 @@ __all__ = [
     "data_end",
     "filesystem_type",
     "is_full",
+    "is_read_only",
     "make_directory",
     "read_small",
     "refuse_network_filesystem",
@@ -219,13 +220,15 @@ def is_full(path: Path) -> bool:
         return False
 
 
-def filesystem_type(path: Path, mounts: Iterable[str]) -> str:
-    """The type of the file system a path is on, from the lines of a `mountinfo` file; "" if none matches.
+def mounted(path: Path, mounts: Iterable[str], device: str = "") -> list[str]:
+    """Type, source and options of the file system a path is on, from the lines of a `mountinfo` file; [] if none matches.
 
-    The longest mount point that is a prefix of the path wins, the last one of equals (mounts stack).
+    The longest mount point that is a prefix of the path wins, the last one of equals (mounts stack); with a device, as
+    MAJOR:MINOR, one of that device before any other.
     """
     wanted = str(path)
-    found, length = "", -1
+    found: list[str] = []
+    best = (False, -1)
     for line in mounts:
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
@@ -233,9 +236,35 @@ def filesystem_type(path: Path, mounts: Iterable[str]) -> str:
             continue
         point = fields[4].encode("ascii", "backslashreplace").decode("unicode_escape")
         inside = wanted == point or wanted.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= length:
-            found, length = after.split(" ", 1)[0], len(point)
+        if inside and (rank := (fields[2] == device, len(point))) >= best:
+            found, best = after.split(" "), rank
     return found
+
+
+def filesystem_type(path: Path, mounts: Iterable[str]) -> str:
+    """The type of the file system a path is on, from the lines of a `mountinfo` file; "" if none matches."""
+    return (mounted(path, mounts) or [""])[0]
+
+
+def _mount_lines(mountinfo: Path) -> list[str]:
+    """The lines of a `mountinfo` file; none where the system has no such file."""
+    try:
+        return mountinfo.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+
+
+def is_read_only(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> bool:
+    """Whether the file system of a path is read-only for all programs, and not only where it is mounted here.
+
+    A file system that is mounted to be read may be written through another mount, from outside a container: only what is
+    said of the file system itself keeps every program out.  False where that is unknown.
+    """
+    if not os.statvfs(path).f_flag & os.ST_RDONLY:
+        return False
+    device = path.stat().st_dev
+    said = mounted(path.resolve(), _mount_lines(mountinfo), f"{os.major(device)}:{os.minor(device)}")
+    return len(said) > 2 and said[2].split(",")[0] == "ro"
 
 
 def refuse_network_filesystem(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> None:
@@ -243,11 +272,7 @@ def refuse_network_filesystem(path: Path, mountinfo: Path = Path("/proc/self/mou
 
     Where there is no `mountinfo` (not Linux) nothing is known, and nothing is refused.
     """
-    try:
-        lines = mountinfo.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return
-    kind = filesystem_type(path.resolve(), lines)
+    kind = filesystem_type(path.resolve(), _mount_lines(mountinfo))
     if kind in NETWORK_FILESYSTEMS:
         raise UnsupportedStorageError(
             f"{path} is on a network file system ({kind}), which cannot keep what is promised"

@@ -34,7 +34,7 @@ from eventlog.log.embedded.locks import Presence, WriterLock, try_shared
 from eventlog.log.embedded.lookup import Lookup
 from eventlog.log.embedded.memtable import Generation, Tail
 from eventlog.log.embedded.salvage.probe import require_structure
-from eventlog.log.embedded.segments.environment import is_whole, nobody_writes
+from eventlog.log.embedded.segments.environment import is_archived, is_whole
 from eventlog.log.embedded.segments.fold import fold, write_address, write_derived
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.embedded.watermark import MARK_BYTES, Mark
@@ -96,7 +96,7 @@ class Partition:
                 self._mark = Mark(path / "mark", read_only=read_only)
             if not is_whole(path / "lmdb") or (self._presence.alone and not self._closed_in_order()):
                 require_structure(path / "lmdb", writing=self._presence.alone and not read_only)
-            if read_only and nobody_writes(path / "lmdb"):
+            if read_only and is_archived(path / "lmdb"):
                 self._keep_writers_out()
             self._segments = Segments(path / "lmdb", read_only=read_only, map_bytes=options.map_bytes)
         except BaseException:

@@ -19,6 +19,7 @@ import mmap
 import os
 import struct
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from eventlog.log.embedded.filesystem import allocate
@@ -66,8 +67,9 @@ class Mark:
     def changed(self) -> bool:
         """Whether somebody else has moved the mark since `settle`."""
         if self._short and os.access(self._path, os.R_OK):  # a writer may have made it since
-            self._map = self._mapped(read_only=True)
-            self._short = not isinstance(self._map, mmap.mmap)
+            with suppress(OSError):  # the system has no descriptor to give now: the next call looks again
+                self._map = self._mapped(read_only=True)
+                self._short = not isinstance(self._map, mmap.mmap)
         return self._map[:16] != self._last
 
     def get(self) -> int:

@@ -412,3 +412,13 @@ def test_without_the_library_no_key_is_made(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(KeysError, match=r"a library that is not installed"):
             eventlog.open(tmp_path / "s", keys=keys)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_hole_without_end_is_not_read(tmp_path: Path) -> None:
+    """A key file that ends in a hole longer than memory is refused at once; one whose last line is torn is read."""
+    keys = written(tmp_path / "keys", GOLDEN)
+    os.truncate(tmp_path / "keys", len(GOLDEN) + 4096)
+    assert keys.find(A) is not None
+    os.truncate(tmp_path / "keys", 4 << 40)
+    with pytest.raises(KeysError, match="ends in a hole"):
+        KeyFile(tmp_path / "keys").find(A)

@@ -145,3 +145,24 @@ def test_an_interrupt_reaches_the_child_once() -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
+
+
+def test_a_program_that_was_begun_with_sigchld_ignored_ends() -> None:
+    """A parent that ignores SIGCHLD hands that down through `exec`; the command ends with its own code all the same."""
+    begin = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
+    )
+    for work, code in (("pass", 3), ("os.kill(os.getpid(), signal.SIGSEGV)", Exit.DAMAGED)):
+        command = [sys.executable, "-c", begin, sys.executable, "-c", CHILD.format(work=work)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=60)
+        assert done.returncode == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_that_does_not_end_the_first_process_is_an_exit_code(number: signal.Signals) -> None:
+    """The first process of a container outlives its own signals: it ends as a shell would say it, and tells of no damage."""
+    outlives = "os.kill, parent = (lambda pid, number, kill=os.kill: pid == parent or kill(pid, number)), os.getpid()"
+    program = CHILD.format(work=f"os.kill(os.getpid(), {int(number)})").replace("\ndef", f"\n{outlives}\ndef", 1)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 128 + number
+    assert not done.stderr

@@ -9,6 +9,8 @@ Where no child of this interpreter can be started (a frozen program) nothing is 
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -16,20 +18,24 @@ from pathlib import Path
 
 import lmdb
 
-from eventlog.errors import BusyError, DamagedError
+from eventlog.errors import BusyError, DamagedError, StorageError
+from eventlog.log.embedded.filesystem import DENIED
+from eventlog.log.embedded.salvage.probe_child import UNABLE
 from eventlog.log.embedded.segments.environment import LIB_VERSION, REMEDY, nobody_writes
 from eventlog.log.embedded.segments.layout import TREES
 
 __all__ = ["probe", "require_structure"]
 
 _CHILD = Path(__file__).with_name("probe_child.py")
+_FAULTS = frozenset({signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL})
 _LIBRARY = Path(str(lmdb.__file__)).parent.parent
 
 
 def probe(directory: Path, *, writing: bool = False) -> list[str]:
     """A line for each thing that is wrong with the structure of the LMDB files in `directory`.
 
-    `writing` has the list of free pages read, too, which needs that nobody else writes.
+    `writing` has the list of free pages read, too, which needs that nobody else writes.  `BusyError` or `StorageError` if the
+    system does not let the child look: then nothing is known of the pages.
     """
     if getattr(sys, "frozen", False) or not sys.executable:
         return []
@@ -41,7 +47,13 @@ def probe(directory: Path, *, writing: bool = False) -> list[str]:
         raise BusyError(f"the structure of {directory} could not be looked at: {error.strerror}") from error
     if child.returncode < 0:
         name = signal.Signals(-child.returncode).name
+        if -child.returncode not in _FAULTS:  # SIGKILL, where memory is short
+            raise BusyError(f"the structure of {directory} could not be looked at: {name} ended the child that does")
         return [f"the structure of the folded part is damaged: reading it ends in {name}"]
+    if child.returncode == UNABLE:
+        code = int(child.stderr.strip() or errno.EIO)
+        kind = StorageError if code in DENIED else BusyError
+        raise kind(f"the structure of {directory} could not be looked at: {os.strerror(code)}")
     if child.returncode:
         reason = child.stderr.strip().splitlines()[-1:] or [f"exit code {child.returncode}"]
         return [f"the structure of the folded part cannot be read: {reason[0]}"]
@@ -49,7 +61,7 @@ def probe(directory: Path, *, writing: bool = False) -> list[str]:
 
 
 def require_structure(directory: Path, *, writing: bool = False) -> None:
-    """Raise `DamagedError` unless the structure holds together."""
+    """Raise `DamagedError` unless the structure holds together; errors of `probe` if that cannot be known now."""
     wrong = probe(directory, writing=writing)
     if wrong:
         raise DamagedError(f"{wrong[0]}; {REMEDY}")

@@ -6,6 +6,7 @@ vain, and seem never to have been there.
 A program, not a module: nothing imports it, and it imports nothing but LMDB, so that it starts quickly.  Arguments: the
 directory that holds the package `lmdb`, the LMDB directory, its format, `r` or `w` or `-` (read without the lock file), and
 the names of the trees.  It prints a line for each fault.
+It ends with `UNABLE`, and an error number on standard error, if it is not for damage that it cannot look.
 
 The map is as large as the file needs, with room to begin to write and for what other processes fold meanwhile: a map that is too small is no
 fault of the file's.
@@ -13,6 +14,7 @@ fault of the file's.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from zlib import crc32
@@ -20,15 +22,27 @@ from zlib import crc32
 TYPE_CHECKING = False  # importing `typing` would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
-__all__ = ["walk"]
+__all__ = ["UNABLE", "walk"]
 
 
 UNPROTECTED = {"data", "derived"}
 """Trees whose values have no checksum, or need none."""
 ROOM = 64 << 20
 """Bytes of the map beyond twice the file: address space, neither memory nor disk."""
+UNABLE = 3
+_UNRELATED = {
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EAGAIN,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOSPC,
+    errno.EDQUOT,
+}
+"""What the system says for reasons that no page of the file can be."""
 
 
 def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> list[str]:
@@ -38,7 +52,8 @@ def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> lis
     file_bytes = 0
     while True:
         wrong: list[str] = []
-        before = file_bytes
+        before, room = file_bytes, 0
+        trying = False
         try:
             file_bytes = _size_of(f"{path}/data.mdb")
             room = 2 * file_bytes + ROOM
@@ -49,14 +64,45 @@ def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> lis
                 for name in found:
                     _walk(environment, name, wrong)
             if mode == "w":
-                _write(lmdb.open(path, **options))
+                environment = lmdb.open(path, **options)
+                trying = True  # a damaged list of free pages may ask for any amount of memory
+                _write(environment)
         except lmdb.MapResizedError as error:
             if file_bytes > before:  # another process made the file larger than the map meanwhile
                 continue
             wrong.append(f"{type(error).__name__}: {error}")
-        except (lmdb.Error, OSError, ValueError) as error:
+        except lmdb.ReadersFullError:
+            _end(errno.EAGAIN)
+        except (lmdb.Error, OSError, ValueError, MemoryError) as error:
+            code = _code_of(error)
+            if code in _UNRELATED or (code == errno.ENOMEM and not trying and not _is_free(room)):
+                _end(code)
             wrong.append(f"{type(error).__name__}: {error}")
         return wrong
+
+
+def _end(code: int) -> NoReturn:
+    """End the program, for what is not the damage's fault."""
+    sys.stderr.write(str(code))
+    sys.exit(UNABLE)
+
+
+def _code_of(error: Exception) -> int:
+    """The system's number of an error; 0 if it has none."""
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    return getattr(error, "code", 0) or getattr(error, "errno", 0) or 0
+
+
+def _is_free(room: int) -> bool:
+    """Whether there is address space for a map of this size: if so, a damaged page asked for more."""
+    import mmap
+
+    try:
+        mmap.mmap(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ).close()
+    except (OSError, MemoryError, ValueError):
+        return False
+    return True
 
 
 def _size_of(path: str) -> int:

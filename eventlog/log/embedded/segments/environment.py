@@ -44,14 +44,14 @@ from eventlog.errors import (
     StorageError,
     UnsupportedStorageError,
 )
-from eventlog.log.embedded.filesystem import DENIED, NO_ROOM, allocate, is_full, unreadable
+from eventlog.log.embedded.filesystem import DENIED, NO_ROOM, allocate, is_full, is_read_only, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
     from typing import Any
 
-__all__ = ["LIB_VERSION", "REMEDY", "Environment", "is_whole", "put_last"]
+__all__ = ["LIB_VERSION", "REMEDY", "Environment", "is_archived", "is_whole", "nobody_writes", "put_last"]
 
 LIB_VERSION = 0
 """LMDB 0.9, data format 1."""
@@ -85,10 +85,13 @@ R = TypeVar("R")
 def nobody_writes(path: Path) -> bool:
     """Whether the files cannot be written by anyone, so that they are read without LMDB's lock file, which a reader writes into.
 
-    That is so on a read-only file system, and where the right to write them was taken from everybody.
+    That is so on a file system that no program may write, and where the right to write them was taken from everybody.
     """
-    if os.statvfs(path).f_flag & os.ST_RDONLY:
-        return True
+    return is_read_only(path) or is_archived(path)
+
+
+def is_archived(path: Path) -> bool:
+    """Whether the right to write the files was taken from everybody; a program of root's could write them all the same."""
     data = path / "data.mdb"
     return data.exists() and not data.stat().st_mode & 0o222 and not os.access(data, os.W_OK)
 
@@ -107,6 +110,8 @@ class Environment:
         lock = not (read_only and nobody_writes(path))
         if lock and not read_only:
             self._reserve_lock()
+        if lock and read_only and os.statvfs(path).f_flag & os.ST_RDONLY:  # LMDB would read without its lock file
+            raise self._unlockable(errno.EROFS)
         try:
             self._env = self._open(read_only=read_only, lock=lock, map_bytes=map_bytes, trees=len(trees))
         except lmdb.Error as error:
@@ -279,17 +284,21 @@ class Environment:
         """The same for what ends opening: nothing was written, and whatever is not damage is what the system refuses."""
         code = getattr(error, "code", 0)
         if code in DENIED and not os.access(self._path / "lock.mdb", os.W_OK):
-            return StorageError(
-                f"{self._path} cannot be opened: {os.strerror(code)}: a reader writes into lock.mdb which pages it reads, and this user may not;"
-                " let it (group and mode of the directory), read a backup of your own, or take the right to write"
-                " from everybody (chmod -R a-w)"
-            )
+            return self._unlockable(code)
         found = self._translate(error)
         if not isinstance(found, PoisonedError):
             return found
         if code in _NO_FILE or isinstance(error, lmdb.InvalidParameterError):
             return DamagedError(f"the folded part is damaged: {error}; {REMEDY}")
         return StorageError(f"the folded part cannot be opened: {error}")
+
+    def _unlockable(self, code: int) -> StorageError:
+        """Others may write what this program reads, and it cannot tell them which pages it needs."""
+        return StorageError(
+            f"{self._path} cannot be opened: {os.strerror(code)}: a reader writes into lock.mdb which pages it reads, and this user may not;"
+            " let it (group and mode of the directory), read a backup of your own, or take the right to write"
+            " from everybody (chmod -R a-w)"
+        )
 
     def _translate(self, error: lmdb.Error) -> EventlogError:
         if self._closed:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 
 import eventlog
 from eventlog.errors import BusyError, StorageError
+from eventlog.log.embedded.filesystem import mounted
+from tests.support.cli_runner import ROOT
 
 NOBODY = 65534
 
@@ -93,3 +97,64 @@ def test_files_of_another_user_say_what_is_missing(store: Path) -> None:
     assert "Permission denied" in as_another_user(lambda: read(store))
     store.chmod(0o755)
     assert as_another_user(lambda: read(store)) == said
+
+
+READ = """\
+import sys
+import eventlog
+from eventlog.errors import StorageError
+
+try:
+    with eventlog.open(sys.argv[1], read_only=True) as store:
+        print(len([*store.session("a").events()]))
+except StorageError as error:
+    print(error)
+"""
+
+
+def read_at_mount(mount: str, store: Path) -> str | None:
+    """What a program says that reads a store at a mount (`$1` the store, `$2` the place); None if nothing can be mounted."""
+    place = store.parent / "mounted"
+    place.mkdir(exist_ok=True)
+    script = f'{{ {mount}; }} >/dev/null 2>&1 || exit 99; exec "$3" -c "$4" "$2"'
+    command = ["unshare", "-m", "sh", "-ec", script, "sh", store, place, sys.executable, READ]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        return None
+    if done.returncode == 99 or done.stderr.startswith("unshare"):
+        return None
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+BIND = 'mount --bind "$1" "$2" && mount -o remount,ro,bind "$2"'
+MEDIUM = 'mount -t tmpfs none "$2" && cp -R "$1/." "$2" && mount -o remount,ro "$2"'
+
+
+def test_a_mount_to_read_of_what_others_may_write_is_refused(store: Path) -> None:
+    """A container that may only read what programs outside write is told what helps, and stops none of them."""
+    said = read_at_mount(BIND, store)
+    assert said is None or ("Read-only" in said and "lock.mdb" in said and "chmod -R a-w" in said)
+    with eventlog.open(store) as opened:
+        opened.session("a").user("goes on")
+
+
+def test_a_medium_that_no_program_may_write_is_read(store: Path) -> None:
+    """Where the file system itself is read-only there is no writer to keep out."""
+    assert read_at_mount(MEDIUM, store) in {"3", None}
+
+
+def test_the_mount_of_a_path_is_the_longest_of_its_device() -> None:
+    """The options are those of the file system itself, not of the mount, and of the device that the path is on."""
+    lines = [
+        "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard",
+        "42 27 254:0 /a /srv/st\\040ore ro,relatime - ext4 /dev/vda rw,discard",
+        "43 27 7:1 / /srv/disc rw,relatime - iso9660 /dev/loop1 ro,nojoliet",
+        "44 27 0:9 / /srv/disc/inner rw - tmpfs none rw",
+    ]
+    assert mounted(Path("/srv/st ore/lmdb"), lines, "254:0") == ["ext4", "/dev/vda", "rw,discard"]
+    assert mounted(Path("/srv/disc/lmdb"), lines, "7:1") == ["iso9660", "/dev/loop1", "ro,nojoliet"]
+    assert mounted(Path("/srv/disc/inner/lmdb"), lines, "7:1")[2] == "ro,nojoliet"
+    assert mounted(Path("/srv/disc/inner/lmdb"), lines, "0:77")[2] == "rw"
+    assert mounted(Path("/srv"), [], "7:1") == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 import sys
@@ -138,3 +140,22 @@ def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeyp
     put(log, b"two")
     log.close()
     shutil.rmtree(path)
+
+
+def test_a_mark_that_cannot_be_opened_now_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that has no descriptor left goes on with what it knows, and sees the mark later."""
+    mark = Mark(tmp_path / "mark", read_only=True)
+    mark.settle(mark.get())
+    writer = Mark(tmp_path / "mark", read_only=False)
+    writer.set(7)
+
+    def none_left(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", none_left)
+    assert not mark.changed()
+    monkeypatch.undo()
+    assert mark.changed()
+    assert mark.get() == 7
+    mark.close()
+    writer.close()

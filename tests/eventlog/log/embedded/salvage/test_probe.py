@@ -12,10 +12,11 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from eventlog.errors import DamagedError
+from eventlog.errors import BusyError, DamagedError
 from eventlog.log.contract import Append
 from eventlog.log.embedded import partition
 from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.salvage import probe_child
 from eventlog.log.embedded.salvage.probe import probe, require_structure
 
 pytestmark = pytest.mark.promise(12)
@@ -192,3 +193,49 @@ def test_a_frozen_program_starts_no_child(tmp_path: Path, monkeypatch: pytest.Mo
     hide(tmp_path / "s")
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     assert probe(tmp_path / "s" / "lmdb") == []
+
+
+LIMITED = """\
+import resource, runpy
+resource.setrlimit(resource.{limit}, ({amount}, {amount}))
+runpy.run_path({program!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "amount", "said"),
+    [("RLIMIT_AS", 2 << 30, "Cannot allocate memory"), ("RLIMIT_NOFILE", 4, "Too many open files")],
+)
+def test_what_the_system_has_none_of_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, amount: int, said: str
+) -> None:
+    """A sound file that cannot be mapped or opened now is not called damaged: restoring a copy of it would be of no use."""
+    fill(tmp_path / "s")
+    os.truncate(tmp_path / "s" / "lmdb" / "data.mdb", 3 << 30)
+    program = tmp_path / "limited.py"
+    program.write_text(LIMITED.format(limit=limit, amount=amount, program=probe_child.__file__))
+    monkeypatch.setattr("eventlog.log.embedded.salvage.probe._CHILD", program)
+    for writing in (False, True):
+        with pytest.raises(BusyError, match=said):
+            require_structure(tmp_path / "s" / "lmdb", writing=writing)
+
+
+def test_a_damaged_size_is_damage(tmp_path: Path) -> None:
+    """A last page number that asks for more address space than there is can only be damage."""
+    fill(tmp_path / "s")
+    data = tmp_path / "s" / "lmdb" / "data.mdb"
+    pages = bytearray(data.read_bytes())
+    for page in (0, 4096):
+        pages[page + 136 : page + 144] = (1 << 50).to_bytes(8, sys.byteorder)
+    data.write_bytes(pages)
+    assert probe(data.parent)
+
+
+def test_a_child_that_was_killed_tells_of_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory is short the kernel kills the child, which says nothing about the pages."""
+    fill(tmp_path / "s")
+    program = tmp_path / "killed.py"
+    program.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.setattr("eventlog.log.embedded.salvage.probe._CHILD", program)
+    with pytest.raises(BusyError, match="SIGKILL"):
+        probe(tmp_path / "s" / "lmdb")

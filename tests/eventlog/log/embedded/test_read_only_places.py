@@ -117,7 +117,7 @@ def read_at_mount(mount: str, store: Path) -> str | None:
     place = store.parent / "mounted"
     place.mkdir(exist_ok=True)
     script = f'{{ {mount}; }} >/dev/null 2>&1 || exit 99; exec "$3" -c "$4" "$2"'
-    command = ["unshare", "-m", "sh", "-ec", script, "sh", store, place, sys.executable, READ]
+    command = ["unshare", "-m", "sh", "-ec", script, "sh", str(store), str(place), sys.executable, READ]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     except FileNotFoundError:

@@ -244,7 +244,7 @@ def digest_of(
     messages: Iterable[NeutralMessage], system: tuple[str, ...], tools: str | None, renderer: str | None = None
 ) -> bytes:
     """SHA-256 of a request in its neutral form; names that form and its version: `renderer`, or the one of today."""
-    found = sha256(_head(system, tools, renderer or RENDERER))
+    found = sha256(_head(system, tools, renderer))
     for message in messages:
         found.update(pack(message))
     return found.digest()
@@ -274,8 +274,8 @@ class RunningDigest:
         return found.digest()
 
 
-def _head(system: tuple[str, ...], tools: str | None, renderer: str = RENDERER) -> bytes:
-    return pack([renderer, system, tools])
+def _head(system: tuple[str, ...], tools: str | None, renderer: str | None = None) -> bytes:
+    return pack([renderer or RENDERER, system, tools])
 
 
 class _Counting:

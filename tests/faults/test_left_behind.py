@@ -105,17 +105,17 @@ def test_a_journal_file_that_cannot_be_read_is_never_silence(
 
 
 def refuse_once(monkeypatch: pytest.MonkeyPatch, suffix: str, code: int) -> None:
-    """Let the first whole reading of such a file fail."""
-    read: Callable[[Path], bytes] = Path.read_bytes
+    """Let the first opening of such a file to be read as a whole fail."""
+    opened: Callable[..., Any] = Path.open
     refused: list[Path] = []
 
-    def read_bytes(path: Path) -> bytes:
+    def open_(path: Path, *given: Any, **named: Any) -> Any:
         if path.suffix == suffix and not refused:
             refused.append(path)
             raise OSError(code, os.strerror(code))
-        return read(path)
+        return opened(path, *given, **named)
 
-    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(Path, "open", open_)
 
 
 @pytest.mark.promise(12)

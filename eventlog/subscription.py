@@ -118,8 +118,9 @@ def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
     """The kinds of events that are asked for; `CallError` for what are no event classes in a sequence."""
     if kinds is None:
         return None
-    if isinstance(kinds, Iterable):
-        wanted = tuple(cast("Iterable[object]", kinds))
+    given = kinds
+    if isinstance(given, Iterable):
+        wanted = tuple(cast("Iterable[object]", given))
         found = tuple(kind for kind in wanted if isinstance(kind, type) and issubclass(kind, Base))
         if len(found) == len(wanted):
             return found

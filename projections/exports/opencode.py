@@ -61,11 +61,12 @@ def opencode_pieces(session: Session) -> Iterator[bytes]:
 
 def _make_finite(value: Any) -> None:
     """Put the nearest number that JSON has in the place of an infinite one, and null where there is none."""
-    places: Iterable[Any] = value if is_object(value) else range(len(value)) if is_array(value) else ()
+    holder: Any = value
+    places: Iterable[Any] = holder if is_object(value) else range(len(holder)) if is_array(value) else ()
     for place in places:
-        item = value[place]
+        item: Any = holder[place]
         if isinstance(item, float) and not isfinite(item):
-            value[place] = None if isnan(item) else copysign(float_info.max, item)
+            holder[place] = None if isnan(item) else copysign(float_info.max, item)
         else:
             _make_finite(item)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +299,7 @@ COMMANDS = [["prune", "talk"], ["compact", "talk"], ["undo", "talk"]]
 def test_a_read_only_store_is_refused(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that can only be read is refused in one line by each command that writes, and a dry run works."""
     version = version_of(talked)
-    opened = eventlog.open
+    opened: Callable[..., eventlog.Store] = eventlog.open
 
     def read_only(path: Path, **given: Any) -> eventlog.Store:
         return opened(path, **{**given, "read_only": True})

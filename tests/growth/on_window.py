@@ -15,6 +15,7 @@ from projections.window import (
     CallModel,
     ContextWindow,
     PendingCall,
+    Prune,
     RequestCompaction,
     RunSubtask,
     afill,
@@ -28,7 +29,7 @@ from projections.window import (
     window_report,
 )
 from projections.window.prune.planner import PLANNERS
-from tests.growth.operation import Table, constant, history
+from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import POLICY, Place
 from tests.support.window_loop import sections
 
@@ -112,6 +113,12 @@ def _question(at: Place) -> Generator[ContextWindow]:
         yield window
 
 
+def _planned(window: ContextWindow) -> int:
+    """How many results the next step clears: it names each of them."""
+    step = window.next_step()
+    return len(step.plan.parts) if isinstance(step, Prune) else 1
+
+
 @contextmanager
 def _wide_question(at: Place) -> Generator[ContextWindow]:
     with _wide(at) as window:
@@ -193,8 +200,8 @@ WINDOW: Table = {
     "ContextWindow.model_name": constant(lambda _, window: window.model_name, a_window),
     "ContextWindow.new_counter": constant(lambda _, window: window.new_counter(), a_window),
     "ContextWindow.next_step": constant(lambda _, window: window.next_step(), _question),
-    "ContextWindow.next_step, wide": constant(lambda _, window: window.next_step(), _wide_question),
-    "ContextWindow.next_step, wide, nothing new": constant(lambda _, window: window.next_step(), _wide),
+    "ContextWindow.next_step, wide": output(lambda _, window: _planned(window), _wide_question),
+    "ContextWindow.next_step, wide, nothing new": output(lambda _, window: _planned(window), _wide),
     "ContextWindow.offers_recall": constant(lambda _, window: window.offers_recall, a_window),
     "ContextWindow.perform": constant(
         lambda _, window: window.perform(RequestCompaction(overflow=False, tokens=0)), a_window

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
-from tests.growth.measuring import spent
+from tests.growth.measuring import spent, uncollected
 from tests.growth.place import Place
 
 __all__ = ["Cost", "Grows", "Operation", "Table", "constant", "history", "measured", "output"]
@@ -97,7 +97,7 @@ def measured(operation: Operation, place: Place, *, budget: float = BUDGET, fewe
         started = spent()
         here = place.copy() if operation.copied else place
         try:
-            with operation.within(here) as held:
+            with operation.within(here) as held, uncollected():
                 begun = spent()
                 found = operation.run(here, held)
                 took = spent() - begun

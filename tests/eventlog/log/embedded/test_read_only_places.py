@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -19,16 +20,16 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Generator[Path]:
-    """A small store that everybody may read."""
-    path = tmp_path / "store"
-    with eventlog.open(path) as opened:
-        opened.create_session(id="a").user("hello")
-    for above in (tmp_path, *tmp_path.parents[:2]):
-        above.chmod(0o755)
-    modes(path, 0o755, 0o644)
-    yield path
-    modes(path, 0o755, 0o644)
+def store() -> Generator[Path]:
+    """A small store that every user may read, in a place that every user may reach, which pytest's own is not."""
+    with TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        path = Path(place) / "store"
+        with eventlog.open(path) as opened:
+            opened.create_session(id="a").user("hello")
+        modes(path, 0o755, 0o644)
+        yield path
+        modes(path, 0o755, 0o644)
 
 
 def modes(path: Path, directories: int, files: int) -> None:

@@ -239,7 +239,8 @@ class NotFoundError(CallError):
 
     def __init__(self, kind: str, name: str, *, session: str | None = None) -> None:
         where = f" in session {cut(session)}" if session else ""
-        super().__init__(f"no {kind} {brief(name)}{where}")
+        shown = repr(name) if kind == "store" else brief(name)  # a path is of use only whole
+        super().__init__(f"no {kind} {shown}{where}")
         self.kind = kind
         self.name = name
         self.session = session

@@ -35,7 +35,9 @@ COMMANDS = {
     "events": Entry("sessions", "Print a session's events in order, also those that were inherited or rolled back."),
     "show": Entry("show", "Print a session's transcript."),
     "view": Entry("view", "Print the messages the model would be sent."),
-    "rollback": Entry("history", "Make the session what it was right after version V."),
+    "rollback": Entry(
+        "history", "Make the session what it was right after version V, also if an earlier rollback hid that."
+    ),
     "fork": Entry(
         "history", "Begin a session that continues this one as it was right after version V, and print its id."
     ),

@@ -80,7 +80,7 @@ ENDLESS: dict[str, tuple[Answer, str]] = {
         Answer(raw=bomb(300), status=400, headers={"content-encoding": "deflate"}),
         r"refused \(HTTP 400\)",
     ),
-    "packed otherwise": (Answer(raw=lambda: repeat(b"x"), headers={"content-encoding": "br"}), "nobody asked for"),
+    "packed otherwise": (Answer(raw=lambda: repeat(b"x"), headers={"content-encoding": "br"}), "did not ask for"),
 }
 
 

@@ -9,8 +9,8 @@ What every engine promises, and `tests/eventlog/log/test_contract.py` checks:
 
 * `submit` checks, in this order, inside the commit: the request id (a known one with the same
   content digest gives the first result back, with other content `RequestReusedError`), the
-  append it follows (`ConflictError`), the session's existence (`creates_at`), the lease epoch (`FencedError`), the expected version
-  (`ConflictError`), then `check` with the commits others made since `seen`.  A request that fails
+  append it follows (`ConflictError`), the session's existence (`creates_at`), the lease (`FencedError`: its epoch, or what the append
+  `replaces`), the expected version (`ConflictError`), then `check` with the commits others made since `seen`.  A request that fails
   is rejected alone; the others of its batch go in.
 * Requests submitted by one thread are committed in the order of submission.
 * A committed append is on disk and survives power loss (the memory engine: as long as the process).
@@ -38,6 +38,14 @@ _HASH_BYTES = 32
 """As in `merkle.py`."""
 
 
+class LeaseState(msgspec.Struct, frozen=True, gc=False):
+    """Who may run a session.  `owner` is opaque to the log; `until` is UTC milliseconds, 0 = released."""
+
+    epoch: int = 0
+    owner: bytes = b""
+    until: int = 0
+
+
 class Append(msgspec.Struct, frozen=True, kw_only=True):
     """What a writer asks for.  `payload` holds `count` events; the rest says under which conditions."""
 
@@ -63,6 +71,11 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     epoch are left out if it has one); raises to reject this append.  It must not block or append."""
     epoch: int = 0
     """Lease epoch the writer holds, 0 for a command that needs no lease."""
+    lease: LeaseState | None = None
+    """The lease record to write in the same commit, of the writer's own `epoch`: taken if `replaces` is given, else kept or given
+    back.  It is written with the append or not at all; a known request id writes neither."""
+    replaces: LeaseState | None = None
+    """The session's lease that `lease` takes the place of, one epoch before it; `FencedError` if it is another one by now."""
     request: str | None = None
     digest: bytes = b""
     """Digest of the request's content, compared when the request id is seen again."""
@@ -113,14 +126,6 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
     last: int
     position: int
     repeated: bool = False
-
-
-class LeaseState(msgspec.Struct, frozen=True, gc=False):
-    """Who may run a session.  `owner` is opaque to the log; `until` is UTC milliseconds, 0 = released."""
-
-    epoch: int = 0
-    owner: bytes = b""
-    until: int = 0
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Past", "Seen", "admit", "commit_of", "head_after", "may_replace_lease"]
 
 
+_NO_LEASE = LeaseState()
+
+
 class Seen(NamedTuple):
     """A request id that was used: the digest of its content, and what became of it."""
 
@@ -67,13 +70,13 @@ def admit(past: Past, append: Append) -> Committed | Head | None:
     if append.creates_at is not None:
         if head is not None:
             raise AlreadyExistsError("session", session)
-        version, epoch = append.creates_at, 0
+        version, lease = append.creates_at, _NO_LEASE
     else:
         if head is None:
             raise NotFoundError("session", session)
-        version, epoch = head.version, head.lease.epoch
-    if append.epoch and append.epoch != epoch:
-        raise FencedError(session, append.epoch, epoch)
+        version, lease = head.version, head.lease
+    if append.epoch and (append.epoch != lease.epoch if append.replaces is None else append.replaces != lease):
+        raise FencedError(session, append.epoch, lease.epoch)
     if append.expected is not None and append.expected != version:
         raise ConflictError(session, append.expected, version)
     if append.check is not None:
@@ -98,17 +101,27 @@ def commit_of(head: Head | None, append: Append, position: int, salt: bytes) -> 
         append.session, first, append.count, position, append.epoch, append.time, append.payload, append.request,
         salt, leaf[:TAG_BYTES],
     )  # fmt: skip
-    return commit, head_after(head, commit, leaf, messages=append.messages, card=append.card, base=base)
+    lease = append.lease
+    return commit, head_after(head, commit, leaf, messages=append.messages, card=append.card, base=base, lease=lease)
 
 
-def head_after(head: Head | None, commit: Commit, leaf: bytes, *, messages: int, card: bytes | None, base: int) -> Head:
+def head_after(
+    head: Head | None,
+    commit: Commit,
+    leaf: bytes,
+    *,
+    messages: int,
+    card: bytes | None,
+    base: int,
+    lease: LeaseState | None = None,
+) -> Head:
     """The session's head once `commit` is in, whose leaf has this hash; `base` counts only where there was no head."""
     count = commit.count
     last = commit.position + count - 1
     if head is None:
         return Head(
-            commit.session, commit.last, last, base, commit.time, commit.time, messages, card or b"", LeaseState(),
-            1, leaf,
+            commit.session, commit.last, last, base, commit.time, commit.time, messages, card or b"",
+            lease or _NO_LEASE, 1, leaf,
         )  # fmt: skip
     appends = head.appends
     return Head(
@@ -120,7 +133,7 @@ def head_after(head: Head | None, commit: Commit, leaf: bytes, *, messages: int,
         commit.time,
         head.messages + messages,
         head.card if card is None else card,
-        head.lease,
+        lease or head.lease,
         appends + 1,
         grow(appends, head.peaks, leaf),
     )

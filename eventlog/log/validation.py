@@ -59,17 +59,37 @@ def size_of(append: Append) -> int:
         _check_integer("seen", append.seen, 0, MAX_NUMBER)
     if append.check is not None and not callable(append.check):
         raise CallError("check is a function")
+    owner = 0 if append.lease is None and append.replaces is None else _lease_of(append)
     payload, digest = append.payload, append.digest
     if type(payload) is not bytes or type(digest) is not bytes:
         _length("payload", payload)
         _length("digest", digest)
-    size = _OVERHEAD + len(payload) + len(digest)
+    size = _OVERHEAD + len(payload) + len(digest) + owner
     if append.card is not None:
         size += _length("card", append.card)
     if append.bodies:
         size += _bodies(append.bodies)
     if size > MAX_REQUEST_BYTES:
         raise LimitError("bytes of one append", size, MAX_REQUEST_BYTES)
+    return size
+
+
+def _lease_of(append: Append) -> int:
+    """Bytes of the lease that an append takes, keeps or gives back."""
+    lease, replaces, epoch = append.lease, append.replaces, append.epoch
+    if lease is None:
+        raise CallError("an append that replaces a lease has a lease to put in its place")
+    size = _lease(lease)
+    if not epoch or lease.epoch != epoch:
+        raise CallError(
+            f"the lease of an append has the append's own epoch, from 1: not {lease.epoch} where that is {epoch}"
+        )
+    if replaces is not None:
+        size += _lease(replaces)
+        if epoch != replaces.epoch + 1:
+            raise CallError(
+                f"a lease that is taken has the epoch after the one it replaces: not {epoch} after {replaces.epoch}"
+            )
     return size
 
 
@@ -91,15 +111,18 @@ def _bodies(bodies: Any) -> int:
 def size_of_lease(session: str, state: LeaseState, replaces: LeaseState) -> int:
     """The same for a lease record."""
     _check_id("session id", session)
-    for lease in (state, replaces):
-        if type(lease) is not LeaseState:
-            raise CallError(f"a lease is a LeaseState, not {_name(lease)}")
-    _check_integer("epoch", state.epoch, 0, MAX_NUMBER)
-    _check_integer("until", state.until, -MAX_NUMBER, MAX_NUMBER)
-    size = _OVERHEAD + _length("owner", state.owner)
+    size = _OVERHEAD + _lease(state) + _lease(replaces)
     if size > MAX_REQUEST_BYTES:
         raise LimitError("bytes of one lease", size, MAX_REQUEST_BYTES)
     return size
+
+
+def _lease(lease: Any) -> int:
+    if type(lease) is not LeaseState:
+        raise CallError(f"a lease is a LeaseState, not {_name(lease)}")
+    _check_integer("epoch", lease.epoch, 0, MAX_NUMBER)
+    _check_integer("until", lease.until, -MAX_NUMBER, MAX_NUMBER)
+    return _length("owner", lease.owner)
 
 
 def is_id(value: str) -> bool:

@@ -212,6 +212,8 @@ class _Batch:
                 commit.epoch, append.messages, append.creates_at, append.card, commit.request, digest, bodies,
             )
         )  # fmt: skip
+        if append.lease is not None:
+            self.records.append(_lease_record(session, append.lease))
         return Committed(session, first, first + count - 1, position)
 
     def _new_bodies(self, bodies: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -223,9 +225,8 @@ class _Batch:
         head = may_replace_lease(self, change.session, change.replaces)
         if head is None:
             return False
-        state = change.state
-        self.pending.heads[change.session] = msgspec.structs.replace(head, lease=state)
-        self.records.append(LeaseRecord(change.session, state.epoch, state.owner, state.until))
+        self.pending.heads[change.session] = msgspec.structs.replace(head, lease=change.state)
+        self.records.append(_lease_record(change.session, change.state))
         return True
 
     def head_of(self, session: str) -> Head | None:
@@ -242,3 +243,7 @@ class _Batch:
         """See `rules.Past`."""
         found = list(self._lookup.commits_after(session, version))
         return found + [commit for commit in self.pending.commits.get(session, ()) if commit.last > version]
+
+
+def _lease_record(session: str, state: LeaseState) -> LeaseRecord:
+    return LeaseRecord(session, state.epoch, state.owner, state.until)

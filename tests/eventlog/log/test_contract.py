@@ -492,6 +492,120 @@ def test_an_old_epoch_is_fenced(log: Log) -> None:
     assert (head.version, head.lease.epoch) == (4, 2)
 
 
+def lease_with(**given: Any) -> LeaseState:
+    """A lease record, of whatever types."""
+    fields: dict[str, Any] = {"epoch": 1, "owner": b"me", "until": 1, **given}
+    return LeaseState(**fields)
+
+
+def lease_of(log: Log, session: str = "s") -> LeaseState:
+    """The session's lease record."""
+    head = log.head(session)
+    assert head is not None
+    return head.lease
+
+
+@pytest.mark.promise(4)
+def test_an_append_takes_keeps_and_gives_back_a_lease(log: Log) -> None:
+    """The lease record that an append carries is in the head as soon as the append is, and fences who held it before."""
+    first, kept, back = LeaseState(1, b"me", 100), LeaseState(1, b"me", 200), LeaseState(1, b"me", 0)
+    begin(log)
+    put(log, epoch=1, lease=first, replaces=LeaseState())
+    assert lease_of(log) == first
+    put(log, epoch=1)
+    assert lease_of(log) == first
+    put(log, epoch=1, lease=kept)
+    put(log, epoch=1, lease=back)
+    assert lease_of(log) == back
+    second = LeaseState(2, b"you", 300)
+    put(log, epoch=2, lease=second, replaces=back)
+    with pytest.raises(FencedError) as caught:
+        put(log, epoch=1, lease=kept)
+    assert (caught.value.epoch, caught.value.current) == (1, 2)
+    assert lease_of(log) == second
+    assert versions(log.read("s")) == [(version, version) for version in range(1, 7)]
+    assert log.check() == []
+
+
+@pytest.mark.promise(4)
+def test_a_lease_is_taken_only_from_what_it_replaces(log: Log) -> None:
+    """An append that takes a lease which is another one by now is fenced, and nothing of it is written."""
+    begin(log)
+    put(log, epoch=1, lease=LeaseState(1, b"me", 100), replaces=LeaseState())
+    mine = LeaseState(1, b"me", 200)
+    assert log.set_lease("s", mine, replaces=LeaseState(1, b"me", 100))
+    for epoch, replaces in ((1, LeaseState()), (2, LeaseState(1, b"me", 100)), (2, LeaseState(1, b"you", 200))):
+        with pytest.raises(FencedError) as caught:
+            put(log, epoch=epoch, lease=LeaseState(epoch, b"you", 300), replaces=replaces)
+        assert caught.value.current == 1
+    assert lease_of(log) == mine
+    assert log.last_position() == 2
+
+
+def test_a_session_begins_under_a_lease(log: Log) -> None:
+    """The append that begins a session may take its lease."""
+    begin(log, epoch=1, lease=LeaseState(1, b"me", 100), replaces=LeaseState())
+    assert lease_of(log) == LeaseState(1, b"me", 100)
+    with pytest.raises(FencedError):
+        begin(log, "t", epoch=2, lease=LeaseState(2, b"me", 100), replaces=LeaseState(1))
+    assert log.head("t") is None
+
+
+def test_one_of_many_takes_the_lease_with_its_append(log: Log) -> None:
+    """Of appends that are queued together, and take the same lease, one goes in."""
+    begin(log)
+    tickets = [
+        log.submit(
+            Append(
+                session="s", payload=b"", count=1, time=1, epoch=1, lease=LeaseState(1, name, 1), replaces=LeaseState()
+            )
+        )
+        for name in (b"a", b"b", b"c")
+    ]
+    assert tickets[0].wait(30).last == 2
+    for ticket in tickets[1:]:
+        with pytest.raises(FencedError):
+            ticket.wait(30)
+    assert lease_of(log).owner == b"a"
+
+
+def test_a_known_request_or_a_refused_append_writes_no_lease(log: Log) -> None:
+    """The lease goes in with the append or not at all."""
+    begin(log, request="r", digest=b"d")
+    taken: dict[str, Any] = {"epoch": 1, "lease": LeaseState(1, b"me", 100), "replaces": LeaseState()}
+    assert put(log, request="r", digest=b"d", **taken).repeated
+    with pytest.raises(ConflictError):
+        put(log, expected=7, **taken)
+    assert lease_of(log) == LeaseState()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lease": (1, b"me", 1)},
+        {"lease": None},
+        {"replaces": (0, b"", 0)},
+        {"epoch": 0},
+        {"epoch": 2},
+        {"lease": LeaseState(2, b"me", 1)},
+        {"replaces": LeaseState(1, b"me", 1)},
+        {"epoch": 0, "lease": LeaseState(0, b"me", 1), "replaces": None},
+        {"lease": lease_with(owner="me")},
+        {"lease": lease_with(until=2**70)},
+        {"replaces": lease_with(epoch=0, owner=None)},
+    ],
+)
+def test_a_wrong_lease_of_an_append_is_refused_at_once(log: Log, wrong: dict[str, Any]) -> None:
+    """Types, and the epochs of the append and of both leases, are looked at before anything is queued."""
+    begin(log)
+    given: dict[str, Any] = {"epoch": 1, "lease": LeaseState(1, b"me", 1), "replaces": LeaseState(), **wrong}
+    append = Append(session="s", payload=b"", count=1, time=1, **given)
+    with pytest.raises(CallError):
+        log.submit(append)
+    assert log.last_position() == 1
+    assert lease_of(log) == LeaseState()
+
+
 def test_derived_values(log: Log) -> None:
     """Derived values are put, replaced, deleted and scanned by prefix in key order."""
     log.put_derived([(b"a1", b"x"), (b"b", b"y"), (b"a2", b"")])
@@ -801,6 +915,7 @@ def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
         for number in range(40):
             put(log, name, payload=b"%d" % number * 50, time=2000 + number)
     log.set_lease("a", LeaseState(3, b"me", 77), replaces=LeaseState())
+    put(log, "b", epoch=1, lease=LeaseState(1, b"me", 88), replaces=LeaseState())
     log.put_derived([(b"k", b"v")])
     before = state(log)
     log.close()

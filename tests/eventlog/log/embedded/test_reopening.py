@@ -13,6 +13,7 @@ from threading import Barrier
 import pytest
 
 from eventlog.errors import BusyError, EventlogError, PoisonedError, StopError, UnknownOutcomeError
+from eventlog.log.contract import LeaseState
 from eventlog.log.embedded import engine
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
@@ -21,7 +22,7 @@ from eventlog.store import Store
 from projections import ModelView
 from projections.verify.verify import verify
 from projections.view.neutral import Text
-from tests.support.embedded_log import put
+from tests.support.embedded_log import abandon, put
 from tests.support.python_process import printed
 
 
@@ -239,3 +240,26 @@ def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkey
     log.close()
     assert held(fresh) == [b"one", b"two"]
     fresh.close()
+
+
+@pytest.mark.promise(1, 4)
+def test_a_lease_that_came_with_an_append_outlives_a_crash(tmp_path: Path) -> None:
+    """Another process sees it at once, and so does the next opening of a journal that nobody folded."""
+    log = open_log(tmp_path / "store")
+    put(log)
+    put(log, epoch=1, lease=LeaseState(1, b"me", 100), replaces=LeaseState())
+    put(log, session="begun", epoch=1, lease=LeaseState(1, b"begun", 7), replaces=LeaseState())
+    heads = list(log.heads())
+    assert [head.lease.owner for head in heads] == [b"begun", b"me"]
+    code = (
+        "import sys; from eventlog.log.embedded.engine import open_log\n"
+        "log = open_log(sys.argv[1], read_only=True)\n"
+        "print([(head.session, head.version, head.lease.epoch, head.lease.owner, head.lease.until) for head in log.heads()])"
+    )
+    assert printed(code, tmp_path / "store").strip() == "[('begun', 1, 1, b'begun', 7), ('s', 2, 1, b'me', 100)]"
+    abandon(log)
+    for _ in range(2):
+        log = open_log(tmp_path / "store")
+        assert list(log.heads()) == heads
+        assert log.check() == []
+        log.close()

@@ -37,6 +37,7 @@ from eventlog.codec.decoded import Recorded
 from eventlog.errors import LeaseHeldError
 from eventlog.events import Base
 from eventlog.log.contract import Committed
+from eventlog.session.lease import Lease
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.text_stream import Stream
@@ -59,55 +60,66 @@ async def _awaited(session: Session, command: Callable[P, R], *args: P.args, **k
     """Call a command that does not block but for durability, and await that."""
     with session.collecting() as pipeline:
         result = command(*args, **kwargs)
-    await pipeline.settled()
+    await pipeline.committed()
     return result
 
 
 class _Taking:
     """A lease being taken in a thread: given back there if nobody awaits it any more."""
 
-    def __init__(self, session: Session, wait: float) -> None:
+    def __init__(self, session: Session, wait: float, *, lazily: bool) -> None:
         self._session = session
+        self._lazily = lazily and not wait
         self._deadline = time.monotonic() + wait
         self._lock = Lock()
-        self._taken = False
+        self._taken: Lease | None = None
         self._abandoned = False
 
-    def take(self) -> int:
+    def take(self) -> Lease:
         """Take the lease, looking every now and then whether it is still wanted."""
         while True:
             left = self._deadline - time.monotonic()
             try:
-                epoch = self._session.acquire(wait=max(min(left, PATIENCE), 0.0))
+                lease = self._session.acquire(wait=max(min(left, PATIENCE), 0.0), lazily=self._lazily)
             except LeaseHeldError:
                 if left <= 0 or self._abandoned:
                     raise
                 continue
             with self._lock:
-                self._taken = True
+                self._taken = lease
                 wanted = not self._abandoned
             if not wanted:
-                self._session.release()
-            return epoch
+                self._session.release(lease)
+            return lease
 
     def abandon(self) -> None:
         """The await was cancelled."""
         with self._lock:
             self._abandoned = True
             taken = self._taken
-        if taken:
-            Thread(target=self._session.release, name="eventlog-release").start()
+        if taken is not None:
+            Thread(target=self._session.release, args=(taken,), name="eventlog-release").start()
 
 
-async def _acquired(session: Session, wait: float) -> int:
-    """Take the lease in a thread; a cancelled await does not leave it held."""
+async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> Lease:
+    """Take the lease in a thread, for the running task; a cancelled await does not leave it held."""
     require_wait(wait)
-    taking = _Taking(session, wait)
+    taking = _Taking(session, wait, lazily=lazily)
     try:
-        return await asyncio.to_thread(taking.take)
+        lease = await asyncio.to_thread(taking.take)
     except asyncio.CancelledError:
         taking.abandon()
         raise
+    lease.share()  # the thread had a context of its own
+    return lease
+
+
+async def _released(session: Session, lease: Lease) -> None:
+    """Give one `_acquired` back, in a thread."""
+    try:
+        await asyncio.shield(asyncio.to_thread(session.release, lease))
+    finally:
+        lease.unshare()
 
 
 class AsyncSession:
@@ -138,16 +150,16 @@ class AsyncSession:
 
     async def flush(self) -> None:
         """Make everything accepted so far durable."""
-        await self.sync.appender.settled()
+        await self.sync.writer.flushed()
 
     @asynccontextmanager
-    async def lease(self, *, wait: float = 0.0) -> AsyncGenerator[int]:
+    async def lease(self, *, wait: float = 0.0) -> AsyncGenerator[Lease]:
         """Hold the right to run this session; see `Session.lease`."""
-        epoch = await _acquired(self.sync, wait)
+        lease = await _acquired(self.sync, wait)
         try:
-            yield epoch
+            yield lease
         finally:
-            await asyncio.shield(asyncio.to_thread(self.sync.release))
+            await _released(self.sync, lease)
 
     def assistant(self, model: str | None = None, *, agent: str = "", mode: str = "", wait: float = 0.0) -> AsyncReply:
         """Begin an assistant message, to be filled in an `async with` block."""
@@ -165,18 +177,22 @@ class AsyncReply:
         self._wait = wait
 
     async def __aenter__(self) -> Self:
-        await _acquired(self._session, self._wait)
+        lease = await _acquired(self._session, self._wait, lazily=True)
         try:
-            self.sync.begin()
+            self.sync.begin(lease)
         except BaseException:
-            await asyncio.shield(asyncio.to_thread(self._session.release))
+            await _released(self._session, lease)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
+        try:
+            await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
+        finally:
+            if self.sync.lease is not None:
+                self.sync.lease.unshare()
 
     def text(self) -> Stream:
         """Begin a text part; its `append` accepts without waiting, and `await reply.end(stream)` ends it."""

@@ -24,9 +24,9 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog import ids
-from eventlog.append.appender import Appender
 from eventlog.append.flusher import Flusher, Leased
 from eventlog.append.metrics import Metrics
+from eventlog.append.writer import SessionWriter
 from eventlog.codec.bodies import to_file, unpack
 from eventlog.codec.decoded import Recorded
 from eventlog.codec.payload import is_foreign
@@ -50,7 +50,7 @@ from eventlog.log.contract import Log
 from eventlog.open_log import may_lose_key, open_log
 from eventlog.session import liveness
 from eventlog.session.inputs import model_of
-from eventlog.session.lease import Owner
+from eventlog.session.owner import Owner
 from eventlog.session.session import Session
 from eventlog.state.committed import CHECKPOINT_EVENTS
 from eventlog.state.state import State
@@ -299,11 +299,11 @@ class Store(Keeping):
         if isinstance(first, ev.SessionForked):
             streams, state = self.session(first.parent).inherited(first.at)
             first = msgspec.structs.replace(first, parent_head=prefix_head(self.log, streams, first.at))
-        appender = self._appender(session)
+        writer = self._writer(session)
         base = state.version
-        appender.begin([*streams, Stream(session, base + 1, END)], state)
+        writer.committed.begin([*streams, Stream(session, base + 1, END)], state)
         try:
-            appender.commit([(self.clock() if time is None else time, first)], creates_at=base).wait()
+            writer.commit([(self.clock() if time is None else time, first)], creates_at=base)
         except AlreadyExistsError:
             head_of(self.log, session)  # an erased session is not there, and its id is not used again
             raise
@@ -313,7 +313,7 @@ class Store(Keeping):
         with self._lock:
             handle = self._sessions.get(session)  # another thread may have found it already
             if handle is None:
-                handle = self._sessions[session] = Session(self, session, appender)
+                handle = self._sessions[session] = Session(self, session, writer)
             return handle
 
     def session(self, id: str) -> Session:
@@ -324,14 +324,14 @@ class Store(Keeping):
             handle = self._sessions.get(id)
             if handle is None:
                 head_of(self.log, id)
-                handle = Session(self, id, self._appender(id))
+                handle = Session(self, id, self._writer(id))
                 self._sessions[id] = handle
             return handle
 
-    def _appender(self, session: str) -> Appender:
-        appender = Appender(self.log, session, self.clock, self._flusher.wake, self.counted)
-        appender.checkpoint_events = self.checkpoint_events
-        return appender
+    def _writer(self, session: str) -> SessionWriter:
+        writer = SessionWriter(self.log, session, self.clock, self._flusher.wake, self.counted)
+        writer.committed.checkpoint_events = self.checkpoint_events
+        return writer
 
     def sessions(
         self,
@@ -459,13 +459,13 @@ class Store(Keeping):
     ) -> Subscription:
         """What `subscribe` follows with, for whoever waits in another way: for asyncio see `aio.py`."""
         self.usable()
-        ahead = self._appenders if provisional else None
+        ahead = self._writers if provisional else None
         return Subscription(self.log, after, session=session, kinds=kinds, ahead=ahead)
 
-    def _appenders(self) -> list[Appender]:
+    def _writers(self) -> list[SessionWriter]:
         """Those of the handles that are held, and those that have accepted something for a handle that is not any more."""
-        held = (session.appender for session in list(self._sessions.values()))
-        return list(dict.fromkeys((*held, *self._flusher.appenders())))
+        held = (session.writer for session in list(self._sessions.values()))
+        return list(dict.fromkeys((*held, *self._flusher.writers())))
 
     def let_go(self, session: str) -> None:
         """Forget the handle of a session that is no more."""
@@ -491,9 +491,9 @@ class Store(Keeping):
     def flush(self) -> None:
         """Make everything that was accepted durable."""
         self.usable()
-        for appender in self._appenders():
+        for writer in self._writers():
             with suppress(ErasedError):  # what was accepted for it has no place any more
-                appender.settle()
+                writer.flush()
 
     def metrics(self) -> Metrics:
         """What this store has done so far, in numbers."""
@@ -522,9 +522,9 @@ class Store(Keeping):
         self._lock, self._closing = RLock(), RLock()  # other threads of the parent may have held the old ones
         self._flusher.fork_off()
         for session in list(self._sessions.values()):
-            session.lease_lock = RLock()
-        for appender in self._appenders():
-            appender.fork_off()
+            session.leases.fork_off()
+        for writer in self._writers():
+            writer.fork_off()
 
     def close(self) -> None:
         """Make everything durable, give leases back, close the log.  Calling it twice is harmless.
@@ -540,11 +540,11 @@ class Store(Keeping):
                 self._closed = True
                 self.writable = False
                 leased = self._flusher.leased()
-                appenders = self._appenders()
+                writers = self._writers()
             failure: EventlogError | None = None
-            for appender in appenders:
-                appender.buffer.close()
-            for work in (*(appender.end for appender in appenders), *(session.abandon for session in leased)):
+            for writer in writers:
+                writer.buffer.close()
+            for work in (*(writer.end for writer in writers), *(session.abandon for session in leased)):
                 try:
                     work()
                 except ErasedError:  # what was accepted for it has no place any more

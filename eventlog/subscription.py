@@ -20,7 +20,7 @@ from eventlog.log.contract import Log
 from eventlog.validation import require_or_none, require_wait
 
 if TYPE_CHECKING:
-    from eventlog.append.appender import Appender
+    from eventlog.append.writer import SessionWriter
 
 __all__ = ["Subscription", "subscribe"]
 
@@ -42,7 +42,7 @@ class Subscription:
         *,
         session: str | None,
         kinds: Sequence[type[Base]] | None,
-        ahead: Callable[[], Iterable[Appender]] | None = None,
+        ahead: Callable[[], Iterable[SessionWriter]] | None = None,
     ) -> None:
         self.log = log
         self.position = after
@@ -92,7 +92,7 @@ class Subscription:
         if self.log.wait_beyond(self.position, 0.0):
             return True
         return self._ahead is not None and any(
-            appender.is_ahead for appender in self._ahead() if self._session in {None, appender.session}
+            writer.is_ahead for writer in self._ahead() if self._session in {None, writer.session}
         )
 
 
@@ -127,13 +127,13 @@ def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
     raise CallError(f"kinds are event classes in a list, such as [events.PartDelta], not {brief(kinds)}")
 
 
-def _provisional(appenders: Iterable[Appender], session: str | None, told: dict[str, int]) -> Iterator[Recorded]:
+def _provisional(writers: Iterable[SessionWriter], session: str | None, told: dict[str, int]) -> Iterator[Recorded]:
     """What is accepted and was not told yet; `told` is the last version told of each session."""
-    for appender in appenders:
-        name = appender.session
+    for writer in writers:
+        name = writer.session
         if session is not None and name != session:
             continue
-        for span in appender.uncommitted(max(told.get(name, 0), appender.certain)):
+        for span in writer.uncommitted(max(told.get(name, 0), writer.committed.certain)):
             told[name] = span.last
             for recorded in span.events():
                 yield Recorded(name, recorded.version, 0, recorded.time, recorded.epoch, recorded.event)

@@ -16,19 +16,19 @@ from eventlog.history.catalog import ON_CARD
 from eventlog.log.contract import Commit
 from eventlog.state.rules import LEASE_FREE, new_ids
 
-__all__ = ["Meanwhile"]
+__all__ = ["ConflictCheck"]
 
 
-class Meanwhile:
-    """The check of one append.  `free`: it has no lease, and nothing that needs one.  `card`: it replaces the card."""
+class ConflictCheck:
+    """The check of one append.  `leased`: it needs the lease, or may.  `card`: it replaces the session's card."""
 
-    __slots__ = ("_card", "_events", "_free", "_seen", "_session")
+    __slots__ = ("_card", "_events", "_leased", "_seen", "_session")
 
-    def __init__(self, session: str, seen: int, events: Sequence[ev.Event], *, free: bool, card: bool) -> None:
+    def __init__(self, session: str, seen: int, events: Sequence[ev.Event], *, leased: bool, card: bool) -> None:
         self._session = session
         self._seen = seen
         self._events = events
-        self._free = free
+        self._leased = leased
         self._card = card
 
     def __call__(self, others: Sequence[Commit]) -> None:
@@ -39,7 +39,7 @@ class Meanwhile:
             for span in spans_of(commit):
                 event = span.item
                 if isinstance(event, DeltaRun):
-                    if not self._free:
+                    if self._leased:
                         raise ConflictError(self._session, self._seen, commit.last)
                     continue
                 for name in new_ids(event):
@@ -52,7 +52,7 @@ class Meanwhile:
                     raise ConflictError(self._session, self._seen, commit.last)
                 if isinstance(event, ev.UserMessageAdded):
                     users.add(event.message)
-                if self._free or type(event) in LEASE_FREE:
+                if not self._leased or type(event) in LEASE_FREE:
                     continue
                 if not (isinstance(event, ev.PartStarted) and event.message in users):
                     raise ConflictError(self._session, self._seen, commit.last)

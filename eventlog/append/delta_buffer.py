@@ -1,7 +1,7 @@
 """Deltas that are accepted and that nobody has decided on yet: one flat list of a session, and its bounds.
 
 Accepting a delta is one `extend` of the list, a single C call, so it needs no lock (`session/reply.py` writes it out).  Taking them out
-again is the business of the session's appender, under its lock.
+again is the business of the session's writer, under its lock.
 """
 
 from __future__ import annotations

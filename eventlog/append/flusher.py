@@ -20,7 +20,7 @@ from eventlog.logger import logger
 if TYPE_CHECKING:
     from _thread import LockType
 
-    from eventlog.append.appender import Appender
+    from eventlog.append.writer import SessionWriter
 
 __all__ = ["Flusher", "Leased"]
 
@@ -55,8 +55,8 @@ class Flusher:
         self._metrics = metrics
         self._lease_ttl = lease_ttl
         self._lock = RLock()
-        self._dirty: dict[str, Appender] = {}
-        self._at_work: dict[str, Appender] = {}
+        self._dirty: dict[str, SessionWriter] = {}
+        self._at_work: dict[str, SessionWriter] = {}
         """What is just being flushed."""
         self._leased: dict[str, Leased] = {}
         self._bell = _bell()
@@ -64,16 +64,16 @@ class Flusher:
         """Whether a tick is on its way already: the thread need not be woken for each turn of a busy session."""
         self._thread: Thread | None = None
 
-    def wake(self, appender: Appender) -> None:
-        """An appender has accepted something: commit it within the interval."""
+    def wake(self, writer: SessionWriter) -> None:
+        """An writer has accepted something: commit it within the interval."""
         with self._lock:
-            self._dirty[appender.session] = appender
+            self._dirty[writer.session] = writer
             store = self._store()
             if store is not None and not self.stopped:
                 _UNFLUSHED.add(store)
             self._start()
             if self._thread is None:
-                appender.buffer.awake = False  # so that the next delta tries again
+                writer.buffer.awake = False  # so that the next delta tries again
             armed, self._armed = self._armed, True
         if not armed:
             self._ring()
@@ -95,8 +95,8 @@ class Flusher:
         with self._lock:
             return list(self._leased.values())
 
-    def appenders(self) -> list[Appender]:
-        """The appenders that have something to be flushed."""
+    def writers(self) -> list[SessionWriter]:
+        """The writers that have something to be flushed."""
         with self._lock:
             return [*self._at_work.values(), *self._dirty.values()]
 
@@ -123,19 +123,16 @@ class Flusher:
             self._armed = False
             leased = list(self._leased.values())
         self._metrics.flushes += bool(dirty)
-        for appender in dirty.values():
-            stopped = False
-            try:
-                appender.flush()
-            except StopError:
-                stopped = True
-                appender.buffer.hold()  # the next delta meets the error, and raises it to its caller
-            except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on for all other sessions
-                # What was accepted is kept, and tried again; the session's next command meets the error and raises it.
-                logger().warning("session %s: a flush failed: %s", appender.session, type(error).__name__)
-            if appender.is_ahead and not stopped:
+        handed_over: list[SessionWriter] = []
+        for writer in dirty.values():
+            if self._tried(writer.hand_over, writer):
+                handed_over.append(writer)
+        if handed_over:
+            self._tried(handed_over[0].log.sync, handed_over[0])  # one commit for all of them
+        for writer in handed_over:
+            if self._tried(writer.catch_up, writer) and writer.is_ahead:
                 with self._lock:
-                    self._dirty.setdefault(appender.session, appender)
+                    self._dirty.setdefault(writer.session, writer)
         with self._lock:
             self._at_work = {}
             store = self._store()
@@ -150,6 +147,20 @@ class Flusher:
         if dirty:
             return self.interval
         return self._lease_ttl / 4000 if leased else None
+
+    def _tried(self, work: Callable[[], None], writer: SessionWriter) -> bool:
+        """Do some of a writer's work; what it meets is kept for the session's next command, and tried again unless it is final."""
+        try:
+            work()
+        except StopError:
+            writer.buffer.hold()  # the next delta meets the error, and raises it to its caller
+            return False
+        except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on for all other sessions
+            logger().warning("session %s: a flush failed: %s", writer.session, type(error).__name__)
+            with self._lock:
+                self._dirty.setdefault(writer.session, writer)
+            return False
+        return True
 
     def _start(self) -> None:
         if self._thread is None and not self.stopped:

@@ -1,30 +1,29 @@
-"""What an appender hands to the log: items, their size, times and digest, and an append on its way.
-
-Deciding is `state/decide.py`, keeping the state true `appender.py`.
-"""
+"""What a session's writer has accepted, command by command, and the one append it has on its way to the log."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
 
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.batch import Batch, Item, pack
+from eventlog.append.conflicts import ConflictCheck
+from eventlog.codec.batch import Batch, Entry, Item, encode_batch, pack
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import BusyError, LimitError, RefusedError
+from eventlog.errors import LimitError
+from eventlog.events import SCHEMA
 from eventlog.history.catalog import ON_CARD, Card, evolve_card
-from eventlog.log.contract import Append, Committed, Log, Ticket
+from eventlog.log.contract import Append, Committed, LeaseState, Ticket
 from eventlog.state.decide import require_items
 
 __all__ = [
     "MAX_APPEND_BYTES",
-    "Accepted",
-    "Flight",
-    "Load",
-    "Unsure",
+    "AcceptedCommand",
+    "LeaseWrite",
+    "PendingAppend",
+    "Terms",
+    "append_of",
     "content_digest",
     "count_of",
     "first_time",
@@ -36,123 +35,166 @@ MAX_APPEND_BYTES = 256 * 1024 * 1024
 _MESSAGES = frozenset((ev.UserMessageAdded, ev.AssistantMessageStarted))
 
 
-class Accepted(msgspec.Struct, eq=False):
-    """What one command had accepted: it goes in whole or not at all, under the lease epoch it was decided under."""
+class Terms(msgspec.Struct, frozen=True):
+    """Under which terms a command has an append of its own; each as in `contract.Append`."""
+
+    request: str | None = None
+    digest: bytes = b""
+    expected: int | None = None
+    creates_at: int | None = None
+
+
+class AcceptedCommand(msgspec.Struct, eq=False):
+    """What one command appends: it goes in whole or not at all, under the lease epoch that it was decided under."""
 
     items: list[Item]
-    bodies: Mapping[bytes, bytes]
+    bodies: Mapping[bytes, bytes] | None
     epoch: int
-    owned: bool
-    """Somebody waits for it and will look at `error`."""
+    weight: int = 0
+    """Bytes of its bodies and characters of its deltas."""
+    owned: bool = False
+    """A caller waits for it and will look at `error`."""
+    unit: object = None
+    """Commands of one pipeline share it: all of them go in or none does."""
+    terms: Terms | None = None
+    tries: int = 0
+    """How often it was decided anew because another writer came between."""
     settled: bool = False
     """The outcome is known."""
     error: Exception | None = None
     """Why it is not committed, and will not be."""
+    result: Committed | None = None
+    """What became of it, if it had an append of its own."""
+    lease_write: LeaseWrite | None = None
+    """What it does to the lease."""
 
 
-class Load:
-    """What one append will carry: gathered in one walk from what was accepted and what was decided just now.
+class LeaseWrite(msgspec.Struct, eq=False):
+    """A lease record that goes in with the next append."""
 
-    `entries` are its items, runs counted from `start`, the time of the first; `events` those that are no deltas; `card` the
-    session's card after them.
-    """
-
-    __slots__ = ("bodies", "card", "count", "entries", "events", "last_time", "messages", "start")
-
-    def __init__(self, accepted: Sequence[Accepted], decided: Sequence[Item], card: Card) -> None:
-        self.bodies: dict[bytes, bytes] = {}
-        items: list[Item] = []
-        for group in accepted:
-            items += group.items
-            if group.bodies:
-                self.bodies.update(group.bodies)
-        items += decided
-        if not items:
-            raise RefusedError("an append of no events", expected="at least one event")
-        self.start = start = first_time(items[0])
-        self.entries: list[Item] = items
-        self.events: list[ev.Event] = []
-        self.count = len(items)
-        self.messages = 0
-        times: list[int] = []
-        for place, item in enumerate(items):
-            if isinstance(item, DeltaRun):
-                self.count += item.count - 1
-                times.append(item.last_time())
-                items[place] = msgspec.structs.replace(item, start=item.start - start)
-                continue
-            time, event = item
-            times.append(time)
-            self.events.append(event)
-            kind = type(event)
-            if kind in ON_CARD:
-                card = evolve_card(card, event)
-            elif kind in _MESSAGES:
-                self.messages += 1
-        self.last_time = max(times)
-        self.card = card
+    state: LeaseState
+    replaces: LeaseState | None
+    """Given where the lease is taken."""
+    before: LeaseWrite | None = None
+    """What it took the place of, and is written if the command that brought it is refused."""
+    written: bool = False
+    refused: bool = False
 
 
-class Unsure:
-    """The ticket of an append while it is handed over: an interrupt may break that off, and then the log is asked for it."""
+class PendingAppend(msgspec.Struct, eq=False):
+    """The append that is on its way: its commands, and what it makes of the session."""
 
-    def __init__(self, log: Log, append: Append, certain: int) -> None:
-        self._log = log
-        self._append = append
-        self._certain = certain
-
-    def done(self) -> bool:
-        """Nothing is to come: what there is to know can be looked up."""
-        return True
-
-    def failed(self) -> bool:
-        """Nothing is built on it."""
-        return True
-
-    def wait(self, timeout: float | None = None) -> Committed:
-        """Look it up behind everything that was handed over; `BusyError` if it is not there."""
-        del timeout
-        self._log.sync()
-        append = self._append
-        mine = append.payload, append.count, append.time, append.epoch
-        for commit in self._log.read(append.session, self._certain):
-            if (commit.payload, commit.count, commit.time, commit.epoch) == mine:
-                return Committed(append.session, commit.first, commit.last, commit.position)
-        raise BusyError(f"session {append.session}: an append was interrupted before it was handed over")
-
-    def __await__(self) -> Generator[Any, Any, Committed]:
-        """The same."""
-        yield from ()
-        return self.wait()
-
-
-class Flight(msgspec.Struct, eq=False):
-    """An append that was handed over: `accepted` is what of it nobody waits for at its ticket."""
-
+    append: Append
+    commands: list[AcceptedCommand]
     first: int
+    """Version of its first event, if no other writer comes between."""
     last: int
-    ticket: Ticket
-    accepted: list[Accepted]
-    request: str | None = None
-    digest: bytes = b""
-    batch: Batch | None = None
-    """What it holds; nothing when that is too much to be kept."""
-    epoch: int = 0
+    card: Card
+    batch: Batch
+    lease: LeaseWrite | None
+    ticket: Ticket | None = None
+    """None until the log has it: an interrupt may come between."""
     position: int = 0
-    """Position of its first event, once it is known to be committed at the versions it was decided for."""
+    """Position of its first event, once it is committed."""
+    error: Exception | None = None
+    """What a waiter met."""
 
-    def landed(self) -> bool:
-        """Whether it is committed, and at the versions it was decided for."""
-        if not self.position and self.ticket.done() and not self.ticket.failed():
-            self.wait()
-        return self.position > 0
+    def is_done(self) -> bool:
+        """Whether there is an outcome, or something is to be found out."""
+        return self.ticket is None or self.ticket.done()
 
-    def wait(self, timeout: float | None = None) -> Committed:
-        """Block until the outcome is known; raises what went wrong."""
-        committed = self.ticket.wait(timeout)
-        if committed.first == self.first:
-            self.position = committed.position
-        return committed
+    def outcome(self) -> Committed:
+        """Block until the outcome is known; raises what the log raised."""
+        assert self.ticket is not None
+        return self.ticket.wait()
+
+    def wait(self) -> Exception | None:
+        """Block until the outcome is known; returns what the log raised."""
+        try:
+            self.outcome()
+        except Exception as error:  # noqa: BLE001 - the writer tells it to those who wait
+            self.error = error
+        return self.error
+
+    async def waited(self) -> Exception | None:
+        """Wait as `wait` does, without blocking the event loop."""
+        try:
+            assert self.ticket is not None
+            await self.ticket
+        except Exception as error:  # noqa: BLE001 - the writer tells it to those who wait
+            self.error = error
+        return self.error
+
+
+def append_of(
+    session: str,
+    commands: list[AcceptedCommand],
+    last: int,
+    certain: int,
+    card: Card,
+    lease: LeaseWrite | None,
+) -> PendingAppend:
+    """Put commands, decided up to version `last`, into one append, in one walk over their events.
+
+    `certain` is the version that all is committed up to, `card` the session's card before them.
+    """
+    start = first_time(commands[0].items[0])
+    entries: list[Entry | DeltaRun] = []
+    events: list[ev.Event] = []
+    bodies: dict[bytes, bytes] = {}
+    last_time, count, messages, epoch, before = start, 0, 0, 0, card
+    for command in commands:
+        if command.epoch:
+            epoch = command.epoch
+        if command.bodies:
+            bodies.update(command.bodies)
+        for item in command.items:
+            if isinstance(item, DeltaRun):
+                count += item.count
+                time = item.last_time()
+                entries.append(
+                    item if item.start == 0 == start else msgspec.structs.replace(item, start=item.start - start)
+                )
+            else:
+                count += 1
+                time, event = item
+                entries.append(Entry(time - start, event))
+                events.append(event)
+                kind = type(event)
+                if kind in ON_CARD:
+                    card = evolve_card(card, event)
+                elif kind in _MESSAGES:
+                    messages += 1
+            last_time = max(last_time, time)
+    batch = Batch(SCHEMA, start, False, entries)
+    payload = encode_batch(batch)
+    size = len(payload) + (sum(map(len, bodies.values())) if bodies else 0)
+    if size > MAX_APPEND_BYTES:
+        raise LimitError("bytes of an append", size, MAX_APPEND_BYTES)
+    terms = commands[0].terms or _NO_TERMS
+    free = terms.expected is None and terms.creates_at is None
+    append = Append(
+        session=session,
+        payload=payload,
+        count=count,
+        time=last_time,
+        messages=messages,
+        card=pack(card) if card is not before or terms.creates_at is not None else None,
+        bodies=tuple(bodies.items()),
+        creates_at=terms.creates_at,
+        expected=terms.expected,
+        seen=certain if free else None,
+        check=ConflictCheck(session, certain, events, leased=epoch > 0, card=card != before) if free else None,
+        epoch=epoch if lease is None else lease.state.epoch,
+        lease=None if lease is None else lease.state,
+        replaces=None if lease is None else lease.replaces,
+        request=terms.request,
+        digest=terms.digest,
+    )
+    return PendingAppend(append, commands, last - count + 1, last, card, batch, lease)
+
+
+_NO_TERMS = Terms()
 
 
 def limit_bodies(bodies: Mapping[bytes, bytes]) -> int:

@@ -18,7 +18,8 @@ from eventlog.history.catalog import Card, card_of, evolve_card
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
 from eventlog.open_log import forget_keys
-from eventlog.session.lease import is_live, release_lease, take_lease
+from eventlog.session.lease import release_lease, take_lease
+from eventlog.session.owner import is_live
 from eventlog.validation import require
 
 if TYPE_CHECKING:
@@ -153,4 +154,4 @@ def _running(store: Sessions, handle: Session) -> Generator[None]:
         try:
             yield
         finally:
-            handle.abandon()
+            handle.leases.abandon()

@@ -7,29 +7,34 @@ lease taker's first append.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from threading import RLock, local
+from threading import local
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
-from eventlog.append.appender import Appender
-from eventlog.append.outcomes import ATTEMPTS
 from eventlog.append.pipeline import Pipeline
+from eventlog.append.writer import SessionWriter
 from eventlog.codec.decoded import Recorded, Span, Stretch
-from eventlog.errors import ConflictError, LeaseHeldError, NotFoundError, ReadOnlyError, RetryError, cut, giving_way_to
+from eventlog.errors import (
+    EventlogError,
+    LeaseHeldError,
+    NotFoundError,
+    ReadOnlyError,
+    RefusedError,
+    cut,
+    giving_way_to,
+)
 from eventlog.history.catalog import card_of
 from eventlog.history.lineage import Stream, lineage_of
 from eventlog.history.streams import head_of, history_spans, stretches, texts
 from eventlog.ids import id_of_request
 from eventlog.integrity.heads import SessionHead, session_head
-from eventlog.log.contract import Committed, LeaseState
-from eventlog.logger import logger
+from eventlog.log.contract import Committed
 from eventlog.session.inputs import require_sound_json
-from eventlog.session.lease import is_live, release_lease, renew_lease, take_lease
+from eventlog.session.lease import Lease, LeaseKeeper
+from eventlog.session.owner import is_live
 from eventlog.state.loader import restore, wrong_checkpoints
 from eventlog.state.state import State
 from eventlog.validation import each, require, require_or_none, require_version
@@ -45,13 +50,11 @@ __all__ = ["Handle"]
 class Handle:
     """The ground a `Session` stands on."""
 
-    def __init__(self, host: Host, session: str, appender: Appender) -> None:
+    def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
         self.host = host
         self.id = session
-        self._appender = appender
-        self._lease: LeaseState | None = None
-        self._lease_depth = 0
-        self.lease_lock = RLock()
+        self._writer = writer
+        self.leases = LeaseKeeper(host, session, writer)
         self._local = local()
 
     def __repr__(self) -> str:
@@ -63,7 +66,7 @@ class Handle:
     def version(self) -> int:
         """Version of the newest event, this handle's accepted ones included once they are committed."""
         self._see_own()
-        return self._appender.newest()
+        return self._writer.newest()
 
     @property
     def info(self) -> SessionInfo:
@@ -78,13 +81,13 @@ class Handle:
 
     def state(self) -> State:
         """The facts commands are decided against; do not change them."""
-        self._appender.catch_up()
-        return self._appender.state
+        self._writer.catch_up()
+        return self._writer.committed.state
 
     @contextmanager
     def deciding(self) -> Generator[State]:
         """The same facts, held still: no other thread changes them inside the block."""
-        with self._appender.lock:
+        with self._writer.lock:
             yield self.state()
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
@@ -96,12 +99,12 @@ class Handle:
         require_version(after)
         if upto is not None:
             require_version(upto)
-        recent = self._appender.recent(after) if upto is None else None
+        recent = self._writer.recent(after) if upto is None else None
         if recent is not None:
             return iter(recent)
         version = self.version
         last = version if upto is None else min(upto, version)
-        return stretches(self.host.log, self._appender.ancestry(), after, last)
+        return stretches(self.host.log, self._writer.ancestry(), after, last)
 
     def events(self, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
         """The same one by one."""
@@ -111,7 +114,7 @@ class Handle:
         """The effective history right after version `at` (now by default): without what rollbacks hid."""
         require_version(after)
         version = self._known(at)
-        return history_spans(self.host.log, self._appender.ancestry(), self._ranges(version), version, after)
+        return history_spans(self.host.log, self._writer.ancestry(), self._ranges(version), version, after)
 
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """The versions that make up the effective history at a version, as closed ascending ranges."""
@@ -120,11 +123,11 @@ class Handle:
     def lineage(self, at: int | None = None) -> list[Lineage]:
         """The effective history as ranges of streams, oldest first."""
         ranges = self.effective_ranges(at)
-        return lineage_of(self._appender.ancestry(), ranges)
+        return lineage_of(self._writer.ancestry(), ranges)
 
     def ancestry(self) -> tuple[Stream, ...]:
         """The streams whose versions make up this session's history, the eldest first and its own last."""
-        return tuple(self._appender.ancestry())
+        return tuple(self._writer.ancestry())
 
     def wrong_checkpoints(self, upto: int) -> Iterator[int]:
         """Versions up to `upto` whose checkpoint of command state is not what a replay gives."""
@@ -132,7 +135,7 @@ class Handle:
 
     def inherited_redactions(self) -> tuple[str, ...]:
         """Parts this session inherited that were redacted where they were made, before the fork or since."""
-        streams = self._appender.ancestry()
+        streams = self._writer.ancestry()
         if len(streams) == 1:
             return ()
         return tuple(
@@ -180,7 +183,8 @@ class Handle:
 
     def _see_own(self) -> None:
         """Accepted events are visible to their own handle: reading commits them first."""
-        if self._appender.is_ahead:
+        writer = self._writer
+        if writer.is_ahead and not writer.is_held_by_others():
             self.flush()
 
     # -- appending ---------------------------------------------------------------------------
@@ -195,45 +199,39 @@ class Handle:
     ) -> Committed:
         """Append events as they are, each with its time in UTC milliseconds; durable when it returns.
 
-        Every event must be allowed by the session's state.  Without this handle holding the lease, somebody else may not
-        hold it either.  `ConflictError` unless the session is at `expected_version`.
+        Every event must be allowed by the session's state.  Without this handle holding the lease, no other owner may hold
+        it either.  `ConflictError` unless the session is at `expected_version`.
         """
         items = each(items, "events are a list of (milliseconds, event)")
         require_or_none(Mapping, bodies, "bodies are a mapping of digests to bytes")
         require_or_none(str, request_id, "a request id is a str")
         if expected_version is not None:
             require_version(expected_version)
-        free = self._lease is None
-        known = request_id is not None and self.host.log.request(self.id, request_id) is not None
-        if free and not known:
-            self._nobody_runs()
         self.host.usable(writing=True)
-        if (free or expected_version is not None) and not known:
-            self._appender.settle()  # else `commit` would wait for the disk while it holds the lock
-        return self._appender.commit(
-            items,
-            bodies,
-            expected=expected_version,
-            request=request_id,
-            alone=True,
-            unchanged=free and expected_version is None,
-        ).wait()
+        lease = self.leases.held
+        epoch = 0 if lease is None else lease.epoch
+        if lease is None and (request_id is None or self.host.log.request(self.id, request_id) is None):
+            self._require_no_owner()
+            if expected_version is None:  # it goes in only if nothing comes between the decision and the commit
+                self.flush()
+                expected_version = self.state().version
+        return self._writer.commit(items, bodies, epoch=epoch, expected=expected_version, request=request_id)
 
     def flush(self) -> None:
         """Make everything accepted so far durable."""
-        self._appender.settle()
+        self._writer.flush()
 
     def pipeline(self) -> Pipeline:
         """Let the commands inside the `with` return as soon as they are decided; waits for all of them at its end.
 
-        One inside another is the other.
+        They are one append, committed whole or not at all.  One inside another is the other.
         """
         outer: Pipeline | None = getattr(self._local, "pipeline", None)
-        return Pipeline(self._appender, self._local, waits=True) if outer is None else outer
+        return Pipeline(self._writer, self._local, waits=True) if outer is None else outer
 
     def collecting(self) -> Pipeline:
-        """As `pipeline`, but the caller waits, whatever pipeline it is in: for asyncio."""
-        return Pipeline(self._appender, self._local, waits=False)
+        """Collect commands as `pipeline` does, in whatever pipeline the caller is, for a caller that awaits them: for asyncio."""
+        return Pipeline(self._writer, self._local, waits=False)
 
     def command(
         self,
@@ -242,34 +240,50 @@ class Handle:
         *,
         wait: bool = True,
         request_id: str | None = None,
+        lease: Lease | None = None,
+        last: bool = False,
     ) -> None:
-        """Append events under this handle's lease, or without one if they need none.  For the handles in this package.
+        """Append events under a lease, or without one if they need none.  For the handles in this package.
 
-        Without `wait`, and inside a pipeline, they are accepted.
+        `lease` is that of the running task by default; with `last` it is given back with this append.  Without `wait`, and inside
+        a pipeline, the events are accepted.
         """
-        host = self.host
+        host, writer = self.host, self._writer
         if not host.writable:
             host.usable(writing=True)
         require_sound_json(events)
         now = host.clock()
         items = [(now, event) for event in events]
-        if request_id is None:
-            pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
-            if pipeline is not None:
-                pipeline.accept(items, bodies)
-                return
-            if not wait:
-                self._appender.accept(items, bodies)
-                return
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                self._appender.commit(items, bodies, request=request_id).wait()
-            except ConflictError:  # nothing was written: decide anew, on what the others have left
-                if attempt == ATTEMPTS:
-                    raise
-                time.sleep(os.urandom(1)[0] / 128_000 * attempt)  # others do the same: not all at once again
-            else:
-                return
+        if lease is None:
+            lease = self.leases.held
+        if lease is None:
+            epoch = 0
+        else:
+            lease.require_live()
+            epoch = lease.epoch
+        if request_id is not None:
+            writer.commit(items, bodies, epoch=epoch, request=request_id)
+            return
+        pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
+        give = self.leases.last_write(lease) if last and lease is not None else None
+        if not wait and pipeline is None:
+            writer.make_room()
+        try:
+            command = writer.accept(
+                items, bodies, epoch=epoch, owned=wait or pipeline is not None, unit=pipeline, lease_write=give
+            )
+        except EventlogError as error:
+            if give is not None:
+                give.refused = True
+            if isinstance(error, RefusedError) and self.leases.outlived is not None and lease is None:
+                self.leases.outlived.require_live()
+            raise
+        if pipeline is not None:
+            pipeline.commands.append(command)
+        elif wait:
+            writer.wait(command)
+        elif not writer.buffer.awake:
+            writer.wake()
 
     def commit_now(
         self, events: Sequence[ev.Event], then: Callable[[State], Sequence[ev.Event]] | None = None
@@ -277,152 +291,85 @@ class Handle:
         """Append events as one append of their own, and what `then` makes of the state after them; durable."""
         self.host.usable(writing=True)
         now = self.host.clock()
-        return self._appender.commit([(now, event) for event in events], alone=True, then=then).wait()
+        lease = self.leases.held
+        epoch = 0 if lease is None else lease.epoch
+        return self._writer.commit([(now, event) for event in events], epoch=epoch, then=then)
+
+    def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
+        """Append events that need the lease, taking it for this append if need be."""
+        lease = self.leases.held
+        if lease is not None and not lease.is_given:
+            self.command(events, bodies, lease=lease)
+            return
+        if (outlived := self.leases.outlived) is not None:
+            outlived.require_live()
+        try:
+            self._run_alone(events, bodies, lazily=True)
+        except LeaseHeldError:
+            self._run_alone(events, bodies, lazily=False)
+
+    def _run_alone(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None, *, lazily: bool) -> None:
+        lease = self.leases.acquire(lazily=lazily)
+        try:
+            self.command(events, bodies, lease=lease, last=True)
+        finally:
+            self.leases.release(lease)
+
+    def _require_no_owner(self) -> None:
+        head = self.host.log.head(self.id)
+        if head is not None and is_live(head.lease, self.host.clock()):
+            raise LeaseHeldError(self.id, "another handle", head.lease.until)
 
     # -- the lease -----------------------------------------------------------------------------
 
     @property
     def holds_lease(self) -> bool:
         """Whether this handle runs the session."""
-        return self._lease is not None
+        lease = self.leases.current
+        return lease is not None and not lease.is_given
 
     @contextmanager
-    def lease(self, *, wait: float = 0.0) -> Generator[int]:
-        """Hold the right to run this session; yields the epoch.  May be nested.
+    def lease(self, *, wait: float = 0.0) -> Generator[Lease]:
+        """Hold the right to run this session.  May be nested.
 
-        Settles what a dead owner left open.  `LeaseHeldError` if somebody else holds it after `wait` seconds.
+        It is the running task's, and of what that starts inside the block; to another thread the lease is handed, for a `with` of its own.
+        Settles what a dead owner left open.  `LeaseHeldError` if another owner or task holds it after `wait` seconds.
         """
-        self.acquire(wait=wait)
+        lease = self.acquire(wait=wait)
         try:
-            yield self._appender.epoch
+            yield lease
         except BaseException as error:
             with giving_way_to(error, "lease"):
-                self.release()
+                self.leases.release(lease)
             raise
         else:
-            self.release()
+            self.leases.release(lease)
 
-    def acquire(self, *, wait: float = 0.0) -> int:
-        """Take the lease (or nest into it); every `acquire` needs its `release`.  Returns the epoch."""
+    def acquire(self, *, wait: float = 0.0, lazily: bool = False) -> Lease:
+        """Take the lease (or nest into it); every `acquire` needs its `release`."""
         if self.host.log.read_only:
             raise ReadOnlyError(f"session {cut(self.id)}: the store was opened for reading only")
         self.host.usable(writing=True)
-        with self.lease_lock:
-            if self._lease is None:
-                self._appender.catch_up()
-                try:
-                    self._lease = take_lease(
-                        self.host.log,
-                        self.id,
-                        self.host.owner,
-                        ttl=self.host.lease_ttl,
-                        wait=wait,
-                        clock=self.host.clock,
-                    )
-                    self._appender.epoch = self._lease.epoch
-                    self._appender.buffer.admit()  # what an earlier lease could not write is gone with it
-                    self.host.keep(self)
-                    self._settle()
-                except BaseException:
-                    if self._lease is not None:
-                        self._let_go()
-                    raise
-            self._lease_depth += 1
-            return self._lease.epoch
+        return self.leases.acquire(wait, lazily=lazily)
 
-    def release(self) -> None:
+    def release(self, lease: Lease | None = None) -> None:
         """Give back one `acquire`; the lease itself ends with the last."""
-        with self.lease_lock:
-            if self._lease_depth > 1:
-                self._lease_depth -= 1
-            elif self._lease is not None:
-                try:
-                    self.flush()
-                    self._appender.checkpoint()
-                finally:
-                    self._let_go()
-
-    def renew_if_due(self, now: int, ttl: int) -> None:
-        """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone; called in the background.
-
-        A handle that is just taking or giving back a lease is left for the next time: the caller must not wait for it.
-        """
-        if not self.lease_lock.acquire(blocking=False):
-            return
-        try:
-            if self._lease is None or self._lease.until - now > ttl * 2 // 3:
-                return
-            renewed = renew_lease(self.host.log, self.id, self._lease, now + ttl)
-            if renewed is None:
-                self.host.forget(self)
-            else:
-                self._lease = renewed
-        finally:
-            self.lease_lock.release()
-
-    def abandon(self) -> None:
-        """Give the lease back, however often it was acquired: the store is closing."""
-        with self.lease_lock:
-            if self._lease is not None:
-                self._let_go()
-
-    def _let_go(self) -> None:
-        state, self._lease, self._lease_depth, self._appender.epoch = self._lease, None, 0, 0
-        self._appender.leave()
-        self.host.forget(self)
-        if state is not None:
-            release_lease(self.host.log, self.id, state)
-
-    def _settle(self) -> None:
-        """Close what a dead owner left open, as the new owner's first append (spec §9)."""
-        closing = self.state().closing("interrupted")
-        self.host.counted.leases_taken += 1
-        if closing:
-            logger().info("session %s: settling what a dead owner left open: %d events", self.id, len(closing))
-            self.host.counted.settled += 1
-            self.commit_now([*closing, ev.Settled(self._appender.epoch)])
-
-    def _nobody_runs(self) -> None:
-        head = self.host.log.head(self.id)
-        if head is not None and is_live(head.lease, self.host.clock()):
-            raise LeaseHeldError(self.id, "another handle", head.lease.until)
-
-    @contextmanager
-    def _leased(self) -> Generator[None]:
-        """The lease for one command, whose outcome is its own: not what comes of the others' when the lease is given back."""
-        self.acquire()
-        try:
-            yield
-            pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
-            if pipeline is not None and self._lease_depth == 1:
-                pipeline.wait()
-        except BaseException as error:
-            with giving_way_to(error, "lease"):
-                self.release()
-            raise
-        try:
-            self.release()
-        except RetryError as error:  # what others had accepted is kept, or they are told
-            logger().warning("session %s: a flush failed: %s", self.id, type(error).__name__)
-
-    def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
-        """Append events that need the lease, taking it for this command if need be."""
-        with self._leased():
-            self.command(events, bodies)
+        lease = lease or self.leases.current
+        if lease is not None:
+            self.leases.release(lease)
 
     # -- for the store and the handles -----------------------------------------------------------
 
     @property
-    def appender(self) -> Appender:
+    def writer(self) -> SessionWriter:
         """The one that writes for this handle."""
-        return self._appender
+        return self._writer
 
     def inherited(self, at: int) -> tuple[list[Stream], State]:
         """What a fork at version `at` begins with."""
-        self._appender.catch_up()
         streams = [
             Stream(stream.session, stream.first, min(stream.last, at))
-            for stream in self._appender.streams
+            for stream in self._writer.ancestry()
             if stream.first <= at
         ]
         state, _ = restore(self.host.log, streams, at)

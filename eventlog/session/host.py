@@ -9,7 +9,7 @@ from eventlog.append.flusher import Leased
 from eventlog.append.metrics import Metrics
 from eventlog.history.catalog import SessionInfo
 from eventlog.log.contract import Log
-from eventlog.session.lease import Owner
+from eventlog.session.owner import Owner
 from eventlog.values import Content
 
 __all__ = ["Host"]

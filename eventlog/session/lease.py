@@ -1,114 +1,288 @@
-"""Who may run a session: one owner at a time, by a side record with an epoch, never by an event.
+"""The right to run a session: one owner at a time, by a side record with an epoch, never by an event.
 
 Taking a lease raises the epoch, which is written with every append of the owner; an append with an epoch that is over is
 refused inside the commit.  A lease ends by release, by expiry, or when its owner is seen to be dead: a process of this
 same machine, boot and process namespace that is gone.  The holder renews it in the background.
 
-Settling what a dead owner left is the session's business.
+Within its owner a lease belongs to one task: the right to use it travels in a context variable, so tasks and `to_thread` calls that
+its holder starts have it, and other tasks and threads do not.
+
+A reply takes its lease *lazily*: on what is known in memory, written and checked with its first append.  It gives it back
+with its last one.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from functools import cache
+from contextvars import ContextVar
+from threading import RLock
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
-import msgspec
-
-from eventlog.errors import LeaseHeldError, NotFoundError, RetryError
+from eventlog import events as ev
+from eventlog.append.pending import LeaseWrite
+from eventlog.errors import FencedError, LeaseHeldError, NotFoundError, RetryError
 from eventlog.log.contract import LeaseState, Log
 from eventlog.logger import logger
+from eventlog.session.owner import Owner, is_live, owner_of
 from eventlog.validation import require_wait
 
-__all__ = ["LIVE", "Owner", "is_live", "release_lease", "renew_lease", "take_lease"]
+if TYPE_CHECKING:
+    from eventlog.append.writer import SessionWriter
+    from eventlog.session.host import Host
 
-LIVE: set[str] = set()
-"""The stores of this process that may hold leases: added when they are opened, taken away when they are closed or gone."""
+__all__ = ["Lease", "LeaseKeeper", "release_lease", "renew_lease", "take_lease"]
+
 POLL = 0.02
-"""Seconds between two looks at a lease that somebody else holds."""
+"""Seconds between two looks at a lease that another owner or task holds."""
+
+_HELD: ContextVar[tuple[Lease, ...]] = ContextVar("leases", default=())
+"""The leases that the running task or thread may use."""
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """Who holds a lease, precisely enough to see that it is dead."""
+class Lease:
+    """The right to run a session, until the `with` that took it ends.
 
-    host: str
-    boot: str
-    namespace: str
-    process: int
-    started: str
-    store: str
+    `with lease:` in another thread, which did not inherit it, makes it that thread's as well.
+    """
 
-    @classmethod
-    def here(cls, store: str) -> Owner:
-        """This process; `store` names the handle within it."""
-        process = os.getpid()
-        host, boot, namespace = _machine()
-        return cls(host, boot, namespace, process, _started(process), store)
+    __slots__ = ("claim", "depth", "epoch", "give", "live", "session", "state")
 
-    def encode(self) -> bytes:
-        """As the log keeps it."""
-        return msgspec.msgpack.encode(self)
+    def __init__(self, session: str, state: LeaseState, claim: LeaseWrite | None) -> None:
+        self.session = session
+        self.state = state
+        """The record as this owner wrote it last."""
+        self.epoch = state.epoch
+        self.claim = claim
+        """What writes it, if it was taken lazily."""
+        self.give: LeaseWrite | None = None
+        """What gives it back, with the last append."""
+        self.depth = 1
+        self.live = True
 
-    def describe(self) -> str:
-        """For a person."""
-        return f"process {self.process} on {self.host}"
+    def __repr__(self) -> str:
+        return f"<Lease of {self.session}, epoch {self.epoch}{'' if self.live else ', over'}>"
 
-    def is_dead(self) -> bool:
-        """True only if this owner certainly runs no more; a process elsewhere is never certain."""
-        if (self.host, self.boot, self.namespace) != _machine():
-            return False
-        if self.process == os.getpid() and self.started == _started(self.process):
-            return self.store not in LIVE
-        return bool(self.boot) and _started(self.process) != self.started
+    def __enter__(self) -> Self:
+        self.require_live()
+        self.share()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.unshare()
+
+    def share(self) -> None:
+        """Let the running task or thread, and what it starts from now on, use it."""
+        _HELD.set((*_HELD.get(), self))
+
+    def unshare(self) -> None:
+        """Take back what `share` did last."""
+        held = list(_HELD.get())
+        if self in held:
+            held.reverse()
+            held.remove(self)
+            _HELD.set(tuple(reversed(held)))
+
+    def require_live(self) -> None:
+        """`FencedError` if it is over."""
+        if not self.live or (self.claim is not None and self.claim.refused):
+            raise FencedError(self.session, self.epoch, self.epoch)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it was given back with the last append already."""
+        return self.give is not None and self.give.written
+
+    @property
+    def is_giving(self) -> bool:
+        """Whether an append gives it back, or has done so."""
+        return self.give is not None and not self.give.refused
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the log knows of it."""
+        return self.claim is None or self.claim.written
 
 
-@cache
-def _machine() -> tuple[str, str, str]:
-    from pathlib import Path  # with all that it imports, dear to those who never open a store
+class LeaseKeeper:
+    """A handle's lease: taken, nested, renewed in the background, given back.  Safe across threads."""
 
-    boot, namespace = "", ""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:  # not Linux: owners are then only told apart by expiry
-        pass
-    return os.uname().nodename, boot, namespace
+    def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
+        self.id = session
+        self.lock = RLock()
+        self.current: Lease | None = None
+        self._last: Lease | None = None
+        self._host = host
+        self._writer = writer
 
+    @property
+    def held(self) -> Lease | None:
+        """The lease, if the running task or thread may use it."""
+        lease = self.current
+        return lease if lease is not None and lease in _HELD.get() else None
 
-def _started(process: int) -> str:
-    """Start time of a process in clock ticks since boot, "" if there is no such process."""
-    from pathlib import Path
+    @property
+    def outlived(self) -> Lease | None:
+        """A lease of this session that the running task or thread inherited, and that is over."""
+        return next((lease for lease in _HELD.get() if lease.session == self.id and not lease.live), None)
 
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in {"Z", "X"} else fields[19]
+    def acquire(self, wait: float = 0.0, *, lazily: bool = False) -> Lease:
+        """Take the lease, or nest into it; `LeaseHeldError` if another owner or task holds it after `wait` seconds.
 
+        Settles what a dead owner left open.
+        """
+        require_wait(wait)
+        deadline = time.monotonic() + wait
+        while True:
+            with self.lock:
+                lease = self.current
+                if lease is None or lease.is_given:
+                    if lease is not None:
+                        self._end(lease)
+                    lease = self.current = self._taken(deadline, lazily=lazily and not wait)
+                    lease.share()
+                    return lease
+                if lease in _HELD.get():
+                    lease.depth += 1
+                    return lease
+            if time.monotonic() >= deadline:
+                raise LeaseHeldError(self.id, "another task of this process", lease.state.until)
+            time.sleep(POLL)
 
-def _owner(state: LeaseState) -> Owner | None:
-    try:
-        return msgspec.msgpack.decode(state.owner, type=Owner)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    def release(self, lease: Lease) -> None:
+        """Give back one `acquire`; the lease itself ends with the last, and what was accepted under it is durable then."""
+        with self.lock:
+            if lease.depth > 1:
+                lease.depth -= 1
+                return
+            lease.unshare()
+            if self.current is not lease:
+                return
+            try:
+                if not lease.is_giving:
+                    self._flush(lease)
+                self._writer.checkpoint()
+            finally:
+                self._let_go(lease)
 
+    def _flush(self, lease: Lease) -> None:
+        """Commit what was accepted; the lease is given back with it."""
+        writer = self._writer
+        if not writer.is_ahead:
+            return
+        before = writer.lease_write
+        writer.lease_write = self.last_write(lease)
+        try:
+            writer.flush()
+        finally:
+            if not lease.is_given:
+                writer.lease_write, lease.give = before, None
 
-def is_live(state: LeaseState, now: int) -> bool:
-    """Whether somebody runs the session at `now` (UTC milliseconds)."""
-    if state.until <= now:
-        return False
-    owner = _owner(state)
-    return owner is None or not owner.is_dead()
+    def last_write(self, lease: Lease) -> LeaseWrite | None:
+        """What gives the lease back with the append that it goes in with; None while it is nested."""
+        if lease.depth > 1 or self.current is not lease:
+            return None
+        before = self._writer.lease_write
+        replaces = before.replaces if before is not None else None
+        lease.give = LeaseWrite(LeaseState(lease.epoch, b"", 0), replaces, before)
+        return lease.give
+
+    def renew_if_due(self, now: int, ttl: int) -> None:
+        """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone; called in the background.
+
+        A handle that is just taking or giving back a lease is left for the next time: the caller must not wait for it.
+        """
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            lease = self.current
+            if lease is None or lease.give is not None or lease.state.until - now > ttl * 2 // 3:
+                return
+            if not lease.is_written:
+                return
+            renewed = renew_lease(self._host.log, self.id, lease.state, now + ttl)
+            if renewed is None:
+                self._host.forget(self)
+            else:
+                lease.state = renewed
+        finally:
+            self.lock.release()
+
+    def abandon(self) -> None:
+        """Give the lease back, however often it was acquired: the store is closing."""
+        with self.lock:
+            if self.current is not None:
+                self._let_go(self.current)
+
+    def fork_off(self) -> None:
+        """This is a child process; another thread of the parent may have held the lock."""
+        self.lock = RLock()
+
+    def _taken(self, deadline: float, *, lazily: bool) -> Lease:
+        host, writer = self._host, self._writer
+        last = self._last
+        if last is not None and last.is_giving and not last.is_given:  # two replies in one pipeline
+            assert last.give is not None
+            if writer.take_back(last.give):
+                host.keep(self)
+                return Lease(self.id, last.state, last.claim)
+        writer.catch_up()
+        if lazily:
+            held = writer.committed.lease
+            if not is_live(held, host.clock()) and not writer.state.closing(""):
+                state = LeaseState(held.epoch + 1, host.owner.encode(), host.clock() + host.lease_ttl)
+                claim = LeaseWrite(state, held, None)
+                writer.hold(state.epoch, claim)
+                host.keep(self)
+                host.counted.leases_taken += 1
+                return Lease(self.id, state, claim)
+        wait = max(deadline - time.monotonic(), 0.0)
+        state = take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, wait=wait, clock=host.clock)
+        lease = Lease(self.id, state, None)
+        try:
+            writer.hold(state.epoch, None)
+            host.keep(self)
+            host.counted.leases_taken += 1
+            self._settle(state.epoch)
+        except BaseException:
+            self._let_go(lease)
+            raise
+        return lease
+
+    def _settle(self, epoch: int) -> None:
+        """Close what a dead owner left open, as the new owner's first append."""
+        writer, host = self._writer, self._host
+        writer.catch_up()
+        closing = writer.state.closing("interrupted")
+        if closing:
+            logger().info("session %s: settling what a dead owner left open: %d events", self.id, len(closing))
+            host.counted.settled += 1
+            now = host.clock()
+            writer.commit([(now, event) for event in (*closing, ev.Settled(epoch))], epoch=epoch)
+
+    def _let_go(self, lease: Lease) -> None:
+        """End the lease, and give it back unless an append does, or the log never knew of it."""
+        self._end(lease)
+        if lease.is_giving:
+            return
+        self._writer.leave()
+        if lease.is_written:
+            release_lease(self._host.log, self.id, lease.state)
+
+    def _end(self, lease: Lease) -> None:
+        lease.live = False
+        self.current, self._last = None, lease
+        self._host.forget(self)
 
 
 def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, wait: float, clock: Callable[[], int]) -> LeaseState:
     """Take the session's lease for `ttl` milliseconds, with a new epoch.
 
-    `LeaseHeldError` if somebody else still holds it after `wait` seconds.
+    `LeaseHeldError` if another owner still holds it after `wait` seconds.
     """
-    require_wait(wait)
     deadline = time.monotonic() + wait
     while True:
         head = log.head(session)
@@ -118,8 +292,8 @@ def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, wait: float, c
         now = clock()
         if is_live(held, now) and held.owner != owner.encode():
             if time.monotonic() >= deadline:
-                other = _owner(held)
-                raise LeaseHeldError(session, other.describe() if other else "somebody", held.until)
+                other = owner_of(held)
+                raise LeaseHeldError(session, other.describe() if other else "another owner", held.until)
             time.sleep(POLL)
             continue
         taken = LeaseState(held.epoch + 1, owner.encode(), now + ttl)
@@ -128,13 +302,13 @@ def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, wait: float, c
 
 
 def renew_lease(log: Log, session: str, state: LeaseState, until: int) -> LeaseState | None:
-    """Return the same lease until `until`, or None if it is somebody else's by now."""
+    """Return the same lease until `until`, or None if it is another owner's by now."""
     renewed = LeaseState(state.epoch, state.owner, until)
     return renewed if log.set_lease(session, renewed, replaces=state) else None
 
 
 def release_lease(log: Log, session: str, state: LeaseState) -> None:
-    """Give the lease back; harmless if it is somebody else's by now.  If the log has no room for that, it runs out by itself."""
+    """Give the lease back; harmless if it is another owner's by now.  If the log has no room for that, it runs out by itself."""
     try:
         log.set_lease(session, LeaseState(state.epoch, b"", 0), replaces=state)
     except RetryError as error:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from eventlog import os_fork
 from eventlog.log.contract import Log
-from eventlog.session.lease import LIVE, Owner
+from eventlog.session.owner import LIVE, Owner
 
 __all__ = ["begin", "end", "let_go_of_stopped"]
 

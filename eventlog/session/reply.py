@@ -8,6 +8,7 @@ Made by `Session.assistant`.  Nothing here knows the log.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
@@ -34,6 +35,7 @@ from eventlog.values import (
 
 if TYPE_CHECKING:
     from eventlog.session.handle import Handle
+    from eventlog.session.lease import Lease
 
 __all__ = ["Reply"]
 
@@ -53,15 +55,17 @@ class Reply:
         self._calls: list[Call] = []
         self._purpose = "turn"
         """What the newest step is for."""
+        self.lease: Lease | None = None
+        """The right that all of it is said under, by any thread."""
         self._begun = False
         self._finished = False
 
     def __enter__(self) -> Self:
-        self._session.acquire(wait=self._lease_wait)
+        lease = self._session.acquire(wait=self._lease_wait, lazily=True)
         try:
-            self.begin()
+            self.begin(lease)
         except BaseException:
-            self._session.release()
+            self._session.release(lease)
             raise
         return self
 
@@ -72,12 +76,23 @@ class Reply:
             try:
                 self.close(kind)
             finally:
-                self._session.release()
+                self._session.release(self.lease)
 
-    def begin(self) -> None:
-        """Open the message; `with` does this, after it has taken the lease."""
-        self._session.command([self._begin()], wait=False)
+    def begin(self, lease: Lease | None = None) -> None:
+        """Open the message under a lease, by default the running task's; `with` does this, after it has taken one."""
+        self.lease = lease or self._session.leases.held
+        self._command([self._begin()], wait=False)
         self._begun = True
+
+    def _command(
+        self,
+        events: Sequence[ev.Event],
+        bodies: Mapping[bytes, bytes] | None = None,
+        *,
+        wait: bool = True,
+        last: bool = False,
+    ) -> None:
+        self._session.command(events, bodies, wait=wait, lease=self.lease, last=last)
 
     def close(self, kind: type[BaseException] | None) -> None:
         """Abort the message unless it is finished; `kind` is the exception that left it, if one did."""
@@ -116,7 +131,7 @@ class Reply:
         if self._started.reply_to is not None:
             return self._started
         session = self._session
-        with session.appender.lock:
+        with session.writer.lock:
             return replace(self._started, reply_to=session.state().last_user())
 
     @property
@@ -159,7 +174,7 @@ class Reply:
             raise RefusedError(f"a {type(kind).__name__} part streams", expected="text(), reasoning() or tool()")
         bodies: dict[bytes, bytes] = {}
         part = id or self._session.host.new_id("prt_")
-        self._session.command([ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies, wait=False)
+        self._command([ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies, wait=False)
         return part
 
     def tool(
@@ -176,10 +191,10 @@ class Reply:
         """Begin a tool call.  With `input` it runs at once, durably; without, its arguments stream first."""
         self._require_open()
         part = id or self._session.host.new_id("prt_")
-        call = Call(self._session, part, call_id)
+        call = Call(self._session, part, call_id, self.lease)
         started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
         if input is None:
-            self._session.command([started], wait=False)
+            self._command([started], wait=False)
         else:
             call.run(input, title=title, started=started)
         self._calls.append(call)
@@ -195,8 +210,8 @@ class Reply:
     def _stream(self, kind: Text | Reasoning, part: str | None) -> Stream:
         self._require_open()
         name = part or self._session.host.new_id("prt_")
-        self._session.command([ev.PartStarted(self.id, name, kind)], wait=False)
-        stream = Stream(self._session, name, "text")
+        self._command([ev.PartStarted(self.id, name, kind)], wait=False)
+        stream = Stream(self._session, name, "text", self.lease)
         self._streams.append(stream)
         return stream
 
@@ -224,7 +239,7 @@ class Reply:
         part = self._session.host.new_id("prt_")
         changed = None if patch is None else to_content(patch, bodies)
         started = ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot, counted, changed)
-        self._session.command([started], bodies, wait=False)
+        self._command([started], bodies, wait=False)
         self._purpose = purpose
         return part
 
@@ -232,7 +247,7 @@ class Reply:
         """Record that the model call ended, and what it cost; returns the step-finish part's id."""
         self._require_open()
         part = self._session.host.new_id("prt_")
-        self._session.command(self._step_ended(part, reason, usage, snapshot), wait=False)
+        self._command(self._step_ended(part, reason, usage, snapshot), wait=False)
         return part
 
     def _step_ended(self, part: str, reason: str, usage: Usage | None, snapshot: str | None) -> list[ev.Event]:
@@ -261,7 +276,7 @@ class Reply:
             closing += self._step_ended(self._session.host.new_id("prt_"), reason, usage, snapshot)
         elif usage is not None:
             closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
-        self._session.command([*closing, ev.MessageFinished(self.id, reason)])
+        self._command([*closing, ev.MessageFinished(self.id, reason)], last=True)
         self._close()
 
     def abort(self, error: MessageError | None = None) -> None:
@@ -271,7 +286,7 @@ class Reply:
         with self._session.deciding() as state:
             if state.has_message(self.id):  # else its beginning was refused: the command says why
                 closing = state.closing_parts(self.id)
-        self._session.command([*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))])
+        self._command([*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))], last=True)
         self._close()
 
     def _ended_streams(self, state: State) -> list[ev.Event]:

@@ -25,7 +25,7 @@ from eventlog.validation import each, require, require_json, require_limits, req
 from eventlog.values import File, Json, Limits, Model, PartKind, Patch, Text, Todo, Usage
 
 if TYPE_CHECKING:
-    from eventlog.append.appender import Appender
+    from eventlog.append.writer import SessionWriter
     from eventlog.history.catalog import SessionInfo
     from eventlog.integrity.heads import StoreHead
     from eventlog.session.redact import Redacted
@@ -110,8 +110,8 @@ class Sessions(Host, Protocol):
 class Session(ContextCommands):
     """One conversation.  Made by `Store.session` and `Store.create_session`."""
 
-    def __init__(self, store: Sessions, session: str, appender: Appender) -> None:
-        super().__init__(store, session, appender)
+    def __init__(self, store: Sessions, session: str, writer: SessionWriter) -> None:
+        super().__init__(store, session, writer)
         self.store = store
 
     # -- messages ------------------------------------------------------------------------------
@@ -317,9 +317,9 @@ class Session(ContextCommands):
         if to is not None:
             require_version(to)
         require_or_none(str, before, "a message is named by its id, a str")
-        with self._leased():
-            self._appender.settle()
-            state = self._appender.state
+        with self.lease():
+            self.flush()
+            state = self.state()
             if before is not None:
                 to = state.message(before).added - 1
             assert to is not None
@@ -335,7 +335,7 @@ class Session(ContextCommands):
     def redo(self) -> RollbackResult:
         """Take back the newest rollback that was not redone yet: return to the version right before it."""
         self._to_redo()
-        with self._leased():  # from here on no other process rolls back
+        with self.lease():  # from here on no other process rolls back
             return self.rollback(self._to_redo() - 1)
 
     def _to_redo(self) -> int:

@@ -15,6 +15,7 @@ from eventlog.values import Json
 
 if TYPE_CHECKING:
     from eventlog.session.handle import Handle
+    from eventlog.session.lease import Lease
 
 __all__ = ["LONG_DELTA", "MAX_DELTA", "Stream"]
 
@@ -28,13 +29,14 @@ class Stream:
     """A text or reasoning part that grows."""
 
     # `_open` says no more than that nobody asked for its end: what became of that the state knows.
-    __slots__ = ("_appender", "_buffer", "_clock", "_flat", "_key", "_open", "_session", "id")
+    __slots__ = ("_buffer", "_clock", "_flat", "_key", "_lease", "_open", "_session", "_writer", "id")
 
-    def __init__(self, session: Handle, part: str, field: str) -> None:
+    def __init__(self, session: Handle, part: str, field: str, lease: Lease | None) -> None:
         self.id = part
         self._session = session
-        self._appender = session.appender
-        self._buffer = session.appender.buffer
+        self._lease = lease
+        self._writer = session.writer
+        self._buffer = session.writer.buffer
         self._flat = self._buffer.flat
         self._clock = session.host.nanoseconds
         self._key = (part, field)
@@ -45,10 +47,10 @@ class Stream:
         if text.__class__ is str and 0 < len(text) <= LONG_DELTA and self._open:
             flat, buffer = self._flat, self._buffer
             if len(flat) >= buffer.limit:
-                self._appender.pressure()
+                self._writer.pressure()
             flat.extend((self._key, text, self._clock()))
             if not buffer.awake:
-                self._appender.wake((self._key, text))
+                self._writer.wake((self._key, text))
         else:
             self._append_other(text)
 
@@ -64,13 +66,13 @@ class Stream:
         if len(text) > MAX_DELTA:
             raise LimitError("characters of a delta", len(text), MAX_DELTA)
         if text:
-            buffer, appender = self._buffer, self._appender
+            buffer, writer = self._buffer, self._writer
             if len(buffer) >= buffer.limit:
-                appender.pressure()
-            appender.weigh(len(text))
+                writer.pressure()
+            writer.weigh(len(text))
             self._flat.extend((self._key, text, self._clock()))
             if not buffer.awake:
-                appender.wake((self._key, text))
+                writer.wake((self._key, text))
 
     def end(self, metadata: Json | None = None) -> None:
         """The part is complete; durable when it returns.  `metadata` is the provider's, such as a signature.
@@ -79,7 +81,7 @@ class Stream:
         """
         self._open = False
         try:
-            self._session.command([ev.PartEnded(self.id, metadata)])
+            self._session.command([ev.PartEnded(self.id, metadata)], lease=self._lease)
         except EventlogError:
             self._open = self._is_taking()
             raise

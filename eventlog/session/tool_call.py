@@ -15,6 +15,7 @@ from eventlog.values import INTERRUPTED, Attachment, Content, Json, Truncation
 
 if TYPE_CHECKING:
     from eventlog.session.handle import Handle
+    from eventlog.session.lease import Lease
 
 __all__ = ["Call"]
 
@@ -22,10 +23,11 @@ __all__ = ["Call"]
 class Call:
     """A tool call of the message: pending until its input is complete, then running, then completed or failed."""
 
-    def __init__(self, session: Handle, part: str, call: str) -> None:
+    def __init__(self, session: Handle, part: str, call: str, lease: Lease | None) -> None:
         self.id = part
         self.call_id = call
         self._session = session
+        self._lease = lease
         self._input: Stream | None = None
         self._output: Stream | None = None
         self._takes_input = True
@@ -33,7 +35,7 @@ class Call:
     def input(self, text: str) -> None:
         """Accept a piece of the arguments as they stream."""
         if self._input is None:
-            self._input = Stream(self._session, self.id, "input")
+            self._input = Stream(self._session, self.id, "input", self._lease)
             if not self._takes_input:
                 self._input.close()
         self._input.append(text)
@@ -53,17 +55,17 @@ class Call:
         bodies: dict[bytes, bytes] = {}
         running = ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)
         self._close_input()
-        self._session.command([running] if started is None else [started, running], bodies)
+        self._session.command([running] if started is None else [started, running], bodies, lease=self._lease)
 
     def output(self, text: str) -> None:
         """Accept a piece of what the running tool prints."""
         if self._output is None:
-            self._output = Stream(self._session, self.id, "output")
+            self._output = Stream(self._session, self.id, "output", self._lease)
         self._output.append(text)
 
     def progress(self, title: str | None = None, metadata: Json | None = None) -> None:
         """Record what the running tool says of itself; does not wait."""
-        self._session.command([ev.ToolProgress(self.id, title, metadata)], wait=False)
+        self._session.command([ev.ToolProgress(self.id, title, metadata)], wait=False, lease=self._lease)
 
     def succeed(
         self,
@@ -95,7 +97,7 @@ class Call:
             tuple(stored_attachment(one, bodies) for one in each(attachments, "attachments are a list of attachments")),
         )
         self._close()
-        self._session.command([event], bodies)
+        self._session.command([event], bodies, lease=self._lease)
 
     def fail(
         self,
@@ -110,7 +112,7 @@ class Call:
         kept: Content | None = None if output is None else to_content(output, bodies)
         event = ev.ToolFailed(self.id, to_content(error, bodies), interrupted, kept, metadata)
         self._close()
-        self._session.command([event], bodies)
+        self._session.command([event], bodies, lease=self._lease)
 
     def _close(self) -> None:
         self._close_input()

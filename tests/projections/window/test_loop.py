@@ -16,7 +16,7 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.errors import CallError, FencedError, LeaseHeldError, RefusedError, SummarizerError, WindowTooSmallError
-from eventlog.session.lease import LIVE
+from eventlog.session.owner import LIVE
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import INTERRUPTED, File, Limits, MessageError, Subtask, Text, Tokens, Usage

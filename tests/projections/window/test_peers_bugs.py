@@ -15,7 +15,7 @@ import eventlog
 from eventlog import events as ev
 from eventlog.codec.batch import encode
 from eventlog.errors import DamagedError
-from eventlog.session.lease import LIVE
+from eventlog.session.owner import LIVE
 from eventlog.session.session import Session
 from eventlog.values import INTERRUPTED, MessageError
 from projections import ModelView

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from eventlog import events as ev
 from eventlog.errors import FencedError, NotFoundError, RefusedError
-from eventlog.session.lease import LIVE
+from eventlog.session.owner import LIVE
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.tool_call import Call

@@ -474,9 +474,9 @@ class Store(Keeping):
 
     # -- the background thread -------------------------------------------------------------------
 
-    def keep(self, session: Leased) -> None:
-        """Renew this session's lease from now on."""
-        self._flusher.keep(session)
+    def keep(self, session: Leased, *, soon: bool = False) -> None:
+        """Renew this session's lease from now on; see `Flusher.keep`."""
+        self._flusher.keep(session, soon=soon)
 
     def forget(self, session: Leased) -> None:
         """Renew this session's lease no more."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Flusher", "Leased"]
 
+SOON = 0.1
+"""Share of the interval after which a lease is written that was taken on what is known in memory."""
 _UNFLUSHED: set[object] = set()
 """Stores with accepted deltas: kept alive until those are committed, even if their owner forgets them."""
 
@@ -62,10 +64,12 @@ class Flusher:
         self._bell = _bell()
         self._armed = False
         """Whether a tick is on its way already: the thread need not be woken for each turn of a busy session."""
+        self._soon = False
+        """Whether a lease waits to be written, so that other processes see it."""
         self._thread: Thread | None = None
 
     def wake(self, writer: SessionWriter) -> None:
-        """An writer has accepted something: commit it within the interval."""
+        """Commit what a writer has accepted within the interval."""
         with self._lock:
             self._dirty[writer.session] = writer
             store = self._store()
@@ -78,17 +82,25 @@ class Flusher:
         if not armed:
             self._ring()
 
-    def keep(self, session: Leased) -> None:
-        """Renew this session's lease from now on."""
+    def keep(self, session: Leased, *, soon: bool = False) -> None:
+        """Renew this session's lease from now on; `soon`: it is not written yet, so what goes with it is flushed sooner."""
         with self._lock:
+            first = not self._leased
             self._leased[session.id] = session
             self._start()
-        self._ring()
+            first, self._soon = first or (soon and not self._soon), self._soon or soon
+        if first:
+            self._ring()
 
     def forget(self, session: Leased) -> None:
         """Renew this session's lease no more."""
         with self._lock:
             self._leased.pop(session.id, None)
+
+    @property
+    def soon(self) -> bool:
+        """Whether to flush sooner than within the interval."""
+        return self._soon
 
     def leased(self) -> list[Leased]:
         """The handles whose leases are renewed."""
@@ -120,13 +132,10 @@ class Flusher:
         with self._lock:
             dirty, self._dirty = self._at_work | self._dirty, {}  # also what a tick left that broke off
             self._at_work = dirty
-            self._armed = False
+            self._armed = self._soon = False
             leased = list(self._leased.values())
         self._metrics.flushes += bool(dirty)
-        handed_over: list[SessionWriter] = []
-        for writer in dirty.values():
-            if self._tried(writer.hand_over, writer):
-                handed_over.append(writer)
+        handed_over = [writer for writer in dirty.values() if self._tried(writer.hand_over, writer)]
         if handed_over:
             self._tried(handed_over[0].log.sync, handed_over[0])  # one commit for all of them
         for writer in handed_over:
@@ -192,9 +201,10 @@ def _run(flusher: weakref.ref[Flusher], bell: LockType) -> None:
         if living is None or living.stopped:
             return
         if woken:
-            interval = living.interval
+            interval, soon = living.interval, living.soon
             del living
-            time.sleep(interval)
+            if soon or bell.acquire(timeout=interval):
+                time.sleep(interval * SOON)
             living = flusher()
             if living is None or living.stopped:
                 return

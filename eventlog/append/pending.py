@@ -43,6 +43,11 @@ class Terms(msgspec.Struct, frozen=True):
     expected: int | None = None
     creates_at: int | None = None
 
+    @property
+    def may_be_decided_anew(self) -> bool:
+        """Whether it may go in behind what another writer has appended meanwhile."""
+        return self.expected is None and self.creates_at is None
+
 
 class AcceptedCommand(msgspec.Struct, eq=False):
     """What one command appends: it goes in whole or not at all, under the lease epoch that it was decided under."""
@@ -172,7 +177,7 @@ def append_of(
     if size > MAX_APPEND_BYTES:
         raise LimitError("bytes of an append", size, MAX_APPEND_BYTES)
     terms = commands[0].terms or _NO_TERMS
-    free = terms.expected is None and terms.creates_at is None
+    free = terms.may_be_decided_anew
     append = Append(
         session=session,
         payload=payload,

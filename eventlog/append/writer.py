@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import RLock
-from typing import TYPE_CHECKING
 
 from eventlog import events as ev
 from eventlog.append.delta_buffer import Buffer
+from eventlog.append.gate import Gate
 from eventlog.append.metrics import Metrics
 from eventlog.append.pending import (
     AcceptedCommand,
@@ -56,9 +56,6 @@ from eventlog.state.committed import CommittedState
 from eventlog.state.decide import decide, needs_no_lease, still_admitted
 from eventlog.state.state import State
 
-if TYPE_CHECKING:
-    from eventlog.append.pipeline import Pipeline
-
 __all__ = ["KEPT", "SessionWriter"]
 
 MAX_ACCEPTED = 2_048
@@ -91,8 +88,8 @@ class SessionWriter:
         """The lease epoch that deltas are accepted under, 0 without the lease."""
         self.lease_write: LeaseWrite | None = None
         """The lease record that the next append writes."""
-        self.pipeline: weakref.ref[Pipeline] | None = None
-        """The pipeline that is open: until it ends only its thread hands anything over."""
+        self.gate: weakref.ref[Gate] | None = None
+        """That of the pipeline that is open: until it ends only its thread hands anything over."""
         self._wake = wake
         self._metrics = metrics
         self._commands: list[AcceptedCommand] = []
@@ -122,8 +119,8 @@ class SessionWriter:
 
     def is_held_by_others(self) -> bool:
         """Whether a pipeline of another thread is open, which alone hands anything over until it ends."""
-        pipeline = None if self.pipeline is None else self.pipeline()
-        return pipeline is not None and pipeline.is_others()
+        gate = None if self.gate is None else self.gate()
+        return gate is not None and gate.is_others()
 
     # -- accepting ---------------------------------------------------------------------------
 
@@ -149,7 +146,8 @@ class SessionWriter:
                 raise _reentered(self.session)
             self._inside = True
             try:
-                self._ready(epoch)
+                if terms is None or terms.creates_at is None:
+                    self._ready(epoch)
                 if self.buffer.flat:
                     self._collect()
                 if terms is not None and terms.expected not in {None, self.state.version}:
@@ -158,6 +156,8 @@ class SessionWriter:
                 state = self.committed.state
                 before = state.version
                 decided = decide(state, items)
+                if not decided:
+                    raise RefusedError("an append of no events", expected="at least one event", session=self.session)
                 try:
                     if not epoch and (terms is None or (terms.expected is None and terms.creates_at is None)):
                         needs_no_lease(items, self.session)
@@ -184,7 +184,7 @@ class SessionWriter:
 
     def make_room(self) -> None:
         """Commit what is accepted if it is much: for a command that no caller waits for."""
-        if (len(self._commands) >= MAX_ACCEPTED or self._weight > MAX_ACCEPTED_BYTES) and self.pipeline is None:
+        if (len(self._commands) >= MAX_ACCEPTED or self._weight > MAX_ACCEPTED_BYTES) and self.gate is None:
             self.flush()
 
     def wake(self, delta: tuple[Key, str] | None = None) -> None:
@@ -266,13 +266,13 @@ class SessionWriter:
         self.flush()
         return False
 
-    def open_pipeline(self, pipeline: weakref.ref[Pipeline]) -> None:
-        """Keep other threads from handing anything over until a pipeline ends, once none of theirs is open."""
+    def shut(self, gate: Gate) -> None:
+        """Keep other threads from handing anything over while a gate is shut, once none of theirs is."""
         while True:
             with self.lock:
-                other = None if self.pipeline is None else self.pipeline()
+                other = None if self.gate is None else self.gate()
                 if other is None or not other.is_others():
-                    self.pipeline = pipeline
+                    self.gate = weakref.ref(gate)
                     return
             if (error := other.wait()) is not None:
                 raise error
@@ -410,7 +410,7 @@ class SessionWriter:
                 return self._commands[-1]
             return self._sent.commands[-1] if self._sent is not None else None
 
-    def _next(self, command: AcceptedCommand) -> PendingAppend | Pipeline | None:
+    def _next(self, command: AcceptedCommand) -> PendingAppend | Gate | None:
         """What to wait for before `command` has its outcome; None if it is durable; raises why it is not."""
         with self.lock:
             if self._inside:
@@ -423,9 +423,9 @@ class SessionWriter:
                 if sent is not None and sent.is_done():
                     self._take_in(sent)
                 if not command.settled and self._sent is None:
-                    pipeline = None if self.pipeline is None else self.pipeline()
-                    if pipeline is not None and pipeline.is_others():
-                        return pipeline
+                    gate = None if self.gate is None else self.gate()
+                    if gate is not None and gate.is_others():
+                        return gate
                     self._hand_over(command)
                 if not command.settled:
                     return self._sent
@@ -442,7 +442,7 @@ class SessionWriter:
             finally:
                 self._inside = False
 
-    def _give_up_behind(self, pending: PendingAppend | Pipeline, command: AcceptedCommand) -> None:
+    def _give_up_behind(self, pending: PendingAppend | Gate, command: AcceptedCommand) -> None:
         """Refuse a command behind what could not be written and will be tried again later; told at once, if nobody waits for it."""
         with self.lock:
             self.catch_up()
@@ -556,7 +556,7 @@ class SessionWriter:
         logger().warning("session %s: an append failed: %s", self.session, type(error).__name__)
         conflict = _is_conflict(error)
         for command in commands:
-            if conflict and command.tries < TRIES and (command.terms is None or command.terms.expected is None):
+            if conflict and command.tries < TRIES and (command.terms is None or command.terms.may_be_decided_anew):
                 command.tries += 1
             elif isinstance(error, (FencedError, LeaseHeldError)) and _is_free(command):
                 command.epoch = 0
@@ -576,6 +576,14 @@ class SessionWriter:
             self._settle_interrupted(sent)
             self._wait_with(list(dict.fromkeys([*sent.commands, *self._commands])))
             self._sent = None
+        if all(command.settled for command in self._commands):
+            self._wait_with([])
+            if torn:
+                committed.loaded = False  # it is read when it is asked for
+            else:
+                committed.state.retract(committed.certain)
+            self._torn = False
+            return
         try:
             if torn or not committed.loaded:
                 self._landed.clear()

@@ -36,8 +36,8 @@ class Host(Protocol):
         """Raise the error that says why the store cannot be used."""
         ...
 
-    def keep(self, session: Leased) -> None:
-        """Renew this session's lease from now on."""
+    def keep(self, session: Leased, *, soon: bool = False) -> None:
+        """Renew this session's lease from now on; see `Flusher.keep`."""
         ...
 
     def forget(self, session: Leased) -> None:

@@ -236,7 +236,7 @@ class LeaseKeeper:
                 state = LeaseState(held.epoch + 1, host.owner.encode(), host.clock() + host.lease_ttl)
                 claim = LeaseWrite(state, held, None)
                 writer.hold(state.epoch, claim)
-                host.keep(self)
+                host.keep(self, soon=True)
                 host.counted.leases_taken += 1
                 return Lease(self.id, state, claim)
         wait = max(deadline - time.monotonic(), 0.0)

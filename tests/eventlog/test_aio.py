@@ -350,14 +350,14 @@ def test_an_append_behind_a_pending_command_leaves_the_loop_free(
     """While one task's `append` waits for another's `user`, a third one's `user` does not stop the event loop."""
     chat = AsyncSession(session)
     too_late = Timer(60.0, log.let_go)
-    settle, settling = session.appender.settle, Event()
+    settle, settling = session.writer.settle, Event()
     held: list[QueuedTicket[Append, Committed]] = []
 
     def watched() -> None:
         settling.set()
         settle()
 
-    monkeypatch.setattr(session.appender, "settle", watched)
+    monkeypatch.setattr(session.writer, "settle", watched)
 
     async def go() -> bool:
         log.held = held

@@ -224,7 +224,7 @@ def test_a_delta_that_is_refused_later_leaves_no_message_open(store: Store) -> N
     reply.__enter__()
     reply.tool("bash", call_id="c1").output("before it runs")
     deadline = time.monotonic() + 30
-    while session.appender.is_ahead and time.monotonic() < deadline:
+    while session.writer.is_ahead and time.monotonic() < deadline:
         store.tick()
     with pytest.raises(RefusedError, match="pending; expected a part that is running"):
         reply.__exit__(None, None, None)

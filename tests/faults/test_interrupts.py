@@ -147,7 +147,7 @@ def test_an_interrupted_finish_is_finished(
     session: Session, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
     """Ctrl-C while `finish` waits for the disk is what leaves the block, and the message is finished as was asked."""
-    commit = session.appender.commit
+    commit = session.writer.commit
 
     def broken_off(*given: Any, **options: Any) -> Any:
         monkeypatch.undo()
@@ -156,7 +156,7 @@ def test_an_interrupted_finish_is_finished(
 
     def talk() -> None:
         with session.assistant() as reply:
-            monkeypatch.setattr(session.appender, "commit", broken_off)
+            monkeypatch.setattr(session.writer, "commit", broken_off)
             reply.finish("stop")
 
     with pytest.raises(kind):

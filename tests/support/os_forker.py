@@ -243,14 +243,14 @@ def leaving(place: Path) -> None:
     store = open_store(place)
     session = store.create_session(id="s")
     standing = Event()
-    flusher, buffer = store._flusher, session.appender.buffer
+    flusher, buffer = store._flusher, session.writer.buffer
 
     held: list[Any] = [
         store._closing,
         store._lock,
         flusher._lock,
         session.lease_lock,
-        session.appender.lock,
+        session.writer.lock,
         buffer._guard,
     ]
 

@@ -199,7 +199,7 @@ def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
         most = 0
         for _ in range(20):
             text.append(piece)
-            most = max(most, len(session.appender.buffer) // 3)
+            most = max(most, len(session.writer.buffer) // 3)
         assert most * len(piece) <= 20 << 20
         reply.finish()
 

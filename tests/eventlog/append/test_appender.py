@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventlog import events as ev
-from eventlog.append import outcomes
+from eventlog.append import writer
 from eventlog.append.pending import Flight
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import AlreadyExistsError, BusyError, ClosedError, ConflictError, LimitError
@@ -36,7 +36,7 @@ def test_an_interrupt_leaves_no_handle_behind_its_own_appends(session: Session, 
                 appender._flights.popleft()
             raise KeyboardInterrupt
 
-    appender = session.appender
+    appender = session.writer
     session.user("one")
     appender._flights = Interrupted(appender._flights)
     with pytest.raises(KeyboardInterrupt):
@@ -136,7 +136,7 @@ def test_the_background_flush_tries_again(log: FaultyLog) -> None:
 @pytest.mark.promise(1)
 def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog, session: Session) -> None:
     """Promise 1: a buffer that cannot be emptied refuses more deltas, and drops none that it has."""
-    session.appender.buffer.capacity = session.appender.buffer.limit = 3 * 4
+    session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 4
     with session.assistant() as reply:
         text = reply.text(id="p")
         session.flush()
@@ -175,7 +175,7 @@ def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, ses
         text = reply.text(id="p")
         text.append("a")
         log.fail = 1
-        session.appender.flush()
+        session.writer.flush()
         text.append("b")
         session.rename("t2")
         reply.finish()
@@ -246,8 +246,8 @@ def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, sessio
 def test_a_request_in_flight_is_not_made_twice(log: FaultyLog, session: Session) -> None:
     """Promise 5: a request repeated before its outcome is known is the same append."""
     log.held = []
-    first = session.appender.commit([(1, ev.SessionRenamed("a"))], request="r")
-    second = session.appender.commit([(2, ev.SessionRenamed("a"))], request="r")
+    first = session.writer.commit([(1, ev.SessionRenamed("a"))], request="r")
+    second = session.writer.commit([(2, ev.SessionRenamed("a"))], request="r")
     assert first is second
     log.let_go()
     assert second.wait().first == 2
@@ -269,7 +269,7 @@ def test_reading_shows_what_was_handed_over(session: Session) -> None:
     """Promise 2: a handle sees everything it accepted, also what is on its way to the disk; the version never runs ahead."""
     with session.assistant() as reply:
         reply.text(id="p").append("x")
-        flights = session.appender.flush()
+        flights = session.writer.flush()
         assert flights
         assert len(list(session.events())) == session.version == 4
         reply.abort()
@@ -279,7 +279,7 @@ def test_too_much_for_one_append_is_refused_and_nothing_hangs(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spec §16: an append over the limit is refused, and what was accepted before it is not taken along."""
-    monkeypatch.setattr("eventlog.append.appender.MAX_APPEND_BYTES", 3000)
+    monkeypatch.setattr("eventlog.append.writer.MAX_APPEND_BYTES", 3000)
     with session.assistant() as reply:
         text = reply.text(id="p")
         text.append("a")
@@ -311,7 +311,7 @@ def test_pieces_that_could_not_be_handed_over_are_not_lost(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 1: deltas of a run that goes in several appends all come, in order, when one of these was refused first."""
-    monkeypatch.setattr("eventlog.append.appender.MAX_RUN", 10)
+    monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 10)
     session.user("go")
     with session.assistant(model="m") as reply:
         text = reply.text()
@@ -334,7 +334,7 @@ def test_a_command_that_was_refused_by_a_full_queue_is_not_committed_later(
     """Promise 4: an event nobody waits for, which did not fit any more and was refused, does not come to be after all."""
     session.user("go")
     before = session.version
-    monkeypatch.setattr("eventlog.append.appender.MAX_ACCEPTED", 1)
+    monkeypatch.setattr("eventlog.append.writer.MAX_ACCEPTED", 1)
     log.refuse = 1
     with session.pipeline(), pytest.raises(BusyError):
         session.user("twice")

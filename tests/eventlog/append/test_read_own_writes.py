@@ -12,7 +12,7 @@ import pytest
 
 import eventlog
 from eventlog import Session
-from eventlog.append.outcomes import KEPT
+from eventlog.append.writer import KEPT
 from eventlog.codec.decoded import Stretch
 from eventlog.errors import BusyError
 from eventlog.history.streams import stretches
@@ -48,7 +48,7 @@ def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
         said(session, text)
         session.flush()
         for after in {before, *(stretch.last for stretch in as_read(session, before))}:
-            recent = session.appender.recent(after)
+            recent = session.writer.recent(after)
             if recent is not None:
                 assert recent == as_read(session, after)
                 told += len(recent)
@@ -60,10 +60,10 @@ def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> N
     session = store.create_session()
     told: list[list[Stretch] | None] = []
     for number in range(3):
-        before = session.appender.certain
+        before = session.writer.certain
         session.user(f"question {number}")
         session.flush()
-        told.append(session.appender.recent(before))
+        told.append(session.writer.recent(before))
     assert told == [None, as_read(session, 1)[1:2], as_read(session, 1)[2:]]
 
 
@@ -118,14 +118,14 @@ def test_a_follower_far_behind_reads(store: eventlog.Store) -> None:
     live = LiveView(session)
     for number in range(2 * KEPT):
         session.user(f"question {number}")
-    assert session.appender.recent(live.version) is None
+    assert session.writer.recent(live.version) is None
     assert list(live.advance().messages) == list(ModelView.of(session).messages)
     for number in range(200):
         session.set_metadata(str(number), '"x"')
     with session.pipeline():
         for number in range(300):
             session.user(f"one of many {number} " + "x" * 100)
-    assert session.appender.recent(live.version) is None
+    assert session.writer.recent(live.version) is None
     assert list(live.advance().messages) == list(ModelView.of(session).messages)
 
 

@@ -99,7 +99,7 @@ def test_a_pipeline_that_went_in_partly_says_how_far(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 4: commands that were handed over before there was no room are in the log, and the error says how many they are."""
-    monkeypatch.setattr("eventlog.append.appender.MAX_ACCEPTED", 2)
+    monkeypatch.setattr("eventlog.append.writer.MAX_ACCEPTED", 2)
     commands = [lambda number=number: session.user("u", id=f"{number}") for number in range(3)]
     with pytest.raises(PartlyCommittedError) as caught:
         together(session, *commands, lambda: setattr(log, "fail", 1))
@@ -116,7 +116,7 @@ def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Sessi
         text = reply.text(id="p")
         with session.pipeline():
             session.user("mine", id="m")
-            session.appender.flush()
+            session.writer.flush()
             text.append("a")
             log.refuse = 1
         assert users(log) == ["m"]
@@ -180,7 +180,7 @@ def test_who_waits_for_all_waits_for_what_others_handed_over_again(
 
         def somebody_else() -> None:
             monkeypatch.setattr(log, "submit", commits_when_waited_for)
-            session.appender.flush()
+            session.writer.flush()
             monkeypatch.setattr(log, "submit", submit)
 
         scripted(log, monkeypatch, [(BusyError("full"), somebody_else)])
@@ -197,7 +197,7 @@ def test_a_refused_command_that_others_handed_over_again_is_waited_for(
     """Promise 4: when a failed append went in after all, with what another thread flushed, its caller is told that it did."""
     with session.pipeline():
         session.user("a", id="a")
-        scripted(log, monkeypatch, [(BusyError("full"), session.appender.flush)])
+        scripted(log, monkeypatch, [(BusyError("full"), session.writer.flush)])
     assert users(log) == ["a"]
 
 
@@ -219,10 +219,10 @@ def test_what_was_accepted_outlives_a_look_that_failed(
     with session.assistant() as reply:
         text = reply.text(id="p")
         text.append("a")
-        session.appender.flush()
+        session.writer.flush()
         text.append("b")
         log.fail = 1
-        session.appender.flush()
+        session.writer.flush()
         text.append("c")
         with monkeypatch.context() as patch:
             patch.setattr(log, "head", _busy)
@@ -230,7 +230,7 @@ def test_what_was_accepted_outlives_a_look_that_failed(
                 session.flush()
             with pytest.raises(BusyError):
                 session.flush()
-            assert session.appender.is_ahead
+            assert session.writer.is_ahead
         reply.finish()
     assert said(session) == {"p": "abc"}
 
@@ -244,7 +244,7 @@ def test_a_long_delta_that_was_refused_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 1: a delta over what the buffer may hold is refused before it is taken, not after."""
-    monkeypatch.setattr("eventlog.append.appender.MAX_RUN", 9_000)
+    monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
     with session.assistant() as reply:
         text = reply.text(id="p")
         session.flush()
@@ -287,7 +287,7 @@ def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
     monkeypatch.setattr(session, "flush", lambda: _busy(None))
     session.set_todos([])
     assert not session.holds_lease
-    assert session.appender.newest() == 2
+    assert session.writer.newest() == 2
 
 
 @pytest.mark.promise(4)
@@ -305,7 +305,7 @@ def test_a_conflict_that_never_ends_is_no_commit(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 4: who gives up because others were always faster is told of a conflict, and nothing of his is written."""
-    monkeypatch.setattr("eventlog.append.outcomes.ATTEMPTS", 3)
+    monkeypatch.setattr("eventlog.append.writer.ATTEMPTS", 3)
     scripted(log, monkeypatch, [(ConflictError("s", 1, 2), lambda: None)] * 3)
     with pytest.raises(ConflictError):
         together(session, lambda: session.user("a", id="a"))

@@ -66,7 +66,7 @@ def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> No
 def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> None:
     """Promise 1: a delta that goes in while the buffer is emptied is flushed as well, with no later one to push it."""
     session = store.create_session()
-    appender = session.appender
+    appender = session.writer
     store.flush_interval = 0.002
     with session.assistant() as reply:
         text = reply.text()
@@ -113,12 +113,12 @@ def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
     """Promise 1: a full buffer blocks the producer until it is committed; it never drops and never grows beyond its bound."""
     store = engine.open(flush_interval=60.0)
     session = store.create_session()
-    session.appender.buffer.capacity = session.appender.buffer.limit = 3 * 16
+    session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 16
     with session.assistant() as reply:
         text = reply.text()
         for number in range(100):
             text.append(f"{number},")
-            assert len(session.appender.buffer) <= 3 * 16
+            assert len(session.writer.buffer) <= 3 * 16
         assert store.log.head(session.id).version >= 80  # type: ignore[union-attr]  # it is there
         reply.finish()
     assert said(session) == {text.id: "".join(f"{number}," for number in range(100))}
@@ -144,7 +144,7 @@ def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
 @pytest.mark.promise(1)
 def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 1: many large deltas between two flushes are all kept, in appends of bounded size."""
-    monkeypatch.setattr("eventlog.append.appender.MAX_RUN", 1000)
+    monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 1000)
     session = store.create_session()
     with session.assistant() as reply:
         text = reply.text()

@@ -365,8 +365,9 @@ class SessionWriter:
         except EventlogError:
             if request is None:
                 raise
-            with suppress(EventlogError):
-                self.flush()  # another thread's append of the same request may be on its way
+            if self.is_ahead:
+                with suppress(EventlogError):  # another thread's append of the same request may be on its way
+                    self.flush()
             known = self._known(request, digest)
             if known is None:
                 raise
@@ -394,6 +395,8 @@ class SessionWriter:
         """What became of a request id that was used before; `RequestReusedError` if that was for something else."""
         if self.log.request(self.session, request) is None:
             return None
+        with suppress(StopError):  # a caller who may not write any more still learns what became of the request
+            self.flush()
         append = Append(session=self.session, payload=b"", count=1, time=0, request=request, digest=digest)
         return self.log.submit(append).wait()
 

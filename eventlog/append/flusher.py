@@ -136,6 +136,7 @@ class Flusher:
             if appender.is_ahead and not stopped:
                 with self._lock:
                     self._dirty.setdefault(appender.session, appender)
+        self._committed(dirty)
         with self._lock:
             self._at_work = {}
             store = self._store()
@@ -150,6 +151,15 @@ class Flusher:
         if dirty:
             return self.interval
         return self._lease_ttl / 4000 if leased else None
+
+    def _committed(self, dirty: dict[str, Appender]) -> None:
+        """Wait once for all that was just handed over, which no caller waits for; each session takes its outcomes in later."""
+        for appender in dirty.values():
+            try:
+                appender.log.sync()
+            except Exception as error:  # noqa: BLE001 - the sessions' next commands meet it
+                logger().warning("what was flushed is not committed yet: %s", type(error).__name__)
+            return
 
     def _start(self) -> None:
         if self._thread is None and not self.stopped:

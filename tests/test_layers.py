@@ -27,8 +27,8 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.log": "contract ticket | merkle validation | rules merkle_check | memory embedded | __init__",
     "eventlog.log.embedded": """
-        filesystem locks inbox fold_worker | options watermark swap journal | memtable | segments | derived lookup directory
-        salvage | check bulk_writer writer | partition | engine
+        filesystem locks fold_worker | options watermark swap journal | memtable | segments | derived lookup directory
+        salvage | check bulk_writer batch | group_commit | partition | engine
     """,
     "eventlog.session": """
         lease inputs | host liveness | handle | text_stream context redact | tool_call | reply | session

@@ -2,18 +2,15 @@
 
 A waiting thread has a plain lock of its own, which costs one futex wake; the asyncio waiters of one batch are
 woken by one `call_soon_threadsafe` per event loop.  No lock guards a ticket: a waiter enters its lock or future
-first and looks at the outcome second, the writer sets the outcome first and looks at the waiters second, so
-one of them always sees the other.
+first and looks at the outcome second, the leader sets the outcome first and looks at the waiters second, so
+one of them always sees the other.  Setting an outcome, and waking, may be repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
-
-from eventlog.errors import UnknownOutcomeError
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -24,19 +21,33 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
+class Commits(Protocol):
+    """Where the outcome of a ticket comes from, once a caller waits for it."""
+
+    def settle(self, ticket: QueuedTicket[Any, Any], timeout: float | None) -> None:
+        """Return when the ticket has its outcome; `UnknownOutcomeError` when `timeout` runs out first."""
+        ...
+
+    def hasten(self) -> None:
+        """Have everything that is queued settled, by another thread."""
+        ...
+
+
 class QueuedTicket(Generic[R, T]):
     """The outcome of one request, now or later: a value or an error."""
 
-    __slots__ = ("__weakref__", "_error", "_settled", "_value", "refused", "request", "size", "waiters")
+    __slots__ = ("__weakref__", "_commits", "_error", "_value", "refused", "request", "settled", "size", "waiters")
 
-    def __init__(self, request: R, size: int = 0) -> None:
+    def __init__(self, request: R, size: int = 0, commits: Commits | None = None) -> None:
         self.request: R | None = request
         """Dropped with the outcome: a request may name the ticket it follows, and they must not pile up."""
         self.size = size
+        self.settled = False
         self.refused = False
-        """Decided against; the writer sets it before the outcome, for the requests that follow in the same batch."""
+        """Decided against; set before the outcome, for the requests that follow in the same batch."""
         self.waiters: list[Any] = []
-        self._settled = False
+        self._commits = commits
+        """None where the outcome is set before the ticket is handed out."""
         self._value: T | None = None
         self._error: BaseException | None = None
 
@@ -44,18 +55,18 @@ class QueuedTicket(Generic[R, T]):
         """Set the outcome; `wake` must follow."""
         self._value = value
         self.request = None
-        self._settled = True
+        self.settled = True
 
     def fail(self, error: BaseException) -> None:
         """Set an error as the outcome; `wake` must follow."""
         self._error = error
         self.refused = True
         self.request = None
-        self._settled = True
+        self.settled = True
 
     def done(self) -> bool:
         """Whether the outcome is known."""
-        return self._settled
+        return self.settled
 
     def failed(self) -> bool:
         """Whether the outcome is, or will be, an error; see `contract.Ticket`."""
@@ -63,25 +74,18 @@ class QueuedTicket(Generic[R, T]):
 
     def wait(self, timeout: float | None = None) -> T:
         """Block until the outcome is known; see `contract.Ticket`."""
-        if not self._settled:
-            lock = Lock()
-            lock.acquire()  # the writer releases it, so it cannot be a `with`
-            self.waiters.append(lock)
-            if not self._settled and not lock.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
-                request = self.request
-                raise UnknownOutcomeError(
-                    f"no outcome within {timeout:g} s",
-                    session=getattr(request, "session", None),
-                    request=getattr(request, "request", None),
-                )
+        if not self.settled and self._commits is not None:
+            self._commits.settle(self, timeout)
         return self._outcome()
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Wait without blocking the event loop; see `contract.Ticket`."""
-        if not self._settled:
+        if not self.settled:
             future = asyncio.get_running_loop().create_future()
             self.waiters.append(future)
-            if not self._settled:
+            if self._commits is not None:
+                self._commits.hasten()
+            if not self.settled:
                 yield from future
         return self._outcome()
 
@@ -95,12 +99,14 @@ def wake(tickets: Iterable[QueuedTicket[Any, Any]]) -> None:
     """Wake everyone who waits for these tickets, which all have their outcome."""
     futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for ticket in tickets:
-        for waiter in ticket.waiters:
-            if isinstance(waiter, asyncio.Future):
-                future = cast("asyncio.Future[None]", waiter)
-                futures.setdefault(future.get_loop(), []).append(future)
-            else:
-                waiter.release()
+        if ticket.waiters:
+            for waiter in tuple(ticket.waiters):
+                if isinstance(waiter, asyncio.Future):
+                    future = cast("asyncio.Future[None]", waiter)
+                    futures.setdefault(future.get_loop(), []).append(future)
+                else:
+                    with suppress(RuntimeError):  # it was woken before
+                        waiter.release()
     for loop, waiting in futures.items():
         with suppress(RuntimeError):  # the loop was closed; nobody waits there any more
             loop.call_soon_threadsafe(_finish, waiting)

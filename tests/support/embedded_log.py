@@ -22,6 +22,6 @@ def put(log: EmbeddedLog, payload: bytes = b"p", session: str = "s", **more: Any
 def abandon(log: EmbeddedLog) -> None:
     """Close without folding, as a killed process would leave the store."""
     partition = log._partition
-    assert partition.writer is not None
-    partition.writer.poison = PoisonedError("the test pulls the plug")
+    assert partition.commits is not None
+    partition.commits.poison = PoisonedError("the test pulls the plug")
     log.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
+from typing import Any
 
 from eventlog.errors import BusyError
 from eventlog.log.contract import Append, Committed, Ticket
@@ -43,10 +45,21 @@ class FaultyLog(MemoryLog):
             ticket.fail(BusyError("full"))
             return ticket
         if self.held is not None:
-            ticket = QueuedTicket(append)
+            ticket = QueuedTicket(append, 0, self)
             self.held.append(ticket)
             return ticket
         return super().submit(append)
+
+    def settle(self, ticket: QueuedTicket[Any, Any], timeout: float | None) -> None:
+        """Wait until what is held is let go."""
+        bell = Lock()
+        bell.acquire()
+        ticket.waiters.append(bell)
+        if not ticket.done():
+            bell.acquire(timeout=-1 if timeout is None else timeout)
+
+    def hasten(self) -> None:
+        """What is held stays so until it is let go."""
 
     def let_go(self) -> None:
         """Commit what is held, in order."""

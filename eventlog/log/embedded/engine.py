@@ -34,12 +34,12 @@ from eventlog.errors import (
     StorageError,
 )
 from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Ticket, Undivided
+from eventlog.log.embedded.batch import LeaseChange
 from eventlog.log.embedded.directory import prepare
 from eventlog.log.embedded.locks import Presence
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.partition import Partition
 from eventlog.log.embedded.salvage.probe import probe
-from eventlog.log.embedded.writer import LeaseChange
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
@@ -113,8 +113,7 @@ class _Registry:
     def _end(self, shared: _Shared) -> None:
         """Close a partition, and let its path be opened afresh."""
         try:
-            shared.partition.stop()
-            shared.partition.join()
+            shared.partition.close()
         finally:
             if self.open.get(shared.key) is shared:
                 del self.open[shared.key]
@@ -131,8 +130,7 @@ class _Registry:
             if shared.handles > 1:
                 raise BusyError(f"{partition.path} is open more than once in this process")
             path, options = partition.path, partition.options
-            partition.stop()
-            partition.join()
+            partition.close()
             try:
                 if partition.failure is not None:
                     raise partition.failure
@@ -181,8 +179,7 @@ class _Registry:
     def close_all(self) -> None:
         """Close what is open when the interpreter exits."""
         for partition in [shared.partition for shared in self.open.values()]:
-            partition.stop()
-            partition.join()
+            partition.close()
             if partition.failure is not None:
                 logger.warning("a log was closed at exit: %s", partition.failure)
 
@@ -239,11 +236,11 @@ class EmbeddedLog(Undivided):
         return partition
 
     def _put(self, request: object, size: int) -> QueuedTicket[Any, Any]:
-        writer = self._use().writer
-        if writer is None or self._read_only:
+        commits = self._use().commits
+        if commits is None or self._read_only:
             raise ReadOnlyError("the store was opened for reading only")
-        ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size)
-        writer.put(ticket)
+        ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size, commits)
+        commits.put(ticket)
         return ticket
 
     @property
@@ -365,6 +362,7 @@ class EmbeddedLog(Undivided):
         self._use()
         if self._read_only:
             raise ReadOnlyError("the store was opened for reading only")
+        self._may_end()
         self._closed = self._rewriting = True
         try:
             return _registry.exclusively(self._shared, job)
@@ -379,9 +377,14 @@ class EmbeddedLog(Undivided):
         store is opened again.
         """
         if not self._closed:
+            self._may_end()
             self._closed = True
             if self._leave.detach() is not None and self._pid == os.getpid():
                 _registry.leave(self._shared)
+
+    def _may_end(self) -> None:
+        if self._partition.commits_here:
+            raise BusyError("called inside a commit of the same thread: close the store when that is over")
 
 
 _DEFAULTS = Options()

@@ -13,11 +13,13 @@ import fcntl
 import os
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from eventlog.errors import BusyError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["Presence", "WriterLock", "try_shared"]
@@ -27,7 +29,7 @@ _LONGEST = 1e-3
 
 
 class WriterLock:
-    """The pair of locks, for one writer thread."""
+    """The pair of locks, for whoever leads in this process."""
 
     def __init__(self, directory: Path, timeout: float) -> None:
         self._directory = directory
@@ -39,24 +41,29 @@ class WriterLock:
         except BaseException:
             os.close(self._turn)
             raise
+        self.release: Callable[[], None] = partial(fcntl.flock, self._lock, fcntl.LOCK_UN)
+        """Give the lock back, if it is held.  One C call, so that no interrupt comes before it at the beginning of a `finally`."""
 
     def acquire(self) -> None:
-        """Take the lock; `BusyError` after the timeout."""
+        """Take the lock; `BusyError` after the timeout.  `release` must follow, also after an exception."""
         deadline = time.monotonic() + self._timeout
-        self._take(self._turn, deadline)
         try:
+            self._take(self._turn, deadline)
             self._take(self._lock, deadline)
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
 
-    def release(self) -> None:
-        """Give the lock back."""
-        fcntl.flock(self._lock, fcntl.LOCK_UN)
-
     def close(self) -> None:
         """Close both files, which gives back what is held."""
-        os.close(self._turn)
-        os.close(self._lock)
+        for fd in (self._turn, self._lock):
+            if fd >= 0:
+                os.close(fd)
+        self._turn = self._lock = -1
+
+    def disown(self, instead: int) -> None:
+        """This is a child process, in the middle of an append: it locks and unlocks `instead` from now on."""
+        for fd in (self._turn, self._lock):
+            os.dup2(instead, fd, inheritable=False)
 
     def _take(self, fd: int, deadline: float) -> None:
         pause = _SHORTEST
@@ -145,4 +152,6 @@ class Presence:
 
     def close(self) -> None:
         """This process has the store open no more."""
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)

@@ -13,7 +13,7 @@ from eventlog.errors import DamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from threading import Lock
+    from contextlib import AbstractContextManager
 
     from eventlog.log.contract import Commit, Head
     from eventlog.log.embedded.memtable import Tail
@@ -26,7 +26,9 @@ __all__ = ["Lookup"]
 class Lookup:
     """One partition's tail and segments, as one log."""
 
-    def __init__(self, guard: Lock, tail: Tail, segments: Segments, require_open: Callable[[], None]) -> None:
+    def __init__(
+        self, guard: AbstractContextManager[bool], tail: Tail, segments: Segments, require_open: Callable[[], None]
+    ) -> None:
         self._guard = guard
         self._tail = tail
         self._segments = segments

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Commit, Head, LeaseState
+from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.journal.frames import CommitRecord, Record
 from eventlog.log.merkle import leaf_data, leaf_hash
 from eventlog.log.rules import Seen, head_after
@@ -85,25 +85,13 @@ class Generation:
                     version=record.first,
                     position=record.position,
                 )
-            commit = Commit(
-                record.session,
-                record.first,
-                record.count,
-                record.position,
-                record.epoch,
-                record.time,
-                record.payload,
-                record.request,
-                record.salt,
-                record.leaf,
-            )
+            commit = record.commit()
             if head is None or head.position < record.position:
                 leaf = leaf_hash(leaf_data(commit))
                 head = head_after(head, commit, leaf, messages=record.messages, card=record.card, base=record.base or 0)
             self.add_commit(commit, head, record.digest, record.bodies)
         elif head is not None:
-            lease = LeaseState(record.epoch, record.owner, record.until)
-            self.heads[record.session] = msgspec.structs.replace(head, lease=lease)
+            self.heads[record.session] = msgspec.structs.replace(head, lease=record.lease())
 
     def merge(self, newer: Generation) -> None:
         """Take in what follows."""

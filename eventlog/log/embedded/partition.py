@@ -4,15 +4,18 @@ At any moment the log is: what is folded (LMDB), then what the journal holds bey
 (`memtable.py`).  What others append is seen by comparing the mark (`watermark.py`); `lookup.py` finds things in both parts.
 
 Two locks inside the process: `_guard` around tail and cursor, held briefly; `_folding` around a fold.  The writers'
-lock between processes is held by the writer thread only.
+lock between processes is held by whoever leads (`group_commit.py`).
+
+An interrupt may come anywhere, and a signal handler may read while its own thread is catching up.  So what changes tail and cursor says
+so first (`_changing`): what was broken off is read again, from where LMDB ends, by whoever comes next; a handler sees what was there before.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager, suppress
-from threading import Lock
+from contextlib import suppress
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import (
@@ -28,6 +31,7 @@ from eventlog.log.embedded import swap
 from eventlog.log.embedded.check import check_segments, check_trees
 from eventlog.log.embedded.derived import DerivedBuffer
 from eventlog.log.embedded.fold_worker import Housekeeper
+from eventlog.log.embedded.group_commit import GroupCommit
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.journal.journal import Journal
 from eventlog.log.embedded.locks import Presence, WriterLock, try_shared
@@ -38,11 +42,10 @@ from eventlog.log.embedded.segments.environment import is_archived, is_whole
 from eventlog.log.embedded.segments.fold import fold, write_address, write_derived
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.embedded.watermark import MARK_BYTES, Mark
-from eventlog.log.embedded.writer import Writer
 from eventlog.log.merkle import SALT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable
     from pathlib import Path
 
     from eventlog.log.embedded.journal.frames import Frame
@@ -70,18 +73,23 @@ class Partition:
         self.closed = False
         self.failure: EventlogError | None = None
         """Why the last fold, at closing, failed.  Nothing committed is lost by that."""
-        self._guard = Lock()
+        self._guard = RLock()  # a signal handler may read, or fork, in the middle of anything
         self._folding = Lock()
         self._watchers: list[Any] = []
         self._txnid = -1
-        self._interrupted = False
+        self._unfinished = False
+        """Whether a change of tail and cursor was begun, and has not come to its end."""
+        self._changing = False
+        """Whether that is going on right now."""
         self._spare_for = 0
         self._salts: list[bytes] = []
         self._housekeeper = Housekeeper(self._fold_if_due, self._prepare)
         self._tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
         self.position = 0
         """Position of the last event that is committed and known here."""
-        self.writer: Writer | None = None
+        self._forks_inside = self._held = False
+        self.commits: GroupCommit | None = None
+        """None where nothing is written."""
         self._mark: Mark | None = None
         self._lock: WriterLock | None = None
         self._still: int | None = None
@@ -111,7 +119,7 @@ class Partition:
             else:
                 self._lock = WriterLock(path, options.busy_timeout)
                 self._recover_to_write()
-                self.writer = Writer(self, options.queue_bytes, options.busy_timeout)
+                self.commits = GroupCommit(self, options.queue_bytes, options.busy_timeout)
         except BaseException:
             self._release()
             raise
@@ -144,8 +152,8 @@ class Partition:
 
     def _recover_to_write(self) -> None:
         """Replay the tail, to its very end, and say how far it goes."""
-        self.lock.acquire()
         try:
+            self.lock.acquire()
             self.journal.remove_half_made()
             self._replay(to_the_end=True)
             if self._mark is None:
@@ -185,7 +193,7 @@ class Partition:
     @property
     def finished(self) -> bool:
         """Whether nothing more is written here: it is closed, or a write failed."""
-        return self.closed or (self.writer is not None and self.writer.poison is not None)
+        return self.closed or (self.commits is not None and self.commits.poison is not None)
 
     def stands_at(self, path: Path) -> bool:
         """Whether what is open here is what lies at `path`: a directory that was deleted may have had the same number."""
@@ -193,30 +201,29 @@ class Partition:
 
     def why_closed(self) -> EventlogError:
         """What to tell whoever still uses it."""
-        poison = None if self.writer is None else self.writer.poison
+        poison = None if self.commits is None else self.commits.poison
         return ClosedError("the store is closed") if poison is None else poison
 
     def _require_open(self) -> None:
         if self.closed:
             raise self.why_closed()
 
-    def stop(self) -> None:
-        """Begin to close; returns at once.  The writer thread does the rest (`shut`)."""
-        if self.writer is not None:
-            self.writer.stop()
+    @property
+    def commits_here(self) -> bool:
+        """Whether the calling thread is in the middle of a commit, so that it cannot wait for the end of one."""
+        return self.commits is not None and self.commits.leads
+
+    def close(self) -> None:
+        """Commit what is queued, fold, release everything; returns when that is done, whoever does it.  `failure` says why the fold failed."""
+        if self.commits is not None:
+            self.commits.close(self._shut)
         elif not self.closed:
-            self.shut()
+            self._shut()
 
-    def join(self) -> None:
-        """Wait until everything is closed."""
-        if self.writer is not None:
-            self.writer.join()
-
-    def shut(self) -> None:
-        """Fold and release everything."""
+    def _shut(self) -> None:
         try:
             self._housekeeper.stop()
-            if self.writer is not None and self.writer.poison is None:
+            if self.commits is not None and self.commits.poison is None:
                 renewed = self._mark is not None and self._renew_journal(self._mark)
                 self.fold(recycle=not renewed)
                 if self._mark is not None and not self._tail.size:
@@ -226,13 +233,17 @@ class Partition:
                     self._mark.set_closed(self.journal.address)
         except EventlogError as error:  # the journal has it all; it is folded when the store is opened again
             self.failure = error
-        except Exception as error:  # noqa: BLE001 - this thread has no caller; `close` tells it to one
+        except Exception as error:  # noqa: BLE001 - the handle's `close` tells it, and no other closer
             self.failure = PoisonedError(f"the last fold of {self.path} failed: {error!r}")
             self.failure.__cause__ = error
         finally:
             self.closed = True
             self._wake_watchers()
-            self._release()
+            try:
+                self._release()
+            except BaseException:  # an interrupt: each step may be repeated
+                self._release()
+                raise
 
     def _renew_journal(self, mark: Mark) -> bool:
         """Let the journal end in a file of no size, so that the others can go when all is folded; False if it has to stay as it is."""
@@ -240,9 +251,6 @@ class Partition:
             return False
         try:
             self.lock.acquire()
-        except BusyError:
-            return False  # somebody is at work, so this is not the last
-        try:
             if not self._presence.alone_again():
                 return False
             self.catch_up_to_write()
@@ -252,7 +260,7 @@ class Partition:
                 mark.set(address)
             if not waiting:
                 write_address(self._segments, address)
-        except (BusyError, OSError):  # no room, not even for that
+        except (BusyError, OSError):  # somebody is at work, so this is not the last; or no room, not even for that
             return False
         finally:
             self.lock.release()
@@ -270,29 +278,46 @@ class Partition:
             self._mark.close()
         if self._lock is not None:
             self._lock.close()
-        if self._still is not None:
-            os.close(self._still)
-            self._still = None
+        still, self._still = self._still, None
+        if still is not None:
+            os.close(still)
         self._presence.close()
 
     def hold_still(self) -> None:
-        """Before a fork: nothing half done may be inherited."""
-        self._guard.acquire()
-        self._segments.environment.hold_still()
+        """Before a fork: nothing half done may be inherited, unless the thread that forks is in the middle of it itself."""
+        self._forks_inside = self.commits is not None and self.commits.hold_still()
+        if self._forks_inside:  # whoever reads may wait for a lock that this thread holds
+            self._held = self._guard.acquire(timeout=1.0)
+        else:
+            self._held = self._guard.acquire()
+            self._segments.environment.hold_still()
 
     def move_on(self) -> None:
         """After a fork, in the parent."""
-        self._segments.environment.move_on()
-        self._guard.release()
+        if not self._forks_inside:
+            self._segments.environment.move_on()
+        if self._held:
+            self._guard.release()
+        if self.commits is not None:
+            self.commits.move_on()
 
     def disown(self) -> None:
         """After a fork, in the child: close what was inherited.
 
-        Above all the files of the writers' lock: they would keep it locked after the parent's death.
+        Above all the files of the writers' lock: they would keep it locked after the parent's death.  Where the child comes back into
+        a commit, their numbers, and that of the journal, lead nowhere from then on.
         """
         self.closed = True
-        self._segments.environment.disown()
-        self._release_files()
+        if self.commits is not None:
+            self.commits.disown()
+        if self._forks_inside:
+            nowhere = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            self.lock.disown(nowhere)
+            self.journal.disown(nowhere)
+            self._presence.close()
+        else:
+            self._segments.environment.disown()
+            self._release_files()
 
     # --- keeping up with the journal
 
@@ -308,9 +333,10 @@ class Partition:
             with self._guard:
                 if self.closed:
                     raise self.why_closed()
+                if self._changing:
+                    return
                 before = self.position
-                with self._or_again():
-                    self._catch_up_to_mark(self._mark)
+                self._change(self._mark, self._catch_up_to_mark)
                 moved = self.position != before
             if moved:
                 self._wake_watchers()
@@ -319,25 +345,19 @@ class Partition:
         """See everything there is, under the writers' lock: also frames whose writer died before it said so."""
         assert self._mark is not None
         with self._guard:  # also for a look: another thread may be in the middle of catching up
-            if not self._mark.changed() and not self.journal.continues():
-                return
-            before = self.journal.address
-            with self._or_again():
-                if self._mark.changed():
-                    self._catch_up_to_mark(self._mark)
-                    before = self.journal.address
-                for frame in self.journal.adopt():
-                    self._apply(frame)
-            if self.journal.address != before:
-                self._mark.set(self.journal.address)
+            self._require_whole()
+            if self._mark.changed() or self._unfinished or self.journal.continues():
+                self._change(self._mark, self._catch_up_to_end)
 
     def publish(self, generation: Generation) -> None:
-        """Make a frame that was just flushed visible to everyone."""
+        """Make a frame that was just flushed visible to everyone; once more if that was broken off."""
         assert self._mark is not None
         with self._guard:
-            self._tail.extend(generation)
-            self.position = generation.position
-            self._mark.set(generation.end)
+            self._require_whole()
+            if self._unfinished:
+                self._change(self._mark, lambda mark: self._catch_up_to(mark, generation.end))
+            elif self.journal.address < generation.end:
+                self._change(self._mark, lambda mark: self._extend(mark, generation))
         if self._watchers:
             self._wake_watchers()
         if self._tail.size >= self.options.fold_bytes:
@@ -349,25 +369,55 @@ class Partition:
                 self._housekeeper.call()
 
     def salt(self) -> bytes:
-        """The salt of the next commit; for the writer thread only."""
+        """The salt of the next commit; for the leader only."""
         if not self._salts:
             random = self.options.io.random(SALT_BYTES * _SALTS)
             self._salts = [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
         return self._salts.pop()
 
-    @contextmanager
-    def _or_again(self) -> Generator[None, None, None]:
-        """What fails while catching up is done again, from where LMDB ends, by whoever comes next.
+    def _require_whole(self) -> None:
+        """`BusyError` in a signal handler, say, that writes while its own thread is in the middle of reading."""
+        if self.closed:
+            raise self.why_closed()
+        if self._changing:
+            raise BusyError("called while the same thread reads what others have committed; nothing was written")
+
+    def _change(self, mark: Mark, change: Callable[[Mark], None]) -> None:
+        """Change tail and cursor.  What fails, or is interrupted, is done again, from where LMDB ends, by whoever comes next.
 
         Else one error would be reported once, and from then on what it hid would look as if it had never been there.
         """
+        again, self._unfinished = self._unfinished, True
+        mark.forget()
         try:
-            yield
-        except BaseException:
-            self._interrupted = True
-            if self._mark is not None:
-                self._mark.forget()
-            raise
+            self._changing = True
+            if again:
+                self._txnid = self._segments.environment.last_txnid()
+                self._resync(self._segments.folded())
+            change(mark)
+            self._unfinished = False
+        finally:
+            self._changing = False
+
+    def _extend(self, mark: Mark, generation: Generation) -> None:
+        self._tail.extend(generation)
+        self.position = generation.position
+        self.journal.advance(generation.end, generation.position)
+        mark.set(generation.end)
+
+    def _catch_up_to(self, mark: Mark, address: int) -> None:
+        self._catch_up(address)
+        mark.set(address)
+
+    def _catch_up_to_end(self, mark: Mark) -> None:
+        self._catch_up(address := mark.get())
+        before = self.journal.address
+        for frame in self.journal.adopt():
+            self._apply(frame)
+        if self.journal.address != before:
+            mark.set(self.journal.address)
+        else:
+            mark.settle(address)
 
     def _catch_up_to_mark(self, mark: Mark) -> None:
         address = mark.get()
@@ -376,11 +426,7 @@ class Partition:
 
     def _catch_up(self, until: int) -> None:
         txnid = self._segments.environment.last_txnid()
-        if self._interrupted:
-            self._resync(self._segments.folded())
-            self._txnid = txnid
-            self._interrupted = False
-        elif txnid != self._txnid:
+        if txnid != self._txnid:
             folded = self._segments.folded()
             if folded.address > self.journal.address:
                 self._resync(folded)

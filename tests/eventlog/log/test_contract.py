@@ -74,7 +74,7 @@ class FoldingLog(EmbeddedLog):
 def put(log: Log, session: str = "s", payload: bytes = b"p", **more: Any) -> Committed:
     """Append and wait."""
     given: dict[str, Any] = {"session": session, "payload": payload, "count": 1, "time": 1000, **more}
-    return log.submit(Append(**given)).wait(30)
+    return log.submit(Append(**given)).wait()
 
 
 def begin(log: Log, session: str = "s", **more: Any) -> Committed:
@@ -762,7 +762,9 @@ def test_waiting_with_a_timeout(log: Log) -> None:
 
     if isinstance(log.engine, MemoryLog):
         release.set()
-    log.submit(Append(session="s", payload=b"", count=1, time=1, check=slow))
+    slowly = log.submit(Append(session="s", payload=b"", count=1, time=1, check=slow))
+    waiter = threading.Thread(target=slowly.wait)
+    waiter.start()
     started.wait(30)
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, request="r"))
     if not isinstance(log.engine, MemoryLog):
@@ -771,6 +773,7 @@ def test_waiting_with_a_timeout(log: Log) -> None:
         assert (caught.value.session, caught.value.request) == ("s", "r")
     release.set()
     assert ticket.wait(30).first == 3
+    waiter.join(30)
 
 
 def test_tickets_in_asyncio(log: Log) -> None:

@@ -32,6 +32,7 @@ from zlib import crc32
 import msgspec
 
 from eventlog.errors import DamagedError, TooNewError
+from eventlog.log.contract import Append, Commit, LeaseState
 
 __all__ = [
     "END",
@@ -96,6 +97,22 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False
     digest: bytes = b""
     bodies: list[tuple[bytes, bytes]] = []
 
+    def commit(self) -> Commit:
+        """What was appended, as it is read back."""
+        return Commit(
+            self.session, self.first, self.count, self.position, self.epoch, self.time, self.payload, self.request,
+            self.salt, self.leaf,
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, commit: Commit, append: Append, bodies: list[tuple[bytes, bytes]]) -> CommitRecord:
+        """The record of a commit, and of what else its append says; `bodies` are those that are new."""
+        return cls(
+            commit.session, commit.first, commit.count, commit.position, commit.time, commit.payload, commit.salt,
+            commit.leaf, commit.epoch, append.messages, append.creates_at, append.card, commit.request, append.digest,
+            bodies,
+        )  # fmt: skip
+
 
 class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """A lease record that replaced the session's one."""
@@ -104,6 +121,15 @@ class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False)
     epoch: int
     owner: bytes
     until: int
+
+    def lease(self) -> LeaseState:
+        """The lease record itself."""
+        return LeaseState(self.epoch, self.owner, self.until)
+
+    @classmethod
+    def of(cls, session: str, lease: LeaseState) -> LeaseRecord:
+        """The record of a session's lease."""
+        return cls(session, lease.epoch, lease.owner, lease.until)
 
 
 Record = CommitRecord | LeaseRecord

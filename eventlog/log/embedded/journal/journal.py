@@ -51,6 +51,8 @@ class Journal:
         self._salt = b""
         self._size = 0
         self._buffer = bytearray()
+        self._unflushed: OSError | None = None
+        """Why a flush failed: then it is not known any more what is on disk."""
         self.address = 0
         """Where the next frame begins."""
         self.position = 0
@@ -75,9 +77,14 @@ class Journal:
 
     def close(self) -> None:
         """Close the current file."""
+        fd, self._fd = self._fd, -1  # first: an interrupt must not leave a number that another file may get
+        if fd >= 0:
+            io_close(fd)
+
+    def disown(self, instead: int) -> None:
+        """This is a child process, in the middle of an append: whatever it still does to the file is done to `instead`."""
         if self._fd >= 0:
-            io_close(self._fd)
-            self._fd = -1
+            os.dup2(instead, self._fd, inheritable=False)
 
     # --- reading
 
@@ -255,8 +262,11 @@ class Journal:
 
     # --- writing
 
-    def append(self, records: list[frames.Record], position: int) -> int:
-        """Write one frame and flush it; `position` is that of its last event.  Returns its bytes."""
+    def prepare(self, records: list[frames.Record]) -> tuple[int, int]:
+        """Make one frame, to be written with `put`; returns the address behind it, and its bytes.
+
+        Goes on in the next file if this one has no room for it.
+        """
         buffer = self._buffer
         frames.encode_records(records, buffer)
         total = len(buffer) + 7 & ~7
@@ -267,12 +277,18 @@ class Journal:
             self._switch()
             offset = FILE_HEADER_BYTES
         frames.seal(buffer, self._salt, self.position, len(records), offset)
-        self._put(offset, buffer)
-        self.address += total
+        return self.address + total, total
+
+    def put(self) -> None:
+        """Write the frame that was prepared, and flush it; may be done again until the cursor `advance`s."""
+        self._put(self.address & OFFSET_MASK, self._buffer)
+
+    def advance(self, address: int, position: int) -> None:
+        """Stand behind the frame that was put, whose last event has this position."""
+        self.address = address
         self.position = position
-        if total > _KEEP_BUFFER:
+        if len(self._buffer) > _KEEP_BUFFER:
             self._buffer = bytearray()
-        return total
 
     def half_full(self) -> bool:
         """Whether a file should be made ready to follow the current one."""
@@ -328,15 +344,21 @@ class Journal:
 
     def _put(self, offset: int, data: bytes | bytearray) -> None:
         """Write and flush, or erase and raise."""
-        try:
-            write_all(self._io, self._fd, data, offset)
-        except OSError as error:
-            raise self._refused(error, erased=self._erase(offset)) from error
-        try:
-            self._io.fdatasync(self._fd)
-        except OSError as error:
+        if self._unflushed is None:
+            try:
+                write_all(self._io, self._fd, data, offset)
+            except OSError as error:
+                raise self._refused(error, erased=self._erase(offset)) from error
+            try:
+                self._io.fdatasync(self._fd)
+            except OSError as error:
+                self._unflushed = (
+                    error  # first: whoever does this again after an interrupt must not trust another flush
+                )
+        if self._unflushed is not None:
             self._erase(offset)
-            raise PoisonedError(f"a flush of the journal failed: {error.strerror} ({self._where()})") from error
+            reason = self._unflushed.strerror
+            raise PoisonedError(f"a flush of the journal failed: {reason} ({self._where()})") from self._unflushed
 
     def _erase(self, offset: int) -> bool:
         """Blank a frame's header, on disk; False if that failed."""

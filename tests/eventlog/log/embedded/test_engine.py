@@ -448,6 +448,8 @@ def test_a_full_queue_blocks_and_never_drops(tmp_path: Path) -> None:
         release.wait(30)
 
     tickets = [log.submit(Append(session="s", payload=b"", count=1, time=1, check=hold))]
+    leader = threading.Thread(target=tickets[0].wait)
+    leader.start()
     started.wait(30)
     append = Append(session="s", payload=bytes(700), count=1, time=1)
     tickets += [log.submit(append), log.submit(append)]
@@ -459,7 +461,7 @@ def test_a_full_queue_blocks_and_never_drops(tmp_path: Path) -> None:
 
     def produce() -> None:
         while not waiting:
-            with suppress(BusyError):  # the writer may be slower than the timeout
+            with suppress(BusyError):  # the leader may be slower than the timeout
                 waiting.append(log.submit(append))
 
     producer = threading.Thread(target=produce)
@@ -468,6 +470,7 @@ def test_a_full_queue_blocks_and_never_drops(tmp_path: Path) -> None:
     assert not waiting
     release.set()
     producer.join(30)
+    leader.join(30)
     assert [ticket.wait(30).first for ticket in [*tickets, *waiting]] == [2, 3, 4, 5]
     log.submit(Append(session="s", payload=bytes(5000), count=1, time=1)).wait(30)
     log.close()
@@ -623,16 +626,18 @@ def test_one_wake_up_for_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
         tickets = [log.submit(Append(session="s", payload=b"", count=1, time=1, check=hold))]
+        first = asyncio.ensure_future(waits(tickets[0]))
+        await asyncio.sleep(0)
         started.wait(30)
         tickets += [log.submit(Append(session="s", payload=b"", count=1, time=1)) for _ in range(200)]
-        tasks = [asyncio.ensure_future(waits(ticket)) for ticket in tickets]
+        tasks = [first] + [asyncio.ensure_future(waits(ticket)) for ticket in tickets[1:]]
         await asyncio.sleep(0)
         release.set()
         return await asyncio.gather(*tasks), calls
 
     found, calls = asyncio.run(main())
     assert found == list(range(2, 203))
-    assert calls == 2, "one for the append that held the writer up, one for the 200 behind it"
+    assert calls == 2, "one for the append that held the leader up, one for the 200 behind it"
     log.close()
 
 

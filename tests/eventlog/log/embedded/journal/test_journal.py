@@ -318,7 +318,8 @@ def test_a_writer_that_died_before_it_could_say_so(tmp_path: Path) -> None:
     dead = Journal(path / "journal", JournalIO(), writable=True, file_bytes=1 << 20)
     dead.seek(journal.address, journal.position)
     leaf = leaf_hash(leaf_data(Commit("s", 2, 1, 2, 0, 1, b"the dead one's", None, bytes(16))))[:TAG_BYTES]
-    dead.append([frames.CommitRecord("s", 2, 1, 2, 1, b"the dead one's", bytes(16), leaf)], 2)
+    dead.prepare([frames.CommitRecord("s", 2, 1, 2, 1, b"the dead one's", bytes(16), leaf)])
+    dead.put()
     dead.close()
     assert [c.payload for c in log.read("s")] == [b"one"], "not acknowledged, so not shown yet"
     assert put(log, b"three").first == 3
@@ -610,6 +611,13 @@ def test_half_made_files_are_removed(tmp_path: Path) -> None:
     assert [entry.name for entry in (path / "journal").iterdir()] == ["0000000001.log"]
 
 
+def append(journal: Journal, record: frames.CommitRecord, position: int) -> None:
+    """Write a frame of one record."""
+    address, _ = journal.prepare([record])
+    journal.put()
+    journal.advance(address, position)
+
+
 def test_spares_are_made_ahead(tmp_path: Path) -> None:
     """When a file is half full the next one is filled with zeros in the background, and then used."""
     io = JournalIO()
@@ -617,14 +625,14 @@ def test_spares_are_made_ahead(tmp_path: Path) -> None:
     Journal.create(tmp_path, io, 4096)
     journal.seek(frames.address_of(1, FILE_HEADER_BYTES), 0)
     record = frames.CommitRecord("s", 1, 1, 1, 1, bytes(2500), bytes(16), bytes(8), base=0)
-    journal.append([record], 1)
+    append(journal, record, 1)
     assert journal.half_full()
     journal.make_spare()
     journal.make_spare()
     spare = [entry for entry in tmp_path.iterdir() if entry.name.startswith("spare-")]
     assert [entry.stat().st_size for entry in spare] == [4096]
     inode = spare[0].stat().st_ino
-    journal.append([record], 2)
+    append(journal, record, 2)
     assert (tmp_path / "0000000002.log").stat().st_ino == inode
     journal.close()
 
@@ -717,7 +725,6 @@ def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> No
         log = filled(path, JournalIO())
         partition = log._partition
         assert partition._mark is not None
-        assert partition.writer is not None
         assert partition._renew_journal(partition._mark)
         if step == "folded":
             partition.fold()

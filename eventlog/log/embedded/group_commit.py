@@ -1,0 +1,435 @@
+"""Group commit: whoever waits for an append writes everything that is queued, the appends of others included.
+
+`put` queues a request.  Nothing is written until a caller waits: that caller tries to become the *leader*, without blocking, and
+commits batch by batch until its own ticket has its outcome.  Who finds a leader at work leaves a lock in its ticket, tries once more,
+and sleeps; a leader that ends wakes the first queued ticket that has a waiter.  For event loops, and for waits that may take only so
+long, a helper thread leads.  A batch takes the writers' lock, reads what other processes have appended, decides each request in turn
+(`batch.py`), writes one frame, flushes once, publishes, and tells the waiters.
+
+A request that is refused is refused alone.  If the frame cannot be written, every request of the batch fails: with `BusyError` or
+`StorageError` if nothing was written (no room, no file, no permission, the lock is held), and the next batch is tried; else with
+`UnknownOutcomeError`, and then the log is poisoned until it is opened again: it can be read, and nothing more is written.
+
+An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhere, and loses, doubles and hangs nothing:
+
+* A batch in flight is a field, set before the first side effect and cleared after the last, and every step may be repeated.  The
+  leader that is interrupted repeats them before the exception goes on; if that is interrupted too, the flight stays in its field, and
+  the writers' lock stays held, for whoever leads next.  Requests stay queued until then.
+* Python looks for signals after calls, where a function begins and where a loop goes back, nowhere else.  So what must not be lost
+  is taken by one C call that stores its result itself (`list.extend`), and given back by one C call at the beginning of a `finally`.
+* Who was to be woken and was not, because the interrupt came just before, looks by itself after a second.
+
+The leadership is a lock that its thread may take again: a signal handler, a finalizer, a `check` that waits from inside a commit
+finds itself to be the leader, and is told so instead of waiting for itself (`_reentered`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _thread import LockType
+from collections import deque
+from contextlib import suppress
+from threading import Lock, RLock, Thread, get_ident
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from eventlog.errors import (
+    BusyError,
+    ClosedError,
+    DataError,
+    EventlogError,
+    ForkedProcessError,
+    PoisonedError,
+    StopError,
+    StorageError,
+    UnknownOutcomeError,
+)
+from eventlog.log.embedded.batch import AnyTicket, Batch, Flight, Outcome
+from eventlog.log.ticket import wake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eventlog.log.embedded.journal.journal import Journal
+    from eventlog.log.embedded.locks import WriterLock
+    from eventlog.log.embedded.lookup import Lookup
+    from eventlog.log.embedded.memtable import Generation
+
+__all__ = ["GroupCommit"]
+
+BATCH_BYTES = 4 << 20
+_RECHECK = 1.0
+"""Seconds after which a waiter looks by itself."""
+
+
+class CommitTarget(Protocol):
+    """The partition, as the leader sees it."""
+
+    position: int
+    lookup: Lookup
+    journal: Journal
+
+    @property
+    def lock(self) -> WriterLock:
+        """The writers' lock."""
+        ...
+
+    def wait_for_room(self) -> None:
+        """Wait while too much is not folded yet."""
+        ...
+
+    def catch_up_to_write(self) -> None:
+        """Read what other processes have appended; under the writers' lock."""
+        ...
+
+    def publish(self, generation: Generation) -> None:
+        """What was just written is committed; may be repeated."""
+        ...
+
+    def salt(self) -> bytes:
+        """Random bytes for a leaf."""
+        ...
+
+
+class GroupCommit:
+    """The queue, the leadership, and the batch in flight."""
+
+    def __init__(self, partition: CommitTarget, queue_bytes: int, timeout: float) -> None:
+        self._partition = partition
+        self._unlock = partition.lock.release
+        self._limit = queue_bytes
+        self._timeout = timeout
+        self._queue: deque[AnyTicket] = deque()
+        self._bytes = 0
+        """About how many are queued: threads add to it unguarded, and each batch counts anew."""
+        self._taken: list[AnyTicket] = []
+        """What the leader is about to write; the queue begins with it."""
+        self._flight: Flight | None = None
+        self._leadership = RLock()
+        self._leader = 0
+        """The thread that leads."""
+        self._suspect: AnyTicket | None = None
+        """In whose check an interrupt came: if one comes there again, it is the check that raises it."""
+        self._refusal: BaseException | None = None
+        self._ended = False
+        self._disowned = False
+        self._bell = Lock()
+        self._bell.acquire()
+        self._rung = False
+        self._helper: Thread | None = None
+        self.poison: EventlogError | None = None
+        """Why nothing more is written."""
+
+    # --- queueing and waiting
+
+    def put(self, ticket: AnyTicket) -> None:
+        """Queue a request; where the queue is full, commit some of it first, or wait for who does."""
+        if self._bytes + ticket.size > self._limit:
+            self._make_room(ticket.size)
+        if self._refusal is not None:
+            raise self._refusal
+        self._bytes += ticket.size
+        self._queue.append(ticket)
+
+    def _make_room(self, size: int) -> None:
+        """Return when the queue has room for `size` bytes, or is empty; `BusyError` after the timeout."""
+        deadline = time.monotonic() + self._timeout
+        while self._refusal is None and self._bytes + size > self._limit:
+            try:
+                first = self._queue[0]
+            except IndexError:
+                return
+            if self.leads or not self._settled_by(first, deadline, lead=True):
+                raise BusyError(f"the queue of {self._limit} bytes was full for {self._timeout:g} s")
+
+    def settle(self, ticket: AnyTicket, timeout: float | None) -> None:
+        """Lead, or wait for the leader, until a ticket has its outcome; `UnknownOutcomeError` after `timeout` seconds.
+
+        A wait that may take only so long leaves leading to the helper: how long the disk takes nobody can say.
+        """
+        if self.leads:
+            self._reentered(ticket)
+        if timeout is None:
+            self._settled_by(ticket, None, lead=True)
+        elif not self._settled_by(ticket, time.monotonic() + timeout, lead=False):
+            request = ticket.request
+            raise UnknownOutcomeError(
+                f"no outcome within {timeout:g} s",
+                session=getattr(request, "session", None),
+                request=getattr(request, "request", None),
+            )
+
+    def _settled_by(self, ticket: AnyTicket, deadline: float | None, *, lead: bool) -> bool:
+        """Whether a ticket has its outcome before the deadline."""
+        if lead:
+            self._lead(ticket)
+        while not ticket.done():
+            bell = Lock()
+            bell.acquire()
+            try:
+                ticket.waiters.append(bell)
+                if lead:  # who led before may have gone without seeing the bell
+                    self._lead(ticket)
+                else:
+                    self.hasten()
+                if not ticket.done():
+                    if self._disowned:
+                        raise _forked()
+                    pause = _RECHECK if deadline is None else min(deadline - time.monotonic(), _RECHECK)
+                    if pause <= 0:
+                        return False
+                    bell.acquire(timeout=pause)
+            finally:
+                if not ticket.done():
+                    with suppress(ValueError):
+                        ticket.waiters.remove(bell)
+        return True
+
+    @property
+    def leads(self) -> bool:
+        """Whether this very thread is in the middle of a commit: in a signal handler, a finalizer, a check."""
+        return self._leader == get_ident()
+
+    def _reentered(self, ticket: AnyTicket) -> NoReturn:
+        """Who waits from inside a commit would wait for himself."""
+        if any(ticket is other for other in self._taken):
+            raise UnknownOutcomeError("called inside the commit of the same thread that is writing this append")
+        with suppress(ValueError):
+            self._queue.remove(ticket)
+        error = BusyError(
+            "called inside a commit of the same thread, which cannot wait for itself; nothing was written"
+        )
+        ticket.fail(error)
+        wake([ticket])
+        raise error
+
+    # --- leading
+
+    def _lead(self, ticket: AnyTicket | None, *, blocking: bool = False) -> None:
+        """Commit until the ticket has its outcome, or nothing is queued; return at once if another thread leads.
+
+        With `blocking` wait for that thread.
+        """
+        mine: list[bool] = []
+        try:
+            mine.extend(map(self._leadership.acquire, (blocking,)))
+            if mine[0]:
+                try:
+                    self._leader = get_ident()
+                    while self._queue or self._flight if ticket is None else not ticket.settled:
+                        self._commit()
+                finally:
+                    self._leader = 0
+        finally:
+            if mine and mine[0]:
+                self._leadership.release()
+                self._call_next()
+
+    def _call_next(self) -> None:
+        """Wake the first waiter in the queue, to lead."""
+        for ticket in tuple(self._queue):
+            for waiter in tuple(ticket.waiters):
+                if isinstance(waiter, LockType):
+                    with suppress(RuntimeError):
+                        waiter.release()
+                    return
+
+    def _commit(self) -> None:
+        """Commit one batch, or what is left of the one in flight."""
+        try:
+            if self._flight is None:
+                self._take_off()
+            self._land()
+        except BaseException:  # an interrupt: nothing else comes through
+            self._land()
+            raise
+
+    def _take_off(self) -> None:
+        """Decide what is queued, and prepare its frame; nothing has happened until the flight is in its field."""
+        taken, locked = self._taken, False
+        taken.clear()
+        taken.extend(self._queue)
+        try:
+            pending: Generation | None = None
+            self._cut(taken)
+            self._require_usable()
+            partition = self._partition
+            partition.wait_for_room()
+            locked = True
+            partition.lock.acquire()
+            partition.catch_up_to_write()
+            batch = Batch(partition.lookup, partition.position, partition.salt)
+            outcomes = [self._decide(batch, ticket) for ticket in taken]
+            if batch.records:
+                pending = batch.pending
+                pending.end, pending.size = partition.journal.prepare(batch.records)
+            self._flight = Flight(taken, outcomes, pending)
+        except Exception as error:  # noqa: BLE001 - a waiter must not hang because of a fault nobody thought of
+            flight = Flight(taken, [None] * len(taken), None)
+            flight.error = self._reason(error)
+            self._flight = flight
+        finally:
+            if locked and (self._flight is None or self._flight.pending is None):
+                self._unlock()
+
+    def _require_usable(self) -> None:
+        if self._disowned:
+            raise _forked()
+        if self.poison is not None:
+            raise self.poison
+        if self._ended:
+            raise ClosedError("the store is closed")
+
+    def _cut(self, taken: list[AnyTicket]) -> None:
+        """Leave what is too much for one batch to the next one."""
+        size = 0
+        for number, ticket in enumerate(taken):
+            size += ticket.size
+            if size > BATCH_BYTES and number:
+                del taken[number:]
+                return
+
+    def _decide(self, batch: Batch, ticket: AnyTicket) -> Outcome:
+        try:
+            return batch.decide(ticket)
+        except BaseException as interrupt:
+            if self._suspect is not ticket:
+                self._suspect = ticket
+                raise
+            ticket.refused = True
+            return interrupt
+
+    def _land(self) -> None:
+        """Write the batch in flight, tell its waiters, and forget it.  Every step may be repeated."""
+        flight = self._flight
+        if flight is None:
+            return
+        if flight.pending is not None:
+            if flight.error is None:
+                try:
+                    if not flight.durable:
+                        self._require_usable()
+                        self._partition.journal.put()
+                        flight.durable = True
+                    self._partition.publish(flight.pending)
+                except Exception as error:  # noqa: BLE001 - as above
+                    flight.error = self._reason(error)
+            if not self._ended:
+                self._unlock()
+        flight.settle()
+        queue = self._queue
+        for ticket in flight.tickets:
+            if queue and queue[0] is ticket:
+                queue.popleft()
+        self._bytes = sum([ticket.size for ticket in tuple(queue)]) if queue else 0
+        wake(flight.tickets)
+        self._flight = None
+
+    def _reason(self, error: Exception) -> BaseException:
+        """The outcome of the tickets of a batch that failed; the log is poisoned unless nothing was written."""
+        if self._disowned:
+            return _forked()
+        if self.poison is not None or self._ended or isinstance(error, BusyError | StorageError):
+            return error
+        known = isinstance(error, EventlogError)
+        if isinstance(error, DataError | StopError):  # damage, or what the system refuses: they say what to do
+            poison = error
+        else:
+            poison = PoisonedError(str(error) if known else f"the commit failed: {error!r}")
+        self._refusal = self._refusal or poison
+        self.poison = poison
+        if known and not isinstance(poison, PoisonedError):
+            return error
+        unknown = UnknownOutcomeError("the write failed; open the log again to learn the outcome")
+        unknown.__cause__ = error
+        return unknown
+
+    # --- the helper
+
+    def hasten(self) -> None:
+        """Have the helper thread commit everything that is queued."""
+        if self._ended:  # the helper, too
+            self._lead(None, blocking=True)
+            return
+        if not self._rung:
+            self._rung = True
+            with suppress(RuntimeError):
+                self._bell.release()
+        if self._helper is None or not self._helper.is_alive():
+            # A daemon, because the interpreter waits for other threads before the exit handler that closes the log.
+            helper = Thread(target=self._help, name="eventlog-commit", daemon=True)
+            try:
+                helper.start()
+            except RuntimeError:  # no thread is to be had now
+                self._lead(None)
+            else:
+                self._helper = helper
+
+    def _help(self) -> None:
+        while not self._ended:
+            try:
+                self._bell.acquire(timeout=_RECHECK if self._queue else -1)
+                self._rung = False
+                self._lead(None, blocking=True)
+            except BaseException:  # noqa: BLE001, S110 - what is thrown into this thread has no caller to be told to
+                pass
+        with suppress(RuntimeError):
+            self._bell.release()  # for another one, which an interrupt left unknown
+
+    # --- the end
+
+    def close(self, shut: Callable[[], None]) -> None:
+        """Commit what is queued, and `shut`; once, and return when that is done."""
+        if self.leads:
+            raise BusyError("called inside a commit of the same thread: close the store when that is over")
+        mine: list[bool] = []
+        try:
+            self._refusal = self._refusal or ClosedError("the store is closed")
+            mine.extend(map(self._leadership.acquire, (True,)))
+            try:
+                self._leader = get_ident()
+                if not self._ended:
+                    self._end(shut)
+            finally:
+                self._leader = 0
+        finally:
+            if mine:
+                self._leadership.release()
+
+    def _end(self, shut: Callable[[], None]) -> None:
+        try:
+            while self._queue or self._flight:
+                self._commit()
+        finally:
+            if self._flight is not None:  # interrupted twice
+                self.poison = self.poison or PoisonedError("a commit was interrupted while the store was closed")
+            try:
+                shut()
+            finally:
+                self._ended = True
+                if self._flight is not None:
+                    self._flight.error = UnknownOutcomeError("the store was closed while this append was written")
+                with suppress(RuntimeError):
+                    self._bell.release()
+                while self._queue or self._flight:
+                    self._commit()
+
+    # --- forking
+
+    def hold_still(self) -> bool:
+        """Before a fork: let no other thread lead; whether this one does, which forks in the middle of a commit."""
+        self._leadership.acquire()
+        return self.leads
+
+    def move_on(self) -> None:
+        """After a fork, in the parent."""
+        self._leadership.release()
+
+    def disown(self) -> None:
+        """After a fork, in the child: nothing is written here."""
+        self._disowned = True
+        self._refusal = _forked()
+
+
+def _forked() -> ForkedProcessError:
+    return ForkedProcessError(f"the log was opened before os.fork(); open it again in this process ({os.getpid()})")

@@ -52,7 +52,7 @@ from eventlog.session import liveness
 from eventlog.session.inputs import model_of
 from eventlog.session.owner import Owner
 from eventlog.session.session import Session
-from eventlog.state.committed import CHECKPOINT_EVENTS
+from eventlog.state.committed import CHECKPOINT_EVENTS, CommittedState
 from eventlog.state.state import State
 from eventlog.subscription import Subscription, subscribe
 from eventlog.validation import a_kind, require, require_call, require_or_none, require_version
@@ -329,9 +329,8 @@ class Store(Keeping):
             return handle
 
     def _writer(self, session: str) -> SessionWriter:
-        writer = SessionWriter(self.log, session, self.clock, self._flusher.wake, self.counted)
-        writer.committed.checkpoint_events = self.checkpoint_events
-        return writer
+        committed = CommittedState(self.log, session, self.checkpoint_events)
+        return SessionWriter(committed, self._flusher.wake, self.counted)
 
     def sessions(
         self,

@@ -23,7 +23,7 @@ _NANOSECONDS = 1_000_000
 class Buffer:
     """`flat` is `[key, text, ns, …]`; what the others mean is said where they are set."""
 
-    __slots__ = ("_closed", "_forked", "_guard", "_sealed", "_weight", "awake", "capacity", "flat", "limit")
+    __slots__ = ("_closed", "_forked", "_guard", "_weight", "awake", "capacity", "flat", "limit", "sealed")
 
     def __init__(self) -> None:
         self.flat: list[object] = []
@@ -37,7 +37,9 @@ class Buffer:
         """
         self._weight = 0
         """Characters of the long ones."""
-        self._closed = self._forked = self._sealed = False
+        self._closed = self._forked = False
+        self.sealed = False
+        """Whether the last was taken out: what comes in now stays where it is, for `refuse`."""
         self._guard = Lock()
         """Held to close it, and to say that a flush comes: none comes for what gets in after that."""
 
@@ -53,7 +55,7 @@ class Buffer:
     def take(self) -> DeltaRun | None:
         """Take out what is there, as a run."""
         count = len(self.flat)
-        if not count or self._sealed:
+        if not count or self.sealed:
             return None
         run = DeltaRun.from_flat(self.flat[:count], unit=_NANOSECONDS)
         self._weight = 0
@@ -74,7 +76,7 @@ class Buffer:
 
     def drop(self) -> bool:
         """Let go of what is there; whether there was anything."""
-        if self._sealed:
+        if self.sealed:
             return False
         count = len(self.flat)
         del self.flat[:count]
@@ -102,7 +104,7 @@ class Buffer:
 
     def seal(self) -> None:
         """The last was taken out: what comes in now stays where it is, for `refuse`."""
-        self._sealed = True
+        self.sealed = True
 
     def refuse(self, key: Key, text: str) -> None:
         """Take a delta back out that came when it was closed, and raise that; nothing if it was taken out to be committed."""
@@ -115,13 +117,8 @@ class Buffer:
     def fork_off(self) -> None:
         """This is a child process, in which nothing of what was accepted may be written."""
         self._guard = Lock()  # another thread of the parent may have held the old one
-        self._forked = self._sealed = True
+        self._forked = self.sealed = True
         self.close()
-
-    def require_unsealed(self) -> None:
-        """Raise why nothing is taken in any more, if the last was taken out."""
-        if self._sealed:
-            self.require_open()
 
     def require_open(self) -> None:
         """Raise why it is closed, if it is."""

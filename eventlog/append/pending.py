@@ -101,33 +101,33 @@ class PendingAppend(msgspec.Struct, eq=False):
     """None until the log has it: an interrupt may come between."""
     position: int = 0
     """Position of its first event, once it is committed."""
+    result: Committed | None = None
+    """The outcome, once a waiter has learnt it …"""
     error: Exception | None = None
-    """What a waiter met."""
+    """… or what the log raised."""
 
     def is_done(self) -> bool:
         """Whether there is an outcome, or something is to be found out."""
-        return self.ticket is None or self.ticket.done()
-
-    def outcome(self) -> Committed:
-        """Block until the outcome is known; raises what the log raised."""
-        assert self.ticket is not None
-        return self.ticket.wait()
+        return self.result is not None or self.error is not None or self.ticket is None or self.ticket.done()
 
     def wait(self) -> Exception | None:
         """Block until the outcome is known; returns what the log raised."""
-        try:
-            self.outcome()
-        except Exception as error:  # noqa: BLE001 - the writer tells it to those who wait
-            self.error = error
+        if self.result is None and self.error is None:
+            assert self.ticket is not None
+            try:
+                self.result = self.ticket.wait()
+            except Exception as error:  # noqa: BLE001 - the writer tells it to those who wait
+                self.error = error
         return self.error
 
     async def waited(self) -> Exception | None:
         """Wait as `wait` does, without blocking the event loop."""
-        try:
+        if self.result is None and self.error is None:
             assert self.ticket is not None
-            await self.ticket
-        except Exception as error:  # noqa: BLE001 - the writer tells it to those who wait
-            self.error = error
+            try:
+                self.result = await self.ticket
+            except Exception as error:  # noqa: BLE001 - the writer tells it to those who wait
+                self.error = error
         return self.error
 
 
@@ -143,7 +143,8 @@ def append_of(
 
     `certain` is the version that all is committed up to, `card` the session's card before them.
     """
-    start = first_time(commands[0].items[0])
+    first = commands[0].items[0]
+    start = first.start if isinstance(first, DeltaRun) else first[0]
     entries: list[Entry | DeltaRun] = []
     events: list[ev.Event] = []
     bodies: dict[bytes, bytes] = {}
@@ -177,7 +178,7 @@ def append_of(
     if size > MAX_APPEND_BYTES:
         raise LimitError("bytes of an append", size, MAX_APPEND_BYTES)
     terms = commands[0].terms or _NO_TERMS
-    free = terms.may_be_decided_anew
+    free = terms.expected is None and terms.creates_at is None
     append = Append(
         session=session,
         payload=payload,

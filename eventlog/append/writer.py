@@ -75,14 +75,11 @@ KEPT_BYTES = 1 << 14
 class SessionWriter:
     """Decides, accepts and commits for one session.  Safe across threads."""
 
-    def __init__(
-        self, log: Log, session: str, clock: Callable[[], int], wake: Callable[[SessionWriter], None], metrics: Metrics
-    ) -> None:
-        self.log = log
-        self.session = session
-        self.clock = clock
+    def __init__(self, committed: CommittedState, wake: Callable[[SessionWriter], None], metrics: Metrics) -> None:
+        self.log: Log = committed.log
+        self.session = committed.session
         self.lock = RLock()
-        self.committed = CommittedState(log, session)
+        self.committed = committed
         self.buffer = Buffer()
         self.epoch = 0
         """The lease epoch that deltas are accepted under, 0 without the lease."""
@@ -116,6 +113,11 @@ class SessionWriter:
     def is_ahead(self) -> bool:
         """Whether something is accepted whose outcome is not known."""
         return bool(self.buffer.flat or self._commands or self._sent)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much is accepted that a command no caller waits for has to wait."""
+        return (len(self._commands) >= MAX_ACCEPTED or self._weight > MAX_ACCEPTED_BYTES) and self.gate is None
 
     def is_held_by_others(self) -> bool:
         """Whether a pipeline of another thread is open, which alone hands anything over until it ends."""
@@ -182,11 +184,6 @@ class SessionWriter:
             finally:
                 self._inside = False
 
-    def make_room(self) -> None:
-        """Commit what is accepted if it is much: for a command that no caller waits for."""
-        if (len(self._commands) >= MAX_ACCEPTED or self._weight > MAX_ACCEPTED_BYTES) and self.gate is None:
-            self.flush()
-
     def wake(self, delta: tuple[Key, str] | None = None) -> None:
         """Have what was accepted flushed in time.
 
@@ -218,15 +215,18 @@ class SessionWriter:
 
     def _ready(self, epoch: int) -> None:
         """Catch up; raise what became of accepted things without a caller, and `FencedError` if the lease is over."""
-        self.buffer.require_unsealed()
-        self.catch_up()
-        if epoch and self.committed.lease.epoch > epoch:
+        if self.buffer.sealed:
+            self.buffer.require_open()
+        if self._sent is not None or not self._commands or self._torn:
+            self.catch_up()
+        committed = self.committed
+        if epoch and committed.lease.epoch > epoch:
             self._fence(epoch)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        if self._sent is None and not self._commands:
-            self.committed.keep_if_due()
+        if self._sent is None and not self._commands and committed.state.version >= committed.keep_at:
+            committed.keep_if_due()
 
     def _collect(self) -> None:
         """Accept the buffered deltas, behind what was accepted before them.
@@ -423,11 +423,10 @@ class SessionWriter:
                 if self._torn:
                     self._recover()
                 sent = self._sent
-                if sent is not None and sent.is_done():
+                if sent is not None and (sent.result is not None or sent.is_done()):
                     self._take_in(sent)
                 if not command.settled and self._sent is None:
-                    gate = None if self.gate is None else self.gate()
-                    if gate is not None and gate.is_others():
+                    if self.gate is not None and (gate := self.gate()) is not None and gate.is_others():
                         return gate
                     self._hand_over(command)
                 if not command.settled:
@@ -473,12 +472,17 @@ class SessionWriter:
             cut = _end_of_append(commands)
             commands, rest = commands[:cut], commands[cut:]
         committed = self.committed
-        last = committed.state.version - sum(count_of(command.items) for command in rest)
+        last = committed.state.version
+        for command in rest:
+            last -= count_of(command.items)
         try:
             pending = append_of(self.session, commands, last, committed.certain, committed.card, self.lease_write)
             # Noted before the log has it, so that an interrupt loses nothing.
             self._sent = pending
-            self._wait_with(rest)
+            if rest:
+                self._wait_with(rest)
+            else:
+                self._commands, self._weight, self._apart = [], 0, 0
             pending.ticket = self.log.submit(pending.append)
         except Exception as error:
             self._sent = None
@@ -500,8 +504,8 @@ class SessionWriter:
     def _wait_with(self, commands: list[AcceptedCommand]) -> None:
         """Let these commands wait for the next append."""
         self._commands = commands
-        self._weight = sum(command.weight for command in commands) if commands else 0
-        self._apart = sum(command.terms is not None for command in commands) if commands else 0
+        self._weight = sum(command.weight for command in commands)
+        self._apart = sum(command.terms is not None for command in commands)
 
     # -- outcomes ----------------------------------------------------------------------------
 
@@ -520,14 +524,20 @@ class SessionWriter:
 
     def _take_in(self, sent: PendingAppend) -> None:
         """Take in the outcome of the append that was on its way."""
-        try:
-            result = sent.outcome()
-        except Exception as error:  # noqa: BLE001 - told to those who wait for it
-            self._give_outcome(sent.commands, error)
-            self._wait_with([*sent.commands, *self._commands])
-            self._sent = None
-            self._recover()
-            return
+        result = sent.result
+        if result is None:
+            if sent.ticket is None:
+                self._torn = True
+                self._recover()
+                return
+            if (error := sent.wait()) is not None:
+                self._give_outcome(sent.commands, error)
+                self._wait_with([*sent.commands, *self._commands])
+                self._sent = None
+                self._recover()
+                return
+            result = sent.result
+            assert result is not None
         for command in sent.commands:
             command.settled, command.result = True, result
         committed = self.committed
@@ -605,11 +615,13 @@ class SessionWriter:
 
     def _settle_interrupted(self, sent: PendingAppend) -> None:
         """Learn the outcome of an append that an interrupt came into; one that the log never had is left to be tried again."""
-        try:
-            result = sent.outcome() if sent.ticket is not None else self._found(sent.append)
-        except Exception as error:  # noqa: BLE001 - told to those who wait for it
+        if sent.ticket is None:
+            result = self._found(sent.append)
+        elif (error := sent.wait()) is not None:
             self._give_outcome(sent.commands, error)
             return
+        else:
+            result = sent.result
         if result is not None:
             for command in sent.commands:
                 command.settled, command.result = True, result

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, repeat
 from threading import local
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,6 @@ from eventlog.errors import (
 from eventlog.history.catalog import card_of
 from eventlog.history.lineage import Stream, lineage_of
 from eventlog.history.streams import head_of, history_spans, stretches, texts
-from eventlog.ids import id_of_request
 from eventlog.integrity.heads import SessionHead, session_head
 from eventlog.log.contract import Committed
 from eventlog.session.inputs import require_sound_json
@@ -252,13 +251,9 @@ class Handle:
         if not host.writable:
             host.usable(writing=True)
         require_sound_json(events)
-        now = host.clock()
-        items = [(now, event) for event in events]
-        if lease is None:
-            lease = self.leases.held
-        if lease is None:
-            epoch = 0
-        else:
+        items = list(zip(repeat(host.clock()), events))
+        epoch = 0
+        if lease is not None or (self.leases.current is not None and (lease := self.leases.held) is not None):
             lease.require_live()
             epoch = lease.epoch
         if request_id is not None:
@@ -266,8 +261,8 @@ class Handle:
             return
         pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
         give = self.leases.last_write(lease) if last and lease is not None else None
-        if not wait and pipeline is None:
-            writer.make_room()
+        if not wait and pipeline is None and writer.is_crowded:
+            writer.flush()
         try:
             command = writer.accept(
                 items, bodies, epoch=epoch, owned=wait or pipeline is not None, unit=pipeline, lease_write=give
@@ -376,7 +371,3 @@ class Handle:
         state.started = 0
         state.settle(state.version)
         return streams, state
-
-    def _id(self, prefix: str, request: str | None) -> str:
-        """A new id; under a request id always the same one, so that a retry has the same content."""
-        return self.host.new_id(prefix) if request is None else id_of_request(prefix, self.id, request)

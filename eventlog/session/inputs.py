@@ -77,8 +77,12 @@ def require_sound_json(values: Iterable[Struct]) -> None:
     for value in values:
         for field in JSON_FIELDS.get(type(value), ()):
             found: object = getattr(value, field)
+            if found is None:
+                continue
             if isinstance(found, Struct):
-                require_sound_json((found,))
+                for inner in JSON_FIELDS.get(type(found), ()):
+                    if getattr(found, inner) is not None:
+                        require_sound_json((found,))
             elif type(found) is str and field not in _VALUES:
                 require_json(object, found, f"{type(value).__name__}.{field} is JSON text")
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
 from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.ids import id_of_request
 from eventlog.session.context import ContextCommands
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of, stored_kind
@@ -137,9 +138,11 @@ class Session(ContextCommands):
 
         One with `delivery="queue"` waits, unseen by the model, until `promote`.  `cause` is the compaction that adds it.
         """
-        require_or_none(str, request_id, "a request id is a str")
+        if request_id is not None:
+            require(str, request_id, "a request id is a str")
         bodies: dict[bytes, bytes] = {}
-        message = id or self._id("msg_", request_id)
+        new_id = self.store.new_id
+        message = id or (new_id("msg_") if request_id is None else id_of_request("msg_", self.id, request_id))
         kinds: list[PartKind] = [Text(text, synthetic=synthetic)] if isinstance(text, str) and text else []
         if not isinstance(text, str):
             kinds.extend(each(text, "a user message is a str or a list of parts"))
@@ -148,7 +151,7 @@ class Session(ContextCommands):
             ev.UserMessageAdded(
                 message,
                 agent,
-                model_of(model),
+                None if model is None else model_of(model),
                 variant,
                 None if system is None else to_content(system, bodies),
                 tools,
@@ -159,7 +162,7 @@ class Session(ContextCommands):
             )
         ]
         for number, kind in enumerate(kinds):
-            part = self._id("prt_", request_id and f"{request_id} {number}")
+            part = new_id("prt_") if request_id is None else id_of_request("prt_", self.id, f"{request_id} {number}")
             added.append(ev.PartStarted(message, part, stored_kind(kind, bodies)))
         self.command(added, bodies, request_id=request_id)
         return message

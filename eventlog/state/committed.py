@@ -22,10 +22,10 @@ CHECKPOINT_EVENTS = 2_000
 class CommittedState:
     """A session's state and card, and the version up to which they are certain.  Its user has the lock."""
 
-    def __init__(self, log: Log, session: str) -> None:
+    def __init__(self, log: Log, session: str, checkpoint_events: int) -> None:
         self.log = log
         self.session = session
-        self.checkpoint_events = CHECKPOINT_EVENTS
+        self.checkpoint_events = checkpoint_events
         self.card = Card()
         self.streams: list[Stream] = []
         self.state = State()
@@ -34,8 +34,8 @@ class CommittedState:
         self.certain = 0
         """The version up to which everything is known to be committed."""
         self.loaded = False
-        self._saved = 0
-        """Version of the newest checkpoint that is known of, by any handle."""
+        self.keep_at = checkpoint_events
+        """The version from which on a checkpoint is due: after the newest one that is known of, by any handle."""
         self._rests_on = 0
         """Version of the checkpoint that this state came from, or was kept as."""
 
@@ -58,7 +58,7 @@ class CommittedState:
         streams = self.ancestry()
         head = head_of(self.log, self.session)
         self.state, self._rests_on = restore(self.log, streams, head.version)
-        self._saved = self._rests_on
+        self.keep_at = self._rests_on + self.checkpoint_events
         self._took_in(head)
         self.loaded = True
 
@@ -89,14 +89,16 @@ class CommittedState:
         Where another handle kept it last, its pieces are taken over: each handle adds one, none writes what is there already.
         """
         version = self.state.version
-        if version < self._saved + self.checkpoint_events:
+        if version < self.keep_at:
             return
-        self._saved = newest_state(self.log, self.session, version)
-        if version < self._saved + self.checkpoint_events:
+        saved = newest_state(self.log, self.session, version)
+        self.keep_at = saved + self.checkpoint_events
+        if version < self.keep_at:
             return
-        if self._saved > self._rests_on:
+        if saved > self._rests_on:
             state, self._rests_on = restore(self.log, self.streams, version)
             state.settle(version)
             self.state = state
         save_state(self.log, self.session, self.state)
-        self._saved = self._rests_on = version
+        self._rests_on = version
+        self.keep_at = version + self.checkpoint_events

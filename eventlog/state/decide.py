@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from eventlog import events as ev
 from eventlog.codec.batch import KINDS, Item, validate
 from eventlog.codec.deltas import DeltaRun, Key
-from eventlog.codec.field_types import is_sound
+from eventlog.codec.field_types import SOUND
 from eventlog.errors import CallError, EventlogError, RefusedError, brief
 from eventlog.state.evolve import FOLDS
 from eventlog.state.rules import LEASE_FREE, RULES, admit, admit_deltas
@@ -40,12 +40,14 @@ def decide(state: State, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
                 require_items([item])
                 raise
             if time is not checked:  # the events of one command share theirs
-                _require_time(time)
+                if type(time) is not int or not -MAX_TIME < time < MAX_TIME:
+                    _require_time(time)
                 checked = time
-            step = _STEPS.get(type(event))
+            kind = type(event)
+            step = _STEPS.get(kind)
             if step is None:
                 raise CallError(f"a {type(event).__name__} is no event")  # noqa: TRY301 - taken back below
-            if not is_sound(event):
+            if not SOUND[kind](event):
                 validate(event)
             if type(event) is ev.PartDelta:
                 deltas.append((time, event))

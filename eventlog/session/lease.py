@@ -142,8 +142,9 @@ class LeaseKeeper:
                 if lease is None or lease.is_given:
                     if lease is not None:
                         self._end(lease)
-                    lease = self.current = self._taken(deadline, lazily=lazily and not wait)
+                    lease = self._taken(deadline, lazily=lazily and not wait)
                     lease.share()
+                    self.current = lease  # last: an interrupt before it leaves the lease to be taken anew
                     return lease
                 if lease in _HELD.get():
                     lease.depth += 1

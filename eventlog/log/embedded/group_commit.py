@@ -44,7 +44,7 @@ from eventlog.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from eventlog.log.embedded.batch import AnyTicket, Batch, Flight, Outcome
+from eventlog.log.embedded.batch import AnyTicket, Batch, Flight
 from eventlog.log.ticket import wake
 
 if TYPE_CHECKING:
@@ -139,7 +139,9 @@ class GroupCommit:
                 first = self._queue[0]
             except IndexError:
                 return
-            if self.leads or not self._settled_by(first, deadline, lead=True):
+            if self.leads:
+                raise BusyError(f"the queue of {self._limit} bytes is full, inside a commit of the same thread")
+            if not self._settled_by(first, deadline, lead=True):
                 raise BusyError(f"the queue of {self._limit} bytes was full for {self._timeout:g} s")
 
     def settle(self, ticket: AnyTicket, timeout: float | None) -> None:
@@ -247,7 +249,7 @@ class GroupCommit:
     def _take_off(self) -> None:
         """Decide what is queued, and prepare its frame; nothing has happened until the flight is in its field."""
         taken, locked = self._taken, False
-        outcomes: list[Outcome] = []
+        batch: Batch | None = None
         taken.clear()
         taken.extend(self._queue)
         try:
@@ -261,7 +263,7 @@ class GroupCommit:
             partition.lock.acquire()
             partition.catch_up_to_write()
             batch = Batch(partition.lookup, partition.position, partition.salt)
-            outcomes.extend(map(batch.decide, taken))
+            outcomes = [batch.decide(ticket) for ticket in taken]
             if batch.records:
                 pending = batch.pending
                 pending.end, pending.size = partition.journal.prepare(batch.records)
@@ -271,8 +273,8 @@ class GroupCommit:
             flight.error = self._reason(error)
             self._flight = flight
         except BaseException as interrupt:
-            if len(outcomes) < len(taken):
-                self._suspected(taken[len(outcomes)], interrupt)
+            if batch is not None and batch.interrupted is not None:
+                self._suspected(batch.interrupted, interrupt)
             raise
         finally:
             if locked and (self._flight is None or self._flight.pending is None):

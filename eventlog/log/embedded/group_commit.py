@@ -94,7 +94,8 @@ class GroupCommit:
 
     def __init__(self, partition: CommitTarget, queue_bytes: int, timeout: float) -> None:
         self._partition = partition
-        self._unlock = partition.lock.release
+        self._lock = partition.lock
+        self._unlock = self._lock.release
         self._timeout = timeout
         self._queue = RequestQueue(queue_bytes)
         self._helper = CommitHelper(partial(self._lead, None, blocking=True), self._queue)
@@ -136,10 +137,13 @@ class GroupCommit:
 
         A wait that may take only so long leaves leading to the helper: how long the disk takes nobody can say.
         """
-        if self.leads:
+        if self._leader == get_ident():
             self._reentered(ticket)
         if timeout is None:
-            self._settled_by(ticket, None, lead=True)
+            if not self._leader:
+                self._lead(ticket)
+            if not ticket.settled:
+                self._settled_by(ticket, None, lead=True)
         elif not self._settled_by(ticket, time.monotonic() + timeout, lead=False):
             request = ticket.request
             raise UnknownOutcomeError(
@@ -216,7 +220,8 @@ class GroupCommit:
         finally:
             if mine and mine[0]:
                 self._leadership.release()
-                self._call_next()
+                if self._queue:
+                    self._call_next()
 
     def _call_next(self) -> None:
         """Wake the first waiter in the queue, to lead."""
@@ -243,11 +248,12 @@ class GroupCommit:
         self._queue.take(taken)
         try:
             pending: Generation | None = None
-            self._require_usable()
+            if self._disowned or self._ended or self.poison is not None:
+                self._refuse()
             partition = self._partition
             partition.wait_for_room()
             locked = True
-            partition.lock.acquire()
+            self._lock.acquire()
             partition.catch_up_to_write()
             batch = Batch(partition.lookup, partition.position, partition.salt)
             outcomes = [batch.decide(ticket) for ticket in taken]
@@ -267,13 +273,11 @@ class GroupCommit:
             if locked and (self._flight is None or self._flight.pending is None):
                 self._unlock()
 
-    def _require_usable(self) -> None:
+    def _refuse(self) -> NoReturn:
+        """Raise why nothing is written any more."""
         if self._disowned:
             raise _forked()
-        if self.poison is not None:
-            raise self.poison
-        if self._ended:
-            raise ClosedError("the store is closed")
+        raise self.poison or ClosedError("the store is closed")
 
     def _suspected(self, ticket: AnyTicket, interrupt: BaseException) -> None:
         """An interrupt came while a request was decided: if that is not the first time, it is the request's own check that raises it."""
@@ -292,7 +296,8 @@ class GroupCommit:
             if flight.error is None:
                 try:
                     if not flight.durable:
-                        self._require_usable()
+                        if self._disowned or self.poison is not None:
+                            self._refuse()
                         self._partition.journal.put()
                         flight.durable = True
                     self._partition.publish(flight.pending)

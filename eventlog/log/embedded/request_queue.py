@@ -21,33 +21,30 @@ BATCH_BYTES = 4 << 20
 """About how much is written at once."""
 
 
-class RequestQueue:
+class RequestQueue(deque["QueuedTicket[Any, Any]"]):
     """A deque of tickets, and about how many bytes they are: threads add unguarded, and each batch counts anew."""
 
     def __init__(self, limit: int) -> None:
+        super().__init__()
         self.limit = limit
-        self._tickets: deque[QueuedTicket[Any, Any]] = deque()
         self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._tickets)
 
     def put(self, ticket: QueuedTicket[Any, Any]) -> None:
         """Add a request."""
         self._bytes += ticket.size
-        self._tickets.append(ticket)
+        self.append(ticket)
 
     def in_the_way(self, size: int) -> QueuedTicket[Any, Any] | None:
         """The first request if there is no room for `size` bytes more; one of any size fits into an empty queue."""
         if self._bytes + size > self.limit:
             with suppress(IndexError):
-                return self._tickets[0]
+                return self[0]
         return None
 
     def take(self, into: list[QueuedTicket[Any, Any]]) -> None:
         """Copy what goes into one batch, at least one request; in one call first, so that a signal handler sees it as taken."""
         into.clear()
-        into.extend(self._tickets)
+        into.extend(self)
         if self._bytes > BATCH_BYTES:
             size = 0
             for number, ticket in enumerate(into):
@@ -58,17 +55,16 @@ class RequestQueue:
 
     def drop(self, tickets: Iterable[QueuedTicket[Any, Any]]) -> None:
         """Remove what was taken and has landed; may be repeated."""
-        queue = self._tickets
         for ticket in tickets:
-            if queue and queue[0] is ticket:
-                queue.popleft()
-        self._bytes = sum([ticket.size for ticket in tuple(queue)]) if queue else 0
+            if self and self[0] is ticket:
+                self.popleft()
+        self._bytes = sum([ticket.size for ticket in tuple(self)]) if self else 0
 
     def withdraw(self, ticket: QueuedTicket[Any, Any]) -> None:
         """Remove a request that was not taken."""
         with suppress(ValueError):
-            self._tickets.remove(ticket)
+            self.remove(ticket)
 
     def waiters(self) -> Iterable[Any]:
         """The locks and futures of those who wait, in the order of their requests."""
-        return (waiter for ticket in tuple(self._tickets) for waiter in tuple(ticket.waiters))
+        return (waiter for ticket in tuple(self) for waiter in tuple(ticket.waiters))

@@ -138,7 +138,7 @@ class Journal:
 
     def continues(self) -> bool:
         """Whether there may be a frame at the cursor: a cheap look before `adopt`."""
-        if not self._open_current():
+        if self._fd < 0 and not self._open_current():
             return True
         return self._pread(self._fd, 8, self.address & OFFSET_MASK) == self._salt
 
@@ -270,7 +270,7 @@ class Journal:
         buffer = self._buffer
         frames.encode_records(records, buffer)
         total = len(buffer) + 7 & ~7
-        if not self._open_current():
+        if self._fd < 0 and not self._open_current():
             raise self._damaged("a journal file is missing")
         offset = self.address & OFFSET_MASK
         if offset + total + FRAME_HEADER_BYTES > self._size and offset > FILE_HEADER_BYTES:

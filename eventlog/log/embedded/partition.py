@@ -16,7 +16,7 @@ import os
 import time
 from contextlib import suppress
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from eventlog.errors import (
     BusyError,
@@ -351,7 +351,7 @@ class Partition:
         assert self._mark is not None
         with self._guard:  # also for a look: another thread may be in the middle of catching up
             if self.closed or self._changing:
-                self._require_whole()
+                self._refuse()
             mark = self._mark
             if mark.words[:16] != mark.last or self._unfinished or self.journal.continues():
                 self._change(mark, self._catch_up_to_end)
@@ -362,7 +362,7 @@ class Partition:
         assert mark is not None
         with self._guard:
             if self.closed or self._changing:
-                self._require_whole()
+                self._refuse()
             if self._unfinished:
                 self._change(mark, lambda mark: self._catch_up_to(mark, generation.end))
             elif self.journal.address < generation.end:
@@ -394,12 +394,11 @@ class Partition:
             self._salts = [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
         return self._salts.pop()
 
-    def _require_whole(self) -> None:
-        """`BusyError` in a signal handler, say, that writes while its own thread is in the middle of reading."""
+    def _refuse(self) -> NoReturn:
+        """It is closed; or a signal handler, say, writes while its own thread is in the middle of reading."""
         if self.closed:
             raise self.why_closed()
-        if self._changing:
-            raise BusyError("called while the same thread reads what others have committed; nothing was written")
+        raise BusyError("called while the same thread reads what others have committed; nothing was written")
 
     def _change(self, mark: Mark, change: Callable[[Mark], None]) -> None:
         """Change tail and cursor.  What fails, or is interrupted, is done again, from where LMDB ends, by whoever comes next.

@@ -105,11 +105,6 @@ class SessionWriter:
         """Whether an interrupt may have left the state half changed: it is read again before it is used."""
 
     @property
-    def state(self) -> State:
-        """The facts that commands are decided against."""
-        return self.committed.state
-
-    @property
     def is_ahead(self) -> bool:
         """Whether something is accepted whose outcome is not known."""
         return bool(self.buffer.flat or self._commands or self._sent)
@@ -152,8 +147,8 @@ class SessionWriter:
                     self._ready(epoch)
                 if self.buffer.flat:
                     self._collect()
-                if terms is not None and terms.expected not in {None, self.state.version}:
-                    raise ConflictError(self.session, terms.expected or 0, self.state.version)
+                if terms is not None and terms.expected not in {None, self.committed.state.version}:
+                    raise ConflictError(self.session, terms.expected or 0, self.committed.state.version)
                 weight = limit_bodies(bodies) if bodies else 0
                 state = self.committed.state
                 before = state.version
@@ -236,10 +231,10 @@ class SessionWriter:
         streamed = self.buffer.take()
         if streamed is None:
             return
-        run, reason = still_admitted(self.state, streamed)
+        run, reason = still_admitted(self.committed.state, streamed)
         self._failure = self._failure or reason
         for piece in run.pieces(MAX_RUN) if run is not None else ():
-            self.state.skip(piece.count)
+            self.committed.state.skip(piece.count)
             weight = len(piece.text)
             self._commands.append(AcceptedCommand([piece], None, self.epoch, weight))
             self._weight += weight
@@ -712,6 +707,13 @@ class SessionWriter:
             self._failure = self._failure or error
 
     # -- reading -----------------------------------------------------------------------------
+
+    def known_state(self) -> State:
+        """The facts as far as this handle has read them: what others append now may be missing."""
+        with self.lock:
+            if self._torn or not self.committed.loaded:
+                self.catch_up()
+            return self.committed.state
 
     def ancestry(self) -> list[Stream]:
         """The streams of the session's history; nothing else is looked at."""

@@ -13,10 +13,15 @@ What every engine promises, and `tests/eventlog/log/test_contract.py` checks:
   `replaces`), the expected version (`ConflictError`), then `check` with the commits others made since `seen`.  A request that fails
   is rejected alone; the others of its batch go in.
 * Requests submitted by one thread are committed in the order of submission.
+* What is submitted is committed when a caller waits: for its ticket or a later one, in `sync`, in `close`; or when more is queued than the
+  queue may hold, by the one who submits then.  Until then nothing happens to it.  (The memory engine commits at once.)
+* The caller who waits may be the one whose thread commits, the appends of others included.  A wait from inside a commit of the same
+  thread (in a signal handler, a finalizer, a `check`) is `BusyError`, and its append withdrawn; `submit` only queues there.  A `KeyboardInterrupt`
+  or its like leaves a wait as what it is: what was submitted is committed by whoever waits next.
 * A committed append is on disk and survives power loss (the memory engine: as long as the process).
 * If the write itself fails, every request of the batch gets the error; after a failed sync the log
   is poisoned: it can be read, and written when it is opened again, also while the poisoned handle is held.  `ENOSPC` before the sync fails that batch only.
-* A full queue blocks the producer (`BusyError` after the configured time); it never drops.
+* A full queue blocks the producer (`BusyError` after the configured time), who commits what is in it if no other does; it never drops.
 * A call that is wrong in itself (a type, a range, a length) is `CallError` before anything is queued.
 * Every commit is a leaf of its session's hash tree (`merkle.py`), whose peaks are in the head.
 * Reading never writes, and never returns part of a commit.  What cannot be an id is not there; what is there and
@@ -155,7 +160,7 @@ class Ticket(Protocol):
     """A submitted append.  Accepted when it exists; `wait()` returns when it is durable."""
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Whether the outcome is known; asking does not bring it about."""
         ...
 
     def failed(self) -> bool:
@@ -165,7 +170,7 @@ class Ticket(Protocol):
     def wait(self, timeout: float | None = None) -> Committed:
         """Block until the outcome is known; raises what the append raised.
 
-        `UnknownOutcomeError` when `timeout` (seconds) runs out first.
+        `UnknownOutcomeError` when `timeout` (seconds) runs out first.  A wait without one is the quicker one: it commits in this thread.
         """
         ...
 
@@ -229,7 +234,7 @@ class Log(Belongings, Protocol):
         ...
 
     def submit(self, append: Append) -> Ticket:
-        """Queue an append; blocks while the queue is full.  Outcomes come through the ticket."""
+        """Queue an append; what is queued is committed when a caller waits.  Outcomes come through the ticket."""
         ...
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:

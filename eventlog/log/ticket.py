@@ -105,8 +105,10 @@ def wake(tickets: Iterable[QueuedTicket[Any, Any]]) -> None:
                     future = cast("asyncio.Future[None]", waiter)
                     futures.setdefault(future.get_loop(), []).append(future)
                 else:
-                    with suppress(RuntimeError):  # it was woken before
+                    try:
                         waiter.release()
+                    except RuntimeError:  # it was woken before
+                        continue
     for loop, waiting in futures.items():
         with suppress(RuntimeError):  # the loop was closed; nobody waits there any more
             loop.call_soon_threadsafe(_finish, waiting)

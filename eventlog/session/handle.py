@@ -52,7 +52,7 @@ class Handle:
     def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
         self.host = host
         self.id = session
-        self._writer = writer
+        self.writer = writer
         self.leases = LeaseKeeper(host, session, writer)
         self._local = local()
 
@@ -65,7 +65,7 @@ class Handle:
     def version(self) -> int:
         """Version of the newest event, this handle's accepted ones included once they are committed."""
         self._see_own()
-        return self._writer.newest()
+        return self.writer.newest()
 
     @property
     def info(self) -> SessionInfo:
@@ -80,13 +80,13 @@ class Handle:
 
     def state(self) -> State:
         """The facts commands are decided against; do not change them."""
-        self._writer.catch_up()
-        return self._writer.committed.state
+        self.writer.catch_up()
+        return self.writer.committed.state
 
     @contextmanager
     def deciding(self) -> Generator[State]:
         """The same facts, held still: no other thread changes them inside the block."""
-        with self._writer.lock:
+        with self.writer.lock:
             yield self.state()
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
@@ -98,12 +98,12 @@ class Handle:
         require_version(after)
         if upto is not None:
             require_version(upto)
-        recent = self._writer.recent(after) if upto is None else None
+        recent = self.writer.recent(after) if upto is None else None
         if recent is not None:
             return iter(recent)
         version = self.version
         last = version if upto is None else min(upto, version)
-        return stretches(self.host.log, self._writer.ancestry(), after, last)
+        return stretches(self.host.log, self.writer.ancestry(), after, last)
 
     def events(self, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
         """The same one by one."""
@@ -113,7 +113,7 @@ class Handle:
         """The effective history right after version `at` (now by default): without what rollbacks hid."""
         require_version(after)
         version = self._known(at)
-        return history_spans(self.host.log, self._writer.ancestry(), self._ranges(version), version, after)
+        return history_spans(self.host.log, self.writer.ancestry(), self._ranges(version), version, after)
 
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """The versions that make up the effective history at a version, as closed ascending ranges."""
@@ -122,11 +122,11 @@ class Handle:
     def lineage(self, at: int | None = None) -> list[Lineage]:
         """The effective history as ranges of streams, oldest first."""
         ranges = self.effective_ranges(at)
-        return lineage_of(self._writer.ancestry(), ranges)
+        return lineage_of(self.writer.ancestry(), ranges)
 
     def ancestry(self) -> tuple[Stream, ...]:
         """The streams whose versions make up this session's history, the eldest first and its own last."""
-        return tuple(self._writer.ancestry())
+        return tuple(self.writer.ancestry())
 
     def wrong_checkpoints(self, upto: int) -> Iterator[int]:
         """Versions up to `upto` whose checkpoint of command state is not what a replay gives."""
@@ -134,7 +134,7 @@ class Handle:
 
     def inherited_redactions(self) -> tuple[str, ...]:
         """Parts this session inherited that were redacted where they were made, before the fork or since."""
-        streams = self._writer.ancestry()
+        streams = self.writer.ancestry()
         if len(streams) == 1:
             return ()
         return tuple(
@@ -182,7 +182,7 @@ class Handle:
 
     def _see_own(self) -> None:
         """Accepted events are visible to their own handle: reading commits them first."""
-        writer = self._writer
+        writer = self.writer
         if writer.is_ahead and not writer.is_held_by_others():
             self.flush()
 
@@ -214,11 +214,11 @@ class Handle:
             if expected_version is None:  # it goes in only if nothing comes between the decision and the commit
                 self.flush()
                 expected_version = self.state().version
-        return self._writer.commit(items, bodies, epoch=epoch, expected=expected_version, request=request_id)
+        return self.writer.commit(items, bodies, epoch=epoch, expected=expected_version, request=request_id)
 
     def flush(self) -> None:
         """Make everything accepted so far durable."""
-        self._writer.flush()
+        self.writer.flush()
 
     def pipeline(self) -> Pipeline:
         """Let the commands inside the `with` return as soon as they are decided; waits for all of them at its end.
@@ -226,11 +226,11 @@ class Handle:
         They are one append, committed whole or not at all.  One inside another is the other.
         """
         outer: Pipeline | None = getattr(self._local, "pipeline", None)
-        return Pipeline(self._writer, self._local, waits=True) if outer is None else outer
+        return Pipeline(self.writer, self._local, waits=True) if outer is None else outer
 
     def collecting(self) -> Pipeline:
         """Collect commands as `pipeline` does, in whatever pipeline the caller is, for a caller that awaits them: for asyncio."""
-        return Pipeline(self._writer, self._local, waits=False)
+        return Pipeline(self.writer, self._local, waits=False)
 
     def command(
         self,
@@ -247,7 +247,7 @@ class Handle:
         `lease` is that of the running task by default; with `last` it is given back with this append.  Without `wait`, and inside
         a pipeline, the events are accepted.
         """
-        host, writer = self.host, self._writer
+        host, writer = self.host, self.writer
         if not host.writable:
             host.usable(writing=True)
         require_sound_json(events)
@@ -288,7 +288,7 @@ class Handle:
         now = self.host.clock()
         lease = self.leases.held
         epoch = 0 if lease is None else lease.epoch
-        return self._writer.commit([(now, event) for event in events], epoch=epoch, then=then)
+        return self.writer.commit([(now, event) for event in events], epoch=epoch, then=then)
 
     def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
         """Append events that need the lease, taking it for this append if need be."""
@@ -355,16 +355,11 @@ class Handle:
 
     # -- for the store and the handles -----------------------------------------------------------
 
-    @property
-    def writer(self) -> SessionWriter:
-        """The one that writes for this handle."""
-        return self._writer
-
     def inherited(self, at: int) -> tuple[list[Stream], State]:
         """What a fork at version `at` begins with."""
         streams = [
             Stream(stream.session, stream.first, min(stream.last, at))
-            for stream in self._writer.ancestry()
+            for stream in self.writer.ancestry()
             if stream.first <= at
         ]
         state, _ = restore(self.host.log, streams, at)

@@ -146,8 +146,9 @@ class LeaseKeeper:
                 if lease is None or lease.is_given:
                     if lease is not None:
                         self._end(lease)
-                    lease = self.current = self._taken(deadline, lazily=lazily and not wait)
+                    lease = self._taken(deadline, lazily=lazily and not wait)
                     lease.share()
+                    self.current = lease  # last: an interrupt before it leaves the lease to be taken anew
                     return lease
                 if lease in _HELD.get():
                     lease.depth += 1
@@ -236,7 +237,7 @@ class LeaseKeeper:
         writer.catch_up()
         if lazily:
             held = writer.committed.lease
-            if not is_live(held, host.clock()) and not writer.state.closing(""):
+            if not is_live(held, host.clock()) and not writer.committed.state.closing(""):
                 state = LeaseState(held.epoch + 1, host.owner.encode(), host.clock() + host.lease_ttl)
                 claim = LeaseWrite(state, held, None)
                 writer.hold(state.epoch, claim)
@@ -260,7 +261,7 @@ class LeaseKeeper:
         """Close what a dead owner left open, as the new owner's first append."""
         writer, host = self._writer, self._host
         writer.catch_up()
-        closing = writer.state.closing("interrupted")
+        closing = writer.committed.state.closing("interrupted")
         if closing:
             logger().info("session %s: settling what a dead owner left open: %d events", self.id, len(closing))
             host.counted.settled += 1

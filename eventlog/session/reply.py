@@ -8,7 +8,6 @@ Made by `Session.assistant`.  Nothing here knows the log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
@@ -21,7 +20,6 @@ from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopErro
 from eventlog.session.inputs import stored_kind
 from eventlog.session.text_stream import Stream
 from eventlog.session.tool_call import Call
-from eventlog.state.state import State
 from eventlog.validation import require_json
 from eventlog.values import (
     Json,
@@ -81,18 +79,8 @@ class Reply:
     def begin(self, lease: Lease | None = None) -> None:
         """Open the message under a lease, by default the running task's; `with` does this, after it has taken one."""
         self.lease = lease or self._session.leases.held
-        self._command([self._begin()], wait=False)
+        self._session.command([self._begin()], wait=False, lease=self.lease)
         self._begun = True
-
-    def _command(
-        self,
-        events: Sequence[ev.Event],
-        bodies: Mapping[bytes, bytes] | None = None,
-        *,
-        wait: bool = True,
-        last: bool = False,
-    ) -> None:
-        self._session.command(events, bodies, wait=wait, lease=self.lease, last=last)
 
     def close(self, kind: type[BaseException] | None) -> None:
         """Abort the message unless it is finished; `kind` is the exception that left it, if one did."""
@@ -122,6 +110,8 @@ class Reply:
             self.abort(reason)
 
     def _require_open(self) -> None:
+        if self._begun and not self._finished:
+            return
         if not self._begun or not self.is_open:
             said = "this reply is finished" if self._begun else "this reply has not begun"
             raise RefusedError(said, expected="`with session.assistant(…) as reply:`", session=self._session.id)
@@ -132,7 +122,7 @@ class Reply:
             return self._started
         session = self._session
         with session.writer.lock:
-            return replace(self._started, reply_to=session.state().last_user())
+            return replace(self._started, reply_to=session.writer.known_state().last_user())
 
     @property
     def is_open(self) -> bool:
@@ -174,7 +164,9 @@ class Reply:
             raise RefusedError(f"a {type(kind).__name__} part streams", expected="text(), reasoning() or tool()")
         bodies: dict[bytes, bytes] = {}
         part = id or self._session.host.new_id("prt_")
-        self._command([ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies, wait=False)
+        self._session.command(
+            [ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies, wait=False, lease=self.lease
+        )
         return part
 
     def tool(
@@ -194,7 +186,7 @@ class Reply:
         call = Call(self._session, part, call_id, self.lease)
         started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
         if input is None:
-            self._command([started], wait=False)
+            self._session.command([started], wait=False, lease=self.lease)
         else:
             call.run(input, title=title, started=started)
         self._calls.append(call)
@@ -210,7 +202,7 @@ class Reply:
     def _stream(self, kind: Text | Reasoning, part: str | None) -> Stream:
         self._require_open()
         name = part or self._session.host.new_id("prt_")
-        self._command([ev.PartStarted(self.id, name, kind)], wait=False)
+        self._session.command([ev.PartStarted(self.id, name, kind)], wait=False, lease=self.lease)
         stream = Stream(self._session, name, "text", self.lease)
         self._streams.append(stream)
         return stream
@@ -239,7 +231,7 @@ class Reply:
         part = self._session.host.new_id("prt_")
         changed = None if patch is None else to_content(patch, bodies)
         started = ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot, counted, changed)
-        self._command([started], bodies, wait=False)
+        self._session.command([started], bodies, wait=False, lease=self.lease)
         self._purpose = purpose
         return part
 
@@ -247,7 +239,7 @@ class Reply:
         """Record that the model call ended, and what it cost; returns the step-finish part's id."""
         self._require_open()
         part = self._session.host.new_id("prt_")
-        self._command(self._step_ended(part, reason, usage, snapshot), wait=False)
+        self._session.command(self._step_ended(part, reason, usage, snapshot), wait=False, lease=self.lease)
         return part
 
     def _step_ended(self, part: str, reason: str, usage: Usage | None, snapshot: str | None) -> list[ev.Event]:
@@ -266,17 +258,21 @@ class Reply:
         self._require_open()
         closing: list[ev.Event] = []
         in_step = False
-        with (
-            self._session.deciding() as state,
-            suppress(NotFoundError),
-        ):  # its beginning was refused: the command says why
-            closing = self._ended_streams(state)
-            in_step = state.now(state.message(self.id).steps) == "started"
+        writer = self._session.writer
+        with writer.lock:
+            state = writer.known_state()
+            if state.has_message(self.id):  # else its beginning was refused: the command says why
+                facts = state.messages[self.id]
+                for stream in self._streams:
+                    part = facts.parts.get(stream.id)
+                    if part is not None and state.status(part) == "open":
+                        closing.append(ev.PartEnded(stream.id))
+                in_step = bool(facts.steps) and state.now(facts.steps) == "started"
         if in_step:
             closing += self._step_ended(self._session.host.new_id("prt_"), reason, usage, snapshot)
         elif usage is not None:
             closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
-        self._command([*closing, ev.MessageFinished(self.id, reason)], last=True)
+        self._session.command([*closing, ev.MessageFinished(self.id, reason)], last=True, lease=self.lease)
         self._close()
 
     def abort(self, error: MessageError | None = None) -> None:
@@ -286,14 +282,10 @@ class Reply:
         with self._session.deciding() as state:
             if state.has_message(self.id):  # else its beginning was refused: the command says why
                 closing = state.closing_parts(self.id)
-        self._command([*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))], last=True)
+        self._session.command(
+            [*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))], last=True, lease=self.lease
+        )
         self._close()
-
-    def _ended_streams(self, state: State) -> list[ev.Event]:
-        """The ends of those of its streams that are open: what was asked of them may have been refused."""
-        parts = state.message(self.id).parts
-        known = ((stream.id, parts.get(stream.id)) for stream in self._streams)
-        return [ev.PartEnded(part) for part, facts in known if facts is not None and state.status(facts) == "open"]
 
     def _close(self) -> None:
         self._finished = True

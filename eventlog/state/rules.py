@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, NotFoundError, RefusedError, brief
-from eventlog.ids import check_id
+from eventlog.ids import MAX_ID_BYTES, check_id
 from eventlog.state.facts import MessageFacts, PartFacts
 from eventlog.state.state import State
 from eventlog.validation import require
@@ -106,12 +106,17 @@ def _tool_failed(state: State, event: ev.ToolFailed) -> None:
 
 
 def _new_message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
-    if state.has_message(check_id("message", event.message)):
-        raise AlreadyExistsError("message", event.message)
+    message = event.message
+    if not (message.isascii() and 0 < len(message) <= MAX_ID_BYTES):
+        check_id("message", message)
+    if state.has_message(message):
+        raise AlreadyExistsError("message", message)
 
 
 def _new_part(state: State, part: str) -> None:
-    if state.has_part(check_id("part", part)):
+    if not (part.isascii() and 0 < len(part) <= MAX_ID_BYTES):
+        check_id("part", part)
+    if state.has_part(part):
         raise AlreadyExistsError("part", part)
 
 

@@ -80,8 +80,6 @@ class State:
         "_pack_at",
         "_packed",
         "_thawed",
-        "_warm_messages",
-        "_warm_parts",
         "archived",
         "compactions",
         "erased",
@@ -97,6 +95,8 @@ class State:
         "undo",
         "users",
         "version",
+        "warm_messages",
+        "warm_parts",
     )
 
     def __init__(self) -> None:
@@ -120,8 +120,8 @@ class State:
         """(version, function, its arguments) that take back the newest facts, oldest first; cut by `settle`."""
         self.pieces: tuple[Piece, ...] = ()
         """Where what is packed is kept, as far as it is."""
-        self._warm_messages: dict[str, MessageFacts] = {}
-        self._warm_parts: dict[str, PartFacts] = {}
+        self.warm_messages: dict[str, MessageFacts] = {}
+        self.warm_parts: dict[str, PartFacts] = {}
         """The parts of the warm messages, and no others."""
         self._packed = Packed()
         self._lock = RLock()
@@ -129,17 +129,17 @@ class State:
         self._pack_at = WARM + CHUNK
         self._thawed: dict[str, int] = {}
 
-        self.messages: Facts[MessageFacts] = Facts(self._warm_messages, self._thawed_message, self._all_messages)
-        self.parts: Facts[PartFacts] = Facts(self._warm_parts, self._thawed_part, self._all_parts)
+        self.messages: Facts[MessageFacts] = Facts(self.warm_messages, self._thawed_message, self._all_messages)
+        self.parts: Facts[PartFacts] = Facts(self.warm_parts, self._thawed_part, self._all_parts)
 
     # -- questions ---------------------------------------------------------------------------
 
     def message(self, message: str) -> MessageFacts:
         """The facts of an effective message that was not removed; `NotFoundError` otherwise."""
-        facts = self._warm_messages.get(message) or self._thawed_message(message)
+        facts = self.warm_messages.get(message) or self._thawed_message(message)
         if (
             facts is None
-            or not self.history.holds(facts.added)
+            or not (facts.added >= self.history.starts[-1] or self.history.holds(facts.added))
             or (facts.changes and self.now(facts.changes) == "removed")
         ):
             raise NotFoundError("message", message)
@@ -147,10 +147,10 @@ class State:
 
     def part(self, part: str) -> PartFacts:
         """The facts of an effective part that was not removed; `NotFoundError` otherwise."""
-        facts = self._warm_parts.get(part) or self._thawed_part(part)
+        facts = self.warm_parts.get(part) or self._thawed_part(part)
         if (
             facts is None
-            or not self.history.holds(facts.added)
+            or not (facts.added >= self.history.starts[-1] or self.history.holds(facts.added))
             or (facts.changes and self.now(facts.changes) == "removed")
         ):
             raise NotFoundError("part", part)
@@ -158,20 +158,25 @@ class State:
 
     def has_message(self, message: str) -> bool:
         """Whether a message was ever added under this id, effective or not."""
-        if message in self._warm_messages:
+        if message in self.warm_messages:
             return True
         return message <= self._packed.greatest_message and self._thawed_message(message) is not None
 
     def has_part(self, part: str) -> bool:
         """Whether a part was ever added under this id, effective or not."""
-        if part in self._warm_parts:
+        if part in self.warm_parts:
             return True
         return part <= self._packed.greatest_part and self._thawed_part(part) is not None
 
     def status(self, facts: PartFacts) -> str:
         """A part's state now."""
         changes = facts.changes
-        return self.now(changes) or facts.first if changes else facts.first
+        if not changes:
+            return facts.first
+        newest = changes[-1]
+        if newest >> CODE_BITS >= self.history.starts[-1]:
+            return NAMES[newest & CODE_MASK]
+        return self.now(changes) or facts.first
 
     def made_at(self, facts: PartFacts) -> list[tuple[int, int]]:
         """Ranges of versions at which a part became what it is: its beginning, changes, prunes, edits, deltas and end."""
@@ -185,6 +190,9 @@ class State:
 
     def open_messages(self) -> tuple[str, ...]:
         """The assistant messages that are open now."""
+        recent = self.opens.recent
+        if recent and recent[-1][0] >= self.history.starts[-1]:  # as it mostly is
+            return recent[-1][1]
         return self.opens.newest(self.history)
 
     def last_user(self) -> str | None:
@@ -288,7 +296,7 @@ class State:
             undo.clear()
         else:
             del undo[: next(index for index, entry in enumerate(undo) if entry[0] > version)]
-        if len(self._warm_messages) >= self._pack_at:
+        if len(self.warm_messages) >= self._pack_at:
             self._pack(version)
 
     def retract(self, version: int) -> None:
@@ -322,15 +330,16 @@ class State:
 
     def insert_message(self, message: str, facts: MessageFacts) -> None:
         """Insert a new message, which is the last now."""
-        self._warm_messages[message] = facts
-        self.undo.append((self.version, _take_back, self._warm_messages, message, self, self.last_message))
+        self.warm_messages[message] = facts
+        self.undo.append((self.version, _take_back, self.warm_messages, message, self, self.last_message))
         self.last_message = message
 
     def insert_part(self, part: str, facts: PartFacts) -> None:
         """Insert a new part, the last of its message."""
-        parts = self.messages[facts.message].parts
-        parts[part] = self._warm_parts[part] = facts
-        self.undo.append((self.version, _take_out, part, parts, self._warm_parts))
+        message = self.warm_messages.get(facts.message)
+        parts = self.messages[facts.message].parts if message is None else message.parts
+        parts[part] = self.warm_parts[part] = facts
+        self.undo.append((self.version, _take_out, part, parts, self.warm_parts))
 
     # -- stored ----------------------------------------------------------------------------------
 
@@ -342,7 +351,7 @@ class State:
         """
         with self._lock:
             opens, users, packed = self.opens, self.users, self._packed
-            warm = list(self._warm_messages.items())
+            warm = list(self.warm_messages.items())
             if not (packed or opens.begins or users.begins):
                 return self._encode(opens.recent, users.recent, warm, None), b""
             if whole:
@@ -441,7 +450,7 @@ class State:
         all_settled = not self.undo
         with self._lock:
             rows: list[tuple[str, MessageFacts]] = []
-            for name, facts in list(self._warm_messages.items())[:-WARM]:
+            for name, facts in list(self.warm_messages.items())[:-WARM]:
                 if name in staying or not (all_settled or facts.newest() <= settled):
                     continue
                 if name in self._thawed and facts.newest() == self._thawed[name]:
@@ -453,23 +462,23 @@ class State:
                     for row in rows:
                         self._cool(*row)
                     rows.clear()
-            self._pack_at = len(self._warm_messages) + CHUNK
+            self._pack_at = len(self.warm_messages) + CHUNK
 
     def _cool(self, name: str, facts: MessageFacts) -> None:
         """Let go of the objects of a message that is packed."""
         self._thawed.pop(name, None)
-        del self._warm_messages[name]
+        del self.warm_messages[name]
         for part in facts.parts:
-            del self._warm_parts[part]
+            del self.warm_parts[part]
 
     def _warm(self, name: str, facts: MessageFacts) -> None:
-        self._warm_parts.update(facts.parts)
-        self._warm_messages[name] = facts
+        self.warm_parts.update(facts.parts)
+        self.warm_messages[name] = facts
 
     def _thaw(self, key: str) -> None:
         """Bring back the message that has this id, or whose part has it, if it is packed."""
         found = self._packed.find(key)
-        if found is not None and found[0] not in self._warm_messages:
+        if found is not None and found[0] not in self.warm_messages:
             self._warm(*found)
             self._thawed[found[0]] = found[1].newest()
 
@@ -477,21 +486,21 @@ class State:
         if not self._packed:
             return None
         with self._lock:
-            if message not in self._warm_messages:
+            if message not in self.warm_messages:
                 self._thaw(message)
-            return self._warm_messages.get(message)
+            return self.warm_messages.get(message)
 
     def _thawed_part(self, part: str) -> PartFacts | None:
         if not self._packed:
             return None
         with self._lock:
-            if part not in self._warm_parts:
+            if part not in self.warm_parts:
                 self._thaw(part)
-            return self._warm_parts.get(part)
+            return self.warm_parts.get(part)
 
     def _all_messages(self) -> Iterator[tuple[str, MessageFacts]]:
         with self._lock:
-            warm = dict(self._warm_messages)
+            warm = dict(self.warm_messages)
             yield from (row for row in self._packed if row[0] not in warm)
         yield from warm.items()
 

@@ -75,9 +75,6 @@ class Timeline:
 
     def newest(self, history: History) -> tuple[str, ...]:
         """The ids of the newest entry that counts, none if there is no entry."""
-        recent = self.recent
-        if recent and recent[-1][0] >= history.starts[-1]:
-            return recent[-1][1]
         return next(self.newest_first(history), (0, ()))[1]
 
     def newest_first(self, history: History) -> Iterator[Entry]:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.lookup import Lookup
 
-__all__ = ["AnyTicket", "Batch", "Flight", "LeaseChange", "Outcome"]
+__all__ = ["AnyTicket", "Batch", "Flight", "LeaseChange"]
 
 AnyTicket: TypeAlias = QueuedTicket[Any, Any]
-Outcome: TypeAlias = Committed | bool | Exception | BaseException | None
+Outcome: TypeAlias = Committed | bool | BaseException | None
 
 
 class LeaseChange(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class Flight:
 class Batch:
     """The requests that were accepted so far, on top of what is committed (`rules.Past`)."""
 
-    __slots__ = ("_lookup", "_salt", "pending", "records")
+    __slots__ = ("_lookup", "_salt", "interrupted", "pending", "records")
 
     def __init__(self, lookup: Lookup, position: int, salt: Callable[[], bytes]) -> None:
         self._lookup = lookup
@@ -71,6 +71,8 @@ class Batch:
         self.pending = Generation()
         self.pending.position = position
         self.records: list[Record] = []
+        self.interrupted: AnyTicket | None = None
+        """What was just decided when an interrupt came."""
 
     def decide(self, ticket: AnyTicket) -> Outcome:
         """The outcome of a request if the commit succeeds."""
@@ -84,6 +86,9 @@ class Batch:
         except Exception as error:  # noqa: BLE001 - whatever a check raises is its request's outcome, and no other's
             ticket.refused = True
             return error
+        except BaseException:
+            self.interrupted = ticket
+            raise
         return None  # only waits for what was queued before it
 
     def _append(self, append: Append) -> Committed:

@@ -44,7 +44,7 @@ from eventlog.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from eventlog.log.embedded.batch import AnyTicket, Batch, Flight, Outcome
+from eventlog.log.embedded.batch import AnyTicket, Batch, Flight
 from eventlog.log.ticket import wake
 
 if TYPE_CHECKING:
@@ -139,7 +139,9 @@ class GroupCommit:
                 first = self._queue[0]
             except IndexError:
                 return
-            if self.leads or not self._settled_by(first, deadline, lead=True):
+            if self.leads:
+                raise BusyError(f"the queue of {self._limit} bytes is full, inside a commit of the same thread")
+            if not self._settled_by(first, deadline, lead=True):
                 raise BusyError(f"the queue of {self._limit} bytes was full for {self._timeout:g} s")
 
     def settle(self, ticket: AnyTicket, timeout: float | None) -> None:
@@ -161,17 +163,17 @@ class GroupCommit:
 
     def _settled_by(self, ticket: AnyTicket, deadline: float | None, *, lead: bool) -> bool:
         """Whether a ticket has its outcome before the deadline."""
-        if lead:
+        if lead and not self._leader:
             self._lead(ticket)
         while not ticket.done():
             bell = Lock()
             bell.acquire()
             try:
                 ticket.waiters.append(bell)
-                if lead:  # who led before may have gone without seeing the bell
-                    self._lead(ticket)
-                else:
+                if not lead:
                     self.hasten()
+                elif not self._leader:  # who led before may have gone without seeing the bell
+                    self._lead(ticket)
                 if not ticket.done():
                     if self._disowned:
                         raise _forked()
@@ -247,11 +249,13 @@ class GroupCommit:
     def _take_off(self) -> None:
         """Decide what is queued, and prepare its frame; nothing has happened until the flight is in its field."""
         taken, locked = self._taken, False
+        batch: Batch | None = None
         taken.clear()
         taken.extend(self._queue)
         try:
             pending: Generation | None = None
-            self._cut(taken)
+            if self._bytes > BATCH_BYTES:
+                self._cut(taken)
             self._require_usable()
             partition = self._partition
             partition.wait_for_room()
@@ -259,7 +263,7 @@ class GroupCommit:
             partition.lock.acquire()
             partition.catch_up_to_write()
             batch = Batch(partition.lookup, partition.position, partition.salt)
-            outcomes = [self._decide(batch, ticket) for ticket in taken]
+            outcomes = [batch.decide(ticket) for ticket in taken]
             if batch.records:
                 pending = batch.pending
                 pending.end, pending.size = partition.journal.prepare(batch.records)
@@ -268,6 +272,10 @@ class GroupCommit:
             flight = Flight(taken, [None] * len(taken), None)
             flight.error = self._reason(error)
             self._flight = flight
+        except BaseException as interrupt:
+            if batch is not None and batch.interrupted is not None:
+                self._suspected(batch.interrupted, interrupt)
+            raise
         finally:
             if locked and (self._flight is None or self._flight.pending is None):
                 self._unlock()
@@ -289,15 +297,14 @@ class GroupCommit:
                 del taken[number:]
                 return
 
-    def _decide(self, batch: Batch, ticket: AnyTicket) -> Outcome:
-        try:
-            return batch.decide(ticket)
-        except BaseException as interrupt:
-            if self._suspect is not ticket:
-                self._suspect = ticket
-                raise
-            ticket.refused = True
-            return interrupt
+    def _suspected(self, ticket: AnyTicket, interrupt: BaseException) -> None:
+        """An interrupt came while a request was decided: if that is not the first time, it is the request's own check that raises it."""
+        if self._suspect is ticket:
+            with suppress(ValueError):
+                self._queue.remove(ticket)
+            ticket.fail(interrupt)
+            wake([ticket])
+        self._suspect = ticket
 
     def _land(self) -> None:
         """Write the batch in flight, tell its waiters, and forget it.  Every step may be repeated."""
@@ -424,6 +431,7 @@ class GroupCommit:
     def move_on(self) -> None:
         """After a fork, in the parent."""
         self._leadership.release()
+        self._call_next()
 
     def disown(self) -> None:
         """After a fork, in the child: nothing is written here."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Thread
 from typing import NoReturn
 
 import pytest
 
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.session.text_stream import Stream
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog
@@ -122,4 +125,37 @@ def test_a_thread_that_cannot_be_started_is_started_later(monkeypatch: pytest.Mo
     text.append("c")
     assert log.wait_beyond(position, PATIENCE)
     assert stored(log, "s") == {"s text": "abc"}
+    store.close()
+
+
+class CountingIO(JournalIO):
+    """Counts the flushes."""
+
+    flushes = 0
+
+    def fdatasync(self, fd: int) -> None:
+        """Flush, and count."""
+        self.flushes += 1
+        super().fdatasync(fd)
+
+
+@pytest.mark.promise(1)
+def test_one_tick_commits_what_all_sessions_accepted_at_once(tmp_path: Path) -> None:
+    """Deltas that no caller waits for are on disk after the tick, however many sessions have some: with one flush of the disk."""
+    io = CountingIO()
+    store = Store(open_log(tmp_path / "store", io=io), flush_interval=1000.0)
+    texts: list[Stream] = []
+    for number in range(50):
+        session = store.create_session(id=f"s{number}")
+        session.acquire()
+        reply = session.assistant()
+        reply.begin()
+        texts.append(reply.text())
+        session.flush()
+    before, flushes = store.log.last_position(), io.flushes
+    for text in texts:
+        text.append("a delta")
+    store.tick()
+    assert store.log.last_position() >= before + 50
+    assert io.flushes == flushes + 1
     store.close()

@@ -1,0 +1,488 @@
+"""Exceptions, signals, forks and the end of the store in the middle of a commit that the caller's own thread makes (`group_commit.py`)."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gc
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog.errors import BusyError, ClosedError, EventlogError, PoisonedError, StopError, UnknownOutcomeError
+from eventlog.log.contract import Append, Committed, Ticket
+from eventlog.log.embedded.engine import EmbeddedLog, open_log
+from eventlog.log.embedded.filesystem import JournalIO
+from tests.faults.tally import SLOW, tally
+from tests.support.embedded_log import put
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = str(Path(eventlog.__file__).parent)
+SMALL = {"journal_bytes": 4096, "fold_bytes": 1 << 20}
+
+
+def append(payload: bytes = b"p", **more: Any) -> Append:
+    """An append to the session that all tests use."""
+    given: dict[str, Any] = {"session": "s", "payload": payload, "count": 1, "time": 1, **more}
+    return Append(**given)
+
+
+def payloads(log: EmbeddedLog) -> list[bytes]:
+    """What the session holds."""
+    return [commit.payload for commit in log.read("s")]
+
+
+class ActingIO(JournalIO):
+    """Does something at the next flush, or refuses the next call of a name."""
+
+    def __init__(self) -> None:
+        self.act: Callable[[], object] | None = None
+        self.refused: tuple[str, int] = ("", 0)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+        """Write, or refuse."""
+        self._meet("pwrite")
+        return super().pwrite(fd, data, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        """Act, then flush; or refuse."""
+        act, self.act = self.act, None
+        if act is not None:
+            act()
+        self._meet("fdatasync")
+        super().fdatasync(fd)
+
+    def _meet(self, call: str) -> None:
+        name, code = self.refused
+        if name == call:
+            self.refused = ("", 0)
+            raise OSError(code, os.strerror(code))
+
+
+# --- exceptions
+
+
+class Thrown(BaseException):
+    """What is thrown."""
+
+
+class Thrower:
+    """A profiler that throws where Python looks for signals: where a function begins, and where a built-in returns; at some of the places."""
+
+    def __init__(self, *places: int) -> None:
+        self.left = list(places)
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        """One place, if it is in the engine."""
+        if event in {"call", "c_return"} and frame.f_code.co_filename.startswith(ENGINE) and self.left:
+            self.left[0] -= 1
+            if not self.left[0]:
+                self.left.pop(0)
+                raise Thrown
+
+
+@contextmanager
+def thrown_at(*places: int) -> Generator[Thrower]:
+    """Throw at the n-th place of the block, and so many places after that."""
+    thrower = Thrower(*places)
+    gc.disable()  # what a finalizer raises nobody sees
+    sys.setprofile(thrower)
+    try:
+        yield thrower
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+
+
+def throw_everywhere(log: EmbeddedLog, work: Callable[[Ticket], object], *more: int) -> list[bytes]:
+    """Wait for an append with an exception at the first, the second, … place, until there is none; returns what belongs into the log."""
+    expected = [b"begun"]
+    place = 0
+    reached = True
+    while reached:
+        place += 1
+        payload = b"%d" % place * 40
+        ticket = log.submit(append(payload))
+        seen = None
+        with thrown_at(place, *more) as thrower:
+            try:
+                work(ticket)
+            except Thrown as error:
+                seen = error
+        reached = len(thrower.left) <= len(more)
+        assert (seen is not None) == reached, f"place {place}: what was thrown got lost"
+        # Another thread finds the leadership free, and finishes what is unfinished.
+        assert ticket.wait(30).first == place + 1
+        expected.append(payload)
+    return expected
+
+
+@pytest.mark.promise(1)
+@pytest.mark.parametrize("more", [(), (1,), (2,), (9,), (30,), (3, 3)])
+def test_an_exception_at_any_place_of_a_commit_is_seen_and_leaves_it_whole(
+    tmp_path: Path, more: tuple[int, ...]
+) -> None:
+    """Wherever it comes, and others a few places after it: the waiter sees it, and the append is there once."""
+    log = open_log(tmp_path / "s", **SMALL)
+    put(log, b"begun")
+    expected = throw_everywhere(log, lambda ticket: ticket.wait(), *more)
+    assert len(expected) > 80
+    assert payloads(log) == expected
+    with (tmp_path / "s" / "lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert log.check() == []
+    log.close()
+    log = open_log(tmp_path / "s", read_only=True)
+    assert payloads(log) == expected
+    assert log.check() == []
+    tally("exceptions in a commit", len(expected))
+
+
+def test_an_exception_at_any_place_of_a_wait_behind_a_leader_disturbs_nobody(tmp_path: Path) -> None:
+    """Who waits while another thread leads may be interrupted anywhere; the append goes on, and so do all others."""
+    log = open_log(tmp_path / "s")
+    put(log, b"begun")
+    expected = [b"begun"]
+    place = 0
+    reached = True
+    while reached:
+        place += 1
+        standing, let_go = threading.Event(), threading.Event()
+
+        def hold(_: object, standing: threading.Event = standing, let_go: threading.Event = let_go) -> None:
+            standing.set()
+            let_go.wait(30)
+
+        leader = threading.Thread(target=log.submit(append(b"led", check=hold)).wait)
+        leader.start()
+        assert standing.wait(30)
+        ticket = log.submit(append(b"%d" % place))
+        timer = threading.Timer(0.01, let_go.set)
+        timer.start()
+        with thrown_at(place) as thrower, suppress(Thrown):
+            ticket.wait()
+        reached = not thrower.left
+        let_go.set()
+        assert ticket.wait(30).first == 2 * place + 1
+        leader.join(30)
+        timer.join(30)
+        expected += [b"led", b"%d" % place]
+    assert place > 5
+    assert payloads(log) == expected
+    log.close()
+
+
+def test_what_a_check_raises_every_time_is_its_own(tmp_path: Path) -> None:
+    """A check that ends in `SystemExit` is taken for an interrupt once, and then for the outcome of its append: others go on."""
+
+    def leave(_: object) -> None:
+        raise SystemExit
+
+    log = open_log(tmp_path / "s")
+    put(log)
+    ticket = log.submit(append(check=leave))
+    other = log.submit(append(b"other"))
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            ticket.wait()
+    assert ticket.done()
+    assert other.wait().first == 2
+    log.close()
+
+
+@pytest.mark.promise(1)
+def test_exceptions_thrown_into_all_threads_lose_nothing(tmp_path: Path) -> None:
+    """Threads, tasks and the main thread append; whatever is thrown into them, what was acknowledged is there, once, and none hangs."""
+    goal = 100_000 if SLOW else 3_000
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.commit_interrupter", str(tmp_path / "s"), str(goal)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1200,
+    )
+    numbers = re.match(r"(\d+) acknowledged, (\d+) thrown, (\d+) of (\d+) interrupts, wrong: \[\]$", done.stdout)
+    assert numbers is not None, done.stdout + done.stderr
+    acknowledged, thrown, caught, interrupts = map(int, numbers.groups())
+    assert acknowledged >= goal
+    assert thrown > goal // 100
+    assert caught == interrupts
+    tally("exceptions thrown into threads", thrown + caught)
+
+
+# --- waiting inside a commit
+
+
+def inside(log: EmbeddedLog, refused: list[BaseException]) -> Ticket:
+    """Do what a signal handler might, and keep the errors; returns what it has only queued."""
+    written = log.last_position()
+    for use in (lambda: put(log, b"inner"), lambda: log.submit(append(b"inner")).wait(5), log.sync, log.close):
+        try:
+            use()
+        except EventlogError as error:
+            refused.append(error)
+    assert log.last_position() == written
+    return log.submit(append(b"queued"))
+
+
+@pytest.mark.parametrize("way", ["check", "finalizer", "signal"])
+def test_a_wait_inside_a_commit_is_refused_and_nothing_of_it_written(tmp_path: Path, way: str) -> None:
+    """A check, a finalizer and a signal handler that wait in the leading thread get `BusyError`; what they only queue goes in later."""
+    io = ActingIO()
+    log = open_log(tmp_path / "s", io=io)
+    put(log, b"begun")
+    refused: list[BaseException] = []
+    queued: list[Ticket] = []
+
+    def act(*_: object) -> None:
+        queued.append(inside(log, refused))
+
+    class Finalized:
+        def __del__(self) -> None:
+            act()
+
+    def check(_: object) -> None:
+        if way == "check":
+            act()
+        elif way == "finalizer":
+            Finalized()
+
+    before = signal.signal(signal.SIGUSR1, act)
+    try:
+        if way == "signal":
+            io.act = lambda: signal.raise_signal(signal.SIGUSR1)
+        assert log.submit(append(b"outer", check=check)).wait().first == 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert [type(error) for error in refused] == [BusyError] * 4
+    assert all("same thread" in str(error) for error in refused)
+    assert queued[0].wait().first == 3
+    assert payloads(log) == [b"begun", b"outer", b"queued"]
+    log.close()
+
+
+def test_a_wait_for_what_the_same_thread_is_writing(tmp_path: Path) -> None:
+    """A signal handler that waits for the very append in flight is told that its outcome is unknown; then it is committed."""
+    io = ActingIO()
+    log = open_log(tmp_path / "s", io=io)
+    put(log, b"begun")
+    ticket = log.submit(append(b"outer"))
+    seen: list[BaseException] = []
+
+    def act() -> None:
+        try:
+            ticket.wait()
+        except UnknownOutcomeError as error:
+            seen.append(error)
+
+    io.act = act
+    assert ticket.wait().first == 2
+    assert len(seen) == 1
+    log.close()
+
+
+# --- who commits, and when
+
+
+def test_nothing_is_written_until_a_caller_waits(tmp_path: Path) -> None:
+    """What is only submitted stays queued; who waits for one append commits all before it, and those behind it in its batch."""
+    log = open_log(tmp_path / "s")
+    put(log, b"begun")
+    tickets = [log.submit(append(b"%d" % number)) for number in range(10)]
+    assert log.last_position() == 1
+    assert tickets[4].wait().first == 6
+    assert all(ticket.done() for ticket in tickets)
+    log.submit(append(b"last"))
+    log.sync()
+    assert log.last_position() == 12
+    log.close()
+
+
+def test_who_fills_the_queue_commits_it(tmp_path: Path) -> None:
+    """What is queued stays below the bound although no caller waits: the one who submits commits it then."""
+    log = open_log(tmp_path / "s", queue_bytes=10_000)
+    put(log, b"begun")
+    tickets = [log.submit(append(bytes(1000))) for _ in range(50)]
+    assert sum(not ticket.done() for ticket in tickets) < 10
+    assert log.last_position() > 40
+    log.close()
+
+
+# --- what the system refuses
+
+
+@pytest.mark.parametrize(
+    ("refused", "lasting"),
+    [(("pwrite", errno.ENOSPC), False), (("pwrite", errno.EIO), True), (("fdatasync", errno.EIO), True)],
+)
+def test_a_refusal_in_the_leader_is_told_to_all_who_wait(
+    tmp_path: Path, refused: tuple[str, int], *, lasting: bool
+) -> None:
+    """A full disk fails one batch, a failed flush all that follows; every waiter hears of it, and what was acknowledged stays."""
+    io = ActingIO()
+    log = open_log(tmp_path / "s", io=io)
+    put(log, b"begun")
+    acknowledged: list[Committed] = []
+    errors: list[EventlogError] = []
+
+    def work() -> None:
+        for _ in range(30):
+            try:
+                acknowledged.append(log.submit(append()).wait())
+            except EventlogError as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    while len(acknowledged) < 100:
+        pass
+    io.refused = refused
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert len(acknowledged) + len(errors) == 16 * 30
+    kinds = {type(error) for error in errors}
+    if lasting:
+        assert kinds == {UnknownOutcomeError, PoisonedError}
+        with pytest.raises(StopError):
+            put(log)
+    else:
+        assert kinds == {BusyError}
+        put(log, b"more")
+    with suppress(EventlogError):
+        log.close()
+    log = open_log(tmp_path / "s")
+    found = {(commit.first, commit.position) for commit in log.read("s")}
+    assert {(committed.first, committed.position) for committed in acknowledged} <= found
+    assert log.check() == []
+    log.close()
+
+
+# --- the end
+
+
+@pytest.mark.parametrize("closers", [1, 2])
+def test_closing_while_others_wait(tmp_path: Path, closers: int) -> None:
+    """Whoever waits when the store is closed gets its outcome or `ClosedError`, and none hangs; what was acknowledged is there."""
+    log = open_log(tmp_path / "s")
+    put(log, b"begun")
+    acknowledged: list[Committed] = []
+
+    def work(seconds: float | None) -> None:
+        with suppress(ClosedError):
+            while True:
+                acknowledged.append(log.submit(append()).wait(seconds))
+
+    threads = [threading.Thread(target=work, args=(30 if number % 4 else None,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    while len(acknowledged) < 50:
+        pass
+    ends = [threading.Thread(target=log.close) for _ in range(closers)]
+    for thread in ends:
+        thread.start()
+    for thread in [*ends, *threads]:
+        thread.join(60)
+        assert not thread.is_alive()
+    log = open_log(tmp_path / "s")
+    found = {(commit.first, commit.position) for commit in log.read("s")}
+    assert {(committed.first, committed.position) for committed in acknowledged} <= found
+    assert len(found) - 1 == len(acknowledged)
+    log.close()
+
+
+FORKS = """
+import os, signal, sys, threading, time
+from eventlog.errors import ForkedProcessError
+from eventlog.log.contract import Append
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.embedded.filesystem import JournalIO
+
+path, forks = sys.argv[1], int(sys.argv[2])
+class Forking(JournalIO):
+    due = False
+    def fdatasync(self, fd):
+        if Forking.due and threading.current_thread() is threading.main_thread():
+            Forking.due = False
+            signal.raise_signal(signal.SIGUSR1)
+        super().fdatasync(fd)
+
+children = []
+def fork(*_):
+    child = os.fork()
+    if child:
+        children.append(child)
+    else:
+        signal.alarm(20)
+
+def write(number):
+    return log.submit(Append(session=f"s{number}", payload=b"x", count=1, time=1, creates_at=None)).wait()
+
+log = open_log(path, io=Forking())
+for number in range(5):
+    log.submit(Append(session=f"s{number}", payload=b"x", count=1, time=1, creates_at=0)).wait()
+signal.signal(signal.SIGUSR1, fork)
+stop, acknowledged = threading.Event(), []
+def work(number):
+    while not stop.is_set():
+        acknowledged.append(write(number))
+        if sys.argv[3] == "inside":
+            time.sleep(0.005)  # so that the main thread leads, too
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+parent = os.getpid()
+for round in range(forks):
+    Forking.due = sys.argv[3] == "inside"
+    try:
+        if Forking.due:
+            while not children:
+                acknowledged.append(write(4))
+        else:
+            fork()
+            if os.getpid() != parent:
+                write(4)
+    except ForkedProcessError:
+        if os.getpid() == parent:
+            raise
+        os._exit(7)
+    if os.getpid() != parent:
+        os._exit(1)
+    while children:
+        _, status = os.waitpid(children.pop(), 0)
+        assert os.waitstatus_to_exitcode(status) == 7, status
+stop.set()
+for thread in threads:
+    thread.join()
+log.close()
+log = open_log(path)
+print(len(acknowledged) + 5 - log.last_position(), log.check(), len(acknowledged) > forks)
+"""
+
+
+@pytest.mark.parametrize("where", ["beside", "inside"])
+def test_forks_while_threads_lead(tmp_path: Path, where: str) -> None:
+    """A fork beside a leader waits for its batch; one inside a commit leaves it to the parent: the child is told, and writes nothing."""
+    forks = 1000 if SLOW else 25
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS, str(tmp_path / "s"), str(forks), where],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert (done.stdout, done.stderr) == ("0 [] True\n", "")

@@ -5,7 +5,6 @@ EventlogError
 │   ├── ConflictError           another writer got there first; nothing of yours was written
 │   ├── LeaseHeldError          somebody else runs the session now
 │   ├── BusyError               room, a lock or a file could not be had now
-│   ├── PartlyCommittedError    of the commands of a pipeline the first are committed, the others are not, and will not be
 │   ├── UnknownOutcomeError     the append may or may not be committed; retry with the same request id
 │   ├── KeysUnreachableError    whoever was asked for a key failed
 │   └── SummarizerError         whoever was asked for a summary was not reached, failed or broke off
@@ -69,7 +68,6 @@ __all__ = [
     "LimitError",
     "MessageTooLargeError",
     "NotFoundError",
-    "PartlyCommittedError",
     "PoisonedError",
     "ReadOnlyError",
     "RefusedError",
@@ -190,22 +188,6 @@ class BusyError(RetryError):
 
     The command that met it is not committed, and will not be.
     """
-
-
-class PartlyCommittedError(RetryError):
-    """Of `commands` commands of a pipeline the first `committed` are committed; the others are not, and will not be.
-
-    `__cause__` is what met those.
-    """
-
-    def __init__(self, session: str, committed: int, commands: int) -> None:
-        super().__init__(
-            f"session {cut(session)}: the first {committed} of the {commands} commands of a pipeline are committed;"
-            " the others are not, and will not be"
-        )
-        self.session = session
-        self.committed = committed
-        self.commands = commands
 
 
 class UnknownOutcomeError(RetryError):

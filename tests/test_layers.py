@@ -31,10 +31,10 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer batch | group_commit | partition | engine
     """,
     "eventlog.session": """
-        lease inputs | host liveness | handle | text_stream context redact | tool_call | reply | session
+        owner inputs | lease | host liveness | handle | text_stream context redact | tool_call | reply | session
     """,
     "eventlog.state": "facts version_log | archive | stored | state | rules evolve | decide loader | committed",
-    "eventlog.append": "metrics delta_buffer pending conflicts | outcomes | appender | pipeline flusher",
+    "eventlog.append": "metrics delta_buffer conflicts | pending | gate | writer | pipeline flusher",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,

@@ -298,8 +298,7 @@ class SessionWriter:
                 if pending.wait() is not None:
                     self._give_up_behind(pending, command)
         except BaseException:
-            if not command.settled:
-                self.wake()  # an interrupted wait: what it was for is flushed all the same
+            self._disown(command)
             raise
 
     async def waited(self, command: AcceptedCommand) -> None:
@@ -309,9 +308,19 @@ class SessionWriter:
                 if await pending.waited() is not None:
                     self._give_up_behind(pending, command)
         except BaseException:
-            if not command.settled:
-                self.wake()
+            self._disown(command)
             raise
+
+    def _disown(self, command: AcceptedCommand) -> None:
+        """The wait for a command was broken off: it is flushed all the same, with those of its pipeline, and tried again if need be."""
+        if command.settled:
+            return
+        with self.lock:
+            sent = self._sent.commands if self._sent is not None else []
+            for one in (*sent, *self._commands):
+                if one is command or (one.unit is not None and one.unit is command.unit):
+                    one.owned = False
+        self.wake()
 
     def flush(self) -> None:
         """Make everything accepted so far durable; raises the first failure of any of it."""

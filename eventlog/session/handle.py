@@ -1,7 +1,7 @@
 """What every session handle can do: read, append, hold the lease.  The commands themselves are in `session.py`.
 
 Reading sees the session through its forks and rollbacks (`history/streams.py`, `history/lineage.py`); appending goes through the session's one
-appender; the lease is taken, renewed by the store, and given back here, and settling what a dead owner left is the
+writer; the lease is taken, renewed by the store, and given back here, and settling what a dead owner left is the
 lease taker's first append.
 """
 

@@ -76,7 +76,7 @@ class Lease:
 
     def share(self) -> None:
         """Let the running task or thread, and what it starts from now on, use it."""
-        _HELD.set((*_HELD.get(), self))
+        _HELD.set((*(held for held in _HELD.get() if held.live or held.session != self.session), self))
 
     def unshare(self) -> None:
         """Take back what `share` did last."""
@@ -126,8 +126,12 @@ class LeaseKeeper:
 
     @property
     def outlived(self) -> Lease | None:
-        """A lease of this session that the running task or thread inherited, and that is over."""
-        return next((lease for lease in _HELD.get() if lease.session == self.id and not lease.live), None)
+        """A lease of this handle that the running task or thread inherited, and that is over."""
+        owner = self._host.owner.encode()
+        for lease in _HELD.get():
+            if lease.session == self.id and lease.state.owner == owner and not lease.live:
+                return lease
+        return None
 
     def acquire(self, wait: float = 0.0, *, lazily: bool = False) -> Lease:
         """Take the lease, or nest into it; `LeaseHeldError` if another owner or task holds it after `wait` seconds.

@@ -1,6 +1,6 @@
 """Spec §16, issue 5: what is too large, and what the system does not give, is a clear error; nothing of it is written, and work goes on.
 
-Elsewhere: an append of too many bytes (`append/test_appender.py`), a delta (`session/test_streaming.py`), ids (`test_ids.py`), a full queue and a full map
+Elsewhere: an append of too many bytes (`append/test_writer.py`), a delta (`session/test_streaming.py`), ids (`test_ids.py`), a full queue and a full map
 (`log/embedded/test_engine.py`), a full disk (`tests/faults/test_full_disk.py`, `log/embedded/journal/test_journal.py`), permissions (`log/embedded/test_unreadable.py`).
 """
 

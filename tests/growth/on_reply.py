@@ -6,7 +6,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from eventlog import Call, Reply, Stream
-from eventlog import events as ev
 from eventlog.append.pipeline import Pipeline
 from eventlog.values import Patch
 from tests.growth.operation import Table, constant
@@ -63,7 +62,7 @@ def _pipeline(at: Place) -> Generator[Pipeline]:
     with at.long.collecting() as pipeline:
         at.long.rename("one")
         yield pipeline
-    pipeline.wait()
+    pipeline.commit()
 
 
 def _called(_: Place, reply: Reply) -> None:
@@ -100,7 +99,6 @@ REPLY: Table = {
     "Stream.close": constant(lambda _, text: text.close(), _text),
     "Stream.end": constant(lambda _, text: text.end(), _text),
     "Stream.is_open": constant(lambda _, text: text.is_open, _text),
-    "Pipeline.accept": constant(lambda _, pipeline: pipeline.accept([(1, ev.SessionRenamed("two"))], None), _pipeline),
-    "Pipeline.settled": constant(lambda at, pipeline: at.awaited(pipeline.settled()), _pipeline),
-    "Pipeline.wait": constant(lambda _, pipeline: pipeline.wait(), _pipeline),
+    "Pipeline.commit": constant(lambda _, pipeline: pipeline.commit(), _pipeline),
+    "Pipeline.committed": constant(lambda at, pipeline: at.awaited(pipeline.committed()), _pipeline),
 }

@@ -169,7 +169,7 @@ def _lease(at: Place, _: object) -> None:
 SESSION: Table = {
     # -- reading
     "Session.ancestry": constant(lambda at, _: at.long.ancestry()),
-    "Session.appender": constant(lambda at, _: at.long.appender),
+    "Session.writer": constant(lambda at, _: at.long.writer),
     "Session.deciding": constant(_deciding),
     "Session.effective_ranges": constant(lambda at, _: at.long.effective_ranges()),
     "Session.events, the newest 50": constant(lambda at, _: _consumed(at.long.events(_tail(at)))),

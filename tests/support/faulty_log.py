@@ -6,13 +6,27 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from eventlog.errors import BusyError
+from eventlog.errors import BusyError, EventlogError
 from eventlog.log.contract import Append, Committed, Ticket
 from eventlog.log.memory import MemoryLog
 from eventlog.log.ticket import QueuedTicket, wake
 from eventlog.session.session import Session
 
 __all__ = ["FaultyLog", "together"]
+
+
+class Acting(QueuedTicket[Append, Committed]):
+    """An outcome that others act on before the caller who waits for it does."""
+
+    def __init__(self, append: Append, acts: list[Callable[[], object]]) -> None:
+        super().__init__(append)
+        self._acts = acts
+
+    def wait(self, timeout: float | None = None) -> Committed:
+        """Let the others act, once."""
+        while self._acts:
+            self._acts.pop(0)()
+        return super().wait(timeout)
 
 
 class FaultyLog(MemoryLog):
@@ -23,7 +37,11 @@ class FaultyLog(MemoryLog):
         self.refuse = 0
         """How many of the next submissions are turned away: the queue is full."""
         self.fail = 0
-        """How many of the next appends fail after they were handed over: the disk is full."""
+        """How many of the next appends fail after they were handed over …"""
+        self.error: EventlogError = BusyError("full")
+        """… and of what: the disk is full."""
+        self.before_telling: list[Callable[[], object]] = []
+        """What others do before the caller hears of such a failure."""
         self.meanwhile: list[Callable[[], object]] = []
         """What others do between a decision and its commit."""
         self.held: list[QueuedTicket[Append, Committed]] | None = None
@@ -41,8 +59,8 @@ class FaultyLog(MemoryLog):
             raise BusyError("full")
         if self.fail:
             self.fail -= 1
-            ticket: QueuedTicket[Append, Committed] = QueuedTicket(append)
-            ticket.fail(BusyError("full"))
+            ticket: QueuedTicket[Append, Committed] = Acting(append, self.before_telling)
+            ticket.fail(self.error)
             return ticket
         if self.held is not None:
             ticket = QueuedTicket(append, 0, self)

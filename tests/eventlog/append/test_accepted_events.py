@@ -67,7 +67,7 @@ def test_what_was_accepted_under_a_lease_is_not_written_without_it(first: Store,
     text.append("kept")
     session.flush()
     text.append("late")
-    session.abandon()
+    session.leases.abandon()
     other = second.session(session.id)
     with other.lease():
         settled = other.version
@@ -217,8 +217,8 @@ def test_a_forgotten_store_leaves_its_lease(engine: Engine) -> None:
     assert state is not None
     until = fresh.clock() + 30_000
     assert fresh.log.set_lease("s", LeaseState(state.lease.epoch, held.lease.owner, until), replaces=state.lease)
-    with fresh.session("s").lease() as epoch:
-        assert epoch > held.lease.epoch
+    with fresh.session("s").lease() as lease:
+        assert lease.epoch > held.lease.epoch
 
 
 def test_a_rollback_names_all_file_states_it_hides(first: Store) -> None:

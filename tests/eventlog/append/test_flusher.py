@@ -49,7 +49,7 @@ def test_a_session_that_fails_in_an_unforeseen_way_stops_no_other(
     broken, sound = opened(store, "broken"), opened(store, "sound")
     position = log.last_position()
     with monkeypatch.context() as patch:
-        patch.setattr(broken._appender, "flush", unforeseen)
+        patch.setattr(broken._writer, "hand_over", unforeseen)
         broken.append("a")
         sound.append("b")
         assert log.wait_beyond(position, PATIENCE)
@@ -95,7 +95,7 @@ def test_a_tick_that_broke_off_leaves_nothing_behind(monkeypatch: pytest.MonkeyP
     text = opened(store, "s")
     text.append("a")
     with monkeypatch.context() as patch:
-        patch.setattr(type(text._appender), "is_ahead", property(unforeseen))
+        patch.setattr(type(text._writer), "is_ahead", property(unforeseen))
         with pytest.raises(ZeroDivisionError):
             store.tick()
     store.tick()

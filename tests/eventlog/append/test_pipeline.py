@@ -78,5 +78,5 @@ def test_a_collecting_caller_is_in_no_other_pipeline(engine: Engine) -> None:
             session.user("mine")
         session.user("the pipeline's")
         assert committed(session) == 1
-        collected.wait()
+        collected.commit()
     assert committed(session) == 5

@@ -60,7 +60,7 @@ def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> N
     session = store.create_session()
     told: list[list[Stretch] | None] = []
     for number in range(3):
-        before = session.writer.certain
+        before = session.writer.committed.certain
         session.user(f"question {number}")
         session.flush()
         told.append(session.writer.recent(before))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
-from eventlog.errors import BusyError, ConflictError, PartlyCommittedError, UnknownOutcomeError
-from eventlog.log.contract import Append, Committed, LeaseState, Ticket
-from eventlog.log.ticket import QueuedTicket
+from eventlog.codec.bodies import INLINE
+from eventlog.errors import BusyError, ConflictError, UnknownOutcomeError
+from eventlog.log.contract import LeaseState
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog, together
@@ -95,116 +95,78 @@ def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLo
 
 
 @pytest.mark.promise(4)
-def test_a_pipeline_that_went_in_partly_says_how_far(
-    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("bound", ["MAX_ACCEPTED", "MAX_RUN"])
+def test_a_long_pipeline_goes_in_whole_or_not_at_all(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    """Promise 4: commands that were handed over before there was no room are in the log, and the error says how many they are."""
-    monkeypatch.setattr("eventlog.append.writer.MAX_ACCEPTED", 2)
-    commands = [lambda number=number: session.user("u", id=f"{number}") for number in range(3)]
-    with pytest.raises(PartlyCommittedError) as caught:
-        together(session, *commands, lambda: setattr(log, "fail", 1))
-    assert (caught.value.session, caught.value.committed, caught.value.commands) == ("s", 2, 3)
-    assert isinstance(caught.value.__cause__, BusyError)
+    """Promise 4: a pipeline of more commands or bytes than are collected otherwise is one append all the same."""
+    monkeypatch.setattr(f"eventlog.append.writer.{bound}", 2)
+
+    def commands() -> None:
+        with session.pipeline():
+            for number in range(5):
+                session.user("u" * 2 * INLINE, id=f"{number}")
+
+    log.fail = 1
+    with pytest.raises(BusyError):
+        commands()
     session.store.flush()
-    assert users(log) == ["0", "1"]
+    assert users(log) == []
+    commands()
+    assert users(log) == ["0", "1", "2", "3", "4"]
+    assert [commit.count for commit in log.read("s")] == [1, 10]
 
 
 @pytest.mark.promise(4)
 def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Session) -> None:
-    """Promise 4: what did not fit is somebody else's; the pipeline's own commands were handed over before, and went in."""
+    """Promise 4: a pipeline whose commands the block itself committed hears nothing of what cannot be written now."""
     with session.assistant() as reply:
         text = reply.text(id="p")
         with session.pipeline():
             session.user("mine", id="m")
-            session.writer.flush()
+            session.flush()
             text.append("a")
             log.refuse = 1
         assert users(log) == ["m"]
+        log.refuse = 0
         reply.finish()
     assert said(session) == {"p": "a"}
 
 
-class Meanwhile(QueuedTicket[Append, Committed]):
-    """An outcome that others act on before its waiter does."""
-
-    def __init__(self, append: Append, act: Callable[[], object]) -> None:
-        super().__init__(append)
-        self.act = act
-
-    def wait(self, timeout: float | None = None) -> Committed:
-        """Let the others act, once."""
-        act, self.act = self.act, lambda: None
-        act()
-        return super().wait(timeout)
-
-
-def scripted(
-    log: FaultyLog, monkeypatch: pytest.MonkeyPatch, outcomes: list[tuple[BaseException | None, Callable[[], object]]]
-) -> None:
-    """Let the next appends end so: with an error, or committed, each after somebody else has acted."""
-    submit = log.submit
-
-    def next_one(append: Append) -> Ticket:
-        if not outcomes:
-            return submit(append)
-        error, act = outcomes.pop(0)
-        ticket = Meanwhile(append, act)
-        if error is None:
-            ticket.succeed(submit(append).wait())
-        else:
-            ticket.fail(error)
-        return ticket
-
-    monkeypatch.setattr(log, "submit", next_one)
-
-
 @pytest.mark.promise(1)
-def test_who_waits_for_all_waits_for_what_others_handed_over_again(
-    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Promise 1: `flush` does not return while what it waited for is on its way once more, because that failed and somebody tried again."""
+def test_a_flush_waits_for_what_others_handed_over_again(log: FaultyLog, session: Session) -> None:
+    """Promise 1: `flush` returns when all is durable, also if that failed and another thread was the quicker to try again."""
     with session.assistant() as reply:
         reply.text(id="p").append("a")
-        held: list[Append] = []
-        submit = log.submit
-
-        def commits_when_waited_for(append: Append) -> Ticket:
-            held.append(append)
-            ticket: Meanwhile
-
-            def commit() -> None:
-                ticket.succeed(submit(held.pop()).wait())
-
-            ticket = Meanwhile(append, commit)
-            return ticket
-
-        def somebody_else() -> None:
-            monkeypatch.setattr(log, "submit", commits_when_waited_for)
-            session.writer.flush()
-            monkeypatch.setattr(log, "submit", submit)
-
-        scripted(log, monkeypatch, [(BusyError("full"), somebody_else)])
+        log.fail = 1
+        log.before_telling.append(session.writer.hand_over)
         session.flush()
-        assert held == []
         assert said(Store(log).session("s")) == {"p": "a"}
         reply.finish()
 
 
 @pytest.mark.promise(4)
-def test_a_refused_command_that_others_handed_over_again_is_waited_for(
-    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Promise 4: when a failed append went in after all, with what another thread flushed, its caller is told that it did."""
-    with session.pipeline():
-        session.user("a", id="a")
-        scripted(log, monkeypatch, [(BusyError("full"), session.writer.flush)])
-    assert users(log) == ["a"]
+def test_a_failure_that_others_hear_of_first_is_the_callers(log: FaultyLog, session: Session) -> None:
+    """Promise 4: when another thread learns first that a pipeline failed, nothing of it goes in with what that one writes."""
+
+    def others() -> None:
+        with suppress(BusyError):
+            session.flush()
+        session.rename("theirs")
+
+    log.fail = 1
+    log.before_telling.append(others)
+    with pytest.raises(BusyError):
+        together(session, lambda: session.user("a", id="a"))
+    session.store.flush()
+    assert users(log) == []
+    assert session.info.title == "theirs"
 
 
 @pytest.mark.promise(4)
-def test_an_unknown_outcome_is_told_as_such(log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 4: who cannot be told whether it went in is told that, and it is not tried again behind his back."""
-    scripted(log, monkeypatch, [(UnknownOutcomeError("gone"), lambda: None)])
+def test_an_unknown_outcome_is_told_as_such(log: FaultyLog, session: Session) -> None:
+    """Promise 4: who cannot be told whether it went in is told that, and it is not tried again behind the caller's back."""
+    log.fail, log.error = 1, UnknownOutcomeError("gone")
     with pytest.raises(UnknownOutcomeError):
         together(session, lambda: session.user("a", id="a"))
     session.store.flush()
@@ -219,17 +181,16 @@ def test_what_was_accepted_outlives_a_look_that_failed(
     with session.assistant() as reply:
         text = reply.text(id="p")
         text.append("a")
-        session.writer.flush()
+        session.flush()
         text.append("b")
         log.fail = 1
-        session.writer.flush()
+        session.writer.hand_over()
         text.append("c")
         with monkeypatch.context() as patch:
             patch.setattr(log, "head", _busy)
-            with pytest.raises(BusyError):
-                session.flush()
-            with pytest.raises(BusyError):
-                session.flush()
+            for _ in range(2):
+                with pytest.raises(BusyError):
+                    session.flush()
             assert session.writer.is_ahead
         reply.finish()
     assert said(session) == {"p": "abc"}
@@ -304,9 +265,9 @@ def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log:
 def test_a_conflict_that_never_ends_is_no_commit(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 4: who gives up because others were always faster is told of a conflict, and nothing of his is written."""
-    monkeypatch.setattr("eventlog.append.writer.ATTEMPTS", 3)
-    scripted(log, monkeypatch, [(ConflictError("s", 1, 2), lambda: None)] * 3)
+    """Promise 4: a caller who gives up because others were always faster is told of a conflict; nothing of it is written."""
+    monkeypatch.setattr("eventlog.append.writer.TRIES", 3)
+    log.fail, log.error = 4, ConflictError("s", 1, 2)
     with pytest.raises(ConflictError):
         together(session, lambda: session.user("a", id="a"))
     session.store.flush()

@@ -113,7 +113,7 @@ def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> N
     def work(number: int) -> None:
         for turn in range(4):
             session.user(f"{number} {turn}", id=f"u{number}.{turn}")
-            with session.assistant(id=f"a{number}.{turn}") as reply:
+            with session.assistant(id=f"a{number}.{turn}", wait=60.0) as reply:
                 text = reply.text(id=f"t{number}.{turn}")
                 for word in range(40):
                     text.append(f"{word} ")

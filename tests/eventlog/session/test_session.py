@@ -9,6 +9,7 @@ import pytest
 from eventlog import events as ev
 from eventlog.errors import (
     CallError,
+    FencedError,
     NotFoundError,
     RefusedError,
 )
@@ -241,21 +242,24 @@ def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
 def test_a_call_without_a_result_keeps_the_message_open(store: Store) -> None:
     """Spec §3: a message cannot finish over a pending call; nothing of the refused append is written."""
     session = store.create_session()
-    with session.assistant() as reply:
-        text = reply.text()
-        text.append("x")
-        call = reply.tool("bash", call_id="c")
-        with pytest.raises(RefusedError):
+    with session.lease():
+        with session.assistant() as reply:
+            text = reply.text()
+            text.append("x")
+            call = reply.tool("bash", call_id="c")
+            with pytest.raises(RefusedError):
+                reply.finish()
+            assert text.is_open
+            text.append("y")
+            call.fail("no")
             reply.finish()
-        assert text.is_open
-        text.append("y")
-        call.fail("no")
-        reply.finish()
-    assert said(session) == {text.id: "xy"}
-    with pytest.raises(RefusedError):
-        text.append("z")
-    with pytest.raises(RefusedError):
-        call.succeed("late")
+        assert said(session) == {text.id: "xy"}
+        with pytest.raises(RefusedError):
+            text.append("z")
+        with pytest.raises(RefusedError):
+            call.succeed("late")
+    with pytest.raises(FencedError):
+        call.succeed("after the lease")
 
 
 def test_a_refused_command_writes_nothing(store: Store) -> None:

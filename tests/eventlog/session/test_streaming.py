@@ -66,7 +66,7 @@ def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> No
 def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> None:
     """Promise 1: a delta that goes in while the buffer is emptied is flushed as well, with no later one to push it."""
     session = store.create_session()
-    appender = session.writer
+    writer = session.writer
     store.flush_interval = 0.002
     with session.assistant() as reply:
         text = reply.text()
@@ -74,15 +74,15 @@ def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> No
         tick = store.clock
 
         def flushed_meanwhile() -> int:
-            appender.flush()  # as the flusher would, between the check and the delta
+            writer.flush()  # as the flusher would, between the check and the delta
             return tick()
 
         text._clock = flushed_meanwhile
         text.append("lost?")
         position = store.log.last_position()
         assert store.log.wait_beyond(position, 5.0) or said(session)
-        assert appender.log.head(session.id).version == session.state().version  # type: ignore[union-attr]  # it is there
-        assert not appender.buffer
+        assert writer.log.head(session.id).version == session.state().version  # type: ignore[union-attr]  # it is there
+        assert not writer.buffer
         reply.finish()
 
 

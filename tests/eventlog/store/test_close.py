@@ -103,9 +103,9 @@ def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
 ) -> None:
     """Promise 1: one that arrives when all before it was just taken out is either durable or refused: what its caller is told."""
     outcome: list[EventlogError | None] = []
-    appender = text._appender
+    writer = text._writer
     accepted, submit = threading.Event(), log.submit
-    wake = appender.wake
+    wake = writer.wake
 
     def woken(delta: tuple[tuple[str, str], str] | None = None) -> None:
         accepted.set()
@@ -117,7 +117,7 @@ def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
         return submit(append)
 
     late = gate.run(lambda: text.append("late"), outcome)
-    monkeypatch.setattr(appender, "wake", woken)
+    monkeypatch.setattr(writer, "wake", woken)
     monkeypatch.setattr(log, "submit", last_flush)
     store.close()
     late.join(PATIENCE)
@@ -136,7 +136,7 @@ def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: Stream) 
     late.join(PATIENCE)
     assert [type(error) for error in outcome] == [ClosedError]
     with pytest.raises(ClosedError):
-        text._appender.wake((("p", "text"), "another"))
+        text._writer.wake((("p", "text"), "another"))
     assert not text._flat
 
 
@@ -215,7 +215,7 @@ def test_a_close_that_was_interrupted_can_be_repeated(
 ) -> None:
     """Promise 1: who breaks off the wait for the end, and closes the store again, has lost nothing."""
     with monkeypatch.context() as patch:
-        patch.setattr(text._appender, "settle", _interrupted)
+        patch.setattr(text._writer, "flush", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.close()
     store.close()

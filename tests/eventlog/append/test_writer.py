@@ -1,19 +1,18 @@
-"""The appender under faults: what happens when an append fails, is refused, or finds that another writer came between."""
+"""The writer under faults: what happens when an append fails, is refused, or finds that another writer came between."""
 
 from __future__ import annotations
 
-from collections import deque
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from eventlog import events as ev
-from eventlog.append import writer
-from eventlog.append.pending import Flight
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import AlreadyExistsError, BusyError, ClosedError, ConflictError, LimitError
 from eventlog.session.session import Session
 from eventlog.state.decide import decide
+from eventlog.state.state import State
 from eventlog.store import Store
 from eventlog.values import File
 from tests.support.faulty_log import FaultyLog
@@ -26,24 +25,24 @@ def other(log: FaultyLog) -> Session:
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_an_interrupt_leaves_no_handle_behind_its_own_appends(session: Session, place: str) -> None:
+def test_an_interrupt_leaves_no_handle_behind_its_own_appends(
+    session: Session, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     """Ctrl-C while an outcome is taken in: the next look at the session sees what was committed."""
+    settle = State.settle
 
-    class Interrupted(deque[Flight]):
-        def popleft(self) -> Flight:
-            appender._flights = deque(self)
-            if place == "after":
-                appender._flights.popleft()
-            raise KeyboardInterrupt
+    def interrupted(state: State, version: int) -> None:
+        if place == "after":
+            settle(state, version)
+        raise KeyboardInterrupt
 
-    appender = session.writer
-    session.user("one")
-    appender._flights = Interrupted(appender._flights)
-    with pytest.raises(KeyboardInterrupt):
-        assert session.version
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "settle", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.user("one")
     head = session.store.log.head("s")
     assert head is not None
-    assert session.version == head.version == appender.newest()
+    assert session.version == head.version == session.writer.newest() == 3
     assert len(list(session.events())) == head.version
 
 
@@ -70,7 +69,7 @@ def test_an_interrupt_loses_and_doubles_nothing(
             reply.part(File("text/plain", piece))
         log.fail = 1
         with monkeypatch.context() as patch:
-            patch.setattr(outcomes, "decide", interrupted)
+            patch.setattr("eventlog.append.writer.decide", interrupted)
             with pytest.raises(KeyboardInterrupt if number < 3 else BusyError):
                 session.flush()
         reply.finish()
@@ -175,7 +174,7 @@ def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, ses
         text = reply.text(id="p")
         text.append("a")
         log.fail = 1
-        session.writer.flush()
+        session.writer.hand_over()
         text.append("b")
         session.rename("t2")
         reply.finish()
@@ -246,11 +245,20 @@ def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, sessio
 def test_a_request_in_flight_is_not_made_twice(log: FaultyLog, session: Session) -> None:
     """Promise 5: a request repeated before its outcome is known is the same append."""
     log.held = []
-    first = session.writer.commit([(1, ev.SessionRenamed("a"))], request="r")
-    second = session.writer.commit([(2, ev.SessionRenamed("a"))], request="r")
-    assert first is second
+    first: list[int] = []
+
+    def rename() -> None:
+        first.append(session.append([(1, ev.SessionRenamed("a"))], request_id="r").first)
+
+    threads = [Thread(target=rename) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        thread.join(0.05)
+    assert first == []
     log.let_go()
-    assert second.wait().first == 2
+    for thread in threads:
+        thread.join()
+    assert first == [2, 2]
     assert session.version == 2
 
 
@@ -269,8 +277,8 @@ def test_reading_shows_what_was_handed_over(session: Session) -> None:
     """Promise 2: a handle sees everything it accepted, also what is on its way to the disk; the version never runs ahead."""
     with session.assistant() as reply:
         reply.text(id="p").append("x")
-        flights = session.writer.flush()
-        assert flights
+        session.writer.hand_over()
+        assert session.writer.is_ahead
         assert len(list(session.events())) == session.version == 4
         reply.abort()
 
@@ -279,7 +287,7 @@ def test_too_much_for_one_append_is_refused_and_nothing_hangs(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spec §16: an append over the limit is refused, and what was accepted before it is not taken along."""
-    monkeypatch.setattr("eventlog.append.writer.MAX_APPEND_BYTES", 3000)
+    monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 3000)
     with session.assistant() as reply:
         text = reply.text(id="p")
         text.append("a")
@@ -331,12 +339,11 @@ def test_pieces_that_could_not_be_handed_over_are_not_lost(
 def test_a_command_that_was_refused_by_a_full_queue_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 4: an event nobody waits for, which did not fit any more and was refused, does not come to be after all."""
-    session.user("go")
-    before = session.version
+    """Promise 4: an event that no caller waits for, which did not fit any more and was refused, does not come to be after all."""
     monkeypatch.setattr("eventlog.append.writer.MAX_ACCEPTED", 1)
-    log.refuse = 1
-    with session.pipeline(), pytest.raises(BusyError):
-        session.user("twice")
-    session.flush()
-    assert session.version == before
+    with session.assistant() as reply:
+        log.refuse = 1
+        with pytest.raises(BusyError):
+            reply.part(File("text/plain", "twice"))
+        reply.finish()
+    assert not any(isinstance(recorded.event, ev.PartStarted) for recorded in session.events())

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
 
 from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.session.lease import Lease
 from eventlog.session.tool_call import Call
 from eventlog.validation import json_value, require, require_function, require_or_none
 from eventlog.values import Model

@@ -18,9 +18,10 @@ from eventlog import events as ev
 from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.session.inputs import stored_kind
+from eventlog.session.lease import A_LEASE, Lease
 from eventlog.session.text_stream import Stream
 from eventlog.session.tool_call import Call
-from eventlog.validation import require_json
+from eventlog.validation import require_json, require_or_none
 from eventlog.values import (
     Json,
     MessageError,
@@ -33,7 +34,6 @@ from eventlog.values import (
 
 if TYPE_CHECKING:
     from eventlog.session.handle import Handle
-    from eventlog.session.lease import Lease
 
 __all__ = ["Reply"]
 
@@ -55,6 +55,7 @@ class Reply:
         """What the newest step is for."""
         self.lease: Lease | None = None
         """The right that all of it is said under, by any thread."""
+        self._owns_lease = False
         self._begun = False
         self._finished = False
 
@@ -77,7 +78,9 @@ class Reply:
                 self._session.release(self.lease)
 
     def begin(self, lease: Lease | None = None) -> None:
-        """Open the message under a lease, by default the running task's; `with` does this, after it has taken one."""
+        """Open the message under the running task's lease, or under one that is this reply's own and ends with it, as `with` does."""
+        require_or_none(Lease, lease, A_LEASE)
+        self._owns_lease = lease is not None
         self.lease = lease or self._session.leases.held
         self._session.command([self._begin()], wait=False, lease=self.lease)
         self._begun = True
@@ -272,7 +275,7 @@ class Reply:
             closing += self._step_ended(self._session.host.new_id("prt_"), reason, usage, snapshot)
         elif usage is not None:
             closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
-        self._session.command([*closing, ev.MessageFinished(self.id, reason)], last=True, lease=self.lease)
+        self._session.command([*closing, ev.MessageFinished(self.id, reason)], last=self._owns_lease, lease=self.lease)
         self._close()
 
     def abort(self, error: MessageError | None = None) -> None:
@@ -283,7 +286,7 @@ class Reply:
             if state.has_message(self.id):  # else its beginning was refused: the command says why
                 closing = state.closing_parts(self.id)
         self._session.command(
-            [*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))], last=True, lease=self.lease
+            [*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))], last=self._owns_lease, lease=self.lease
         )
         self._close()
 

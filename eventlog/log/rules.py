@@ -82,7 +82,7 @@ def admit(past: Past, append: Append) -> Committed | Head | None:
     if append.check is not None:
         seen_version = append.seen or 0
         others: Sequence[Commit] = past.commits_after(session, seen_version) if seen_version < version else ()
-        if append.epoch:
+        if append.epoch and others:
             others = [commit for commit in others if commit.epoch != append.epoch]
         append.check(others)
     return head

@@ -48,7 +48,7 @@ class QueuedTicket(Generic[R, T]):
         self.waiters: list[Any] = []
         self._commits = commits
         """None where the outcome is set before the ticket is handed out."""
-        self._value: T | None = None
+        self._value: Any = None
         self._error: BaseException | None = None
 
     def succeed(self, value: T) -> None:
@@ -92,7 +92,8 @@ class QueuedTicket(Generic[R, T]):
     def _outcome(self) -> T:
         if self._error is not None:
             raise self._error
-        return cast("T", self._value)
+        value: T = self._value
+        return value
 
 
 def wake(tickets: Iterable[QueuedTicket[Any, Any]]) -> None:

@@ -55,8 +55,9 @@ def size_of(append: Append) -> int:
         _check_integer("creates_at", append.creates_at, 0, MAX_BASE)
     if append.expected is not None:
         _check_integer("expected", append.expected, 0, MAX_NUMBER)
-    if append.seen is not None:
-        _check_integer("seen", append.seen, 0, MAX_NUMBER)
+    seen = append.seen
+    if seen is not None and (type(seen) is not int or not 0 <= seen <= MAX_NUMBER):
+        _check_integer("seen", seen, 0, MAX_NUMBER)
     if append.check is not None and not callable(append.check):
         raise CallError("check is a function")
     owner = 0 if append.lease is None and append.replaces is None else _lease_of(append)
@@ -65,8 +66,9 @@ def size_of(append: Append) -> int:
         _length("payload", payload)
         _length("digest", digest)
     size = _OVERHEAD + len(payload) + len(digest) + owner
-    if append.card is not None:
-        size += _length("card", append.card)
+    card = append.card
+    if card is not None:
+        size += len(card) if type(card) is bytes else _length("card", card)
     if append.bodies:
         size += _bodies(append.bodies)
     if size > MAX_REQUEST_BYTES:
@@ -102,9 +104,12 @@ def _bodies(bodies: Any) -> int:
             digest, packed = body
         except (TypeError, ValueError):
             raise CallError("a body is a pair of hash and packed bytes") from None
-        if _length("a body's hash", digest) != HASH_BYTES:
+        if type(digest) is not bytes or type(packed) is not bytes:
+            _length("a body's hash", digest)
+            _length("a body", packed)
+        if len(digest) != HASH_BYTES:
             raise CallError(f"a body's hash has {HASH_BYTES} bytes, not {len(digest)}")
-        size += _length("a body", packed) + HASH_BYTES
+        size += len(packed) + HASH_BYTES
     return size
 
 
@@ -120,9 +125,12 @@ def size_of_lease(session: str, state: LeaseState, replaces: LeaseState) -> int:
 def _lease(lease: Any) -> int:
     if type(lease) is not LeaseState:
         raise CallError(f"a lease is a LeaseState, not {_name(lease)}")
-    _check_integer("epoch", lease.epoch, 0, MAX_NUMBER)
-    _check_integer("until", lease.until, -MAX_NUMBER, MAX_NUMBER)
-    return _length("owner", lease.owner)
+    epoch, until, owner = lease.epoch, lease.until, lease.owner
+    if type(epoch) is not int or not 0 <= epoch <= MAX_NUMBER:
+        _check_integer("epoch", epoch, 0, MAX_NUMBER)
+    if type(until) is not int or not -MAX_NUMBER <= until <= MAX_NUMBER:
+        _check_integer("until", until, -MAX_NUMBER, MAX_NUMBER)
+    return len(owner) if type(owner) is bytes else _length("owner", owner)
 
 
 def is_id(value: str) -> bool:

@@ -55,7 +55,8 @@ class Reply:
         """What the newest step is for."""
         self.lease: Lease | None = None
         """The right that all of it is said under, by any thread."""
-        self._owns_lease = False
+        self._took_lease = False
+        """Whether the lease is given back with the message's last append."""
         self._begun = False
         self._finished = False
 
@@ -78,9 +79,9 @@ class Reply:
                 self._session.release(self.lease)
 
     def begin(self, lease: Lease | None = None) -> None:
-        """Open the message under the running task's lease, or under one that is this reply's own and ends with it, as `with` does."""
+        """Open the message under a lease, by default the running task's; `with` does this, after it has taken one."""
         require_or_none(Lease, lease, A_LEASE)
-        self._owns_lease = lease is not None
+        self._took_lease = lease is not None
         self.lease = lease or self._session.leases.held
         self._session.command([self._begin()], wait=False, lease=self.lease)
         self._begun = True
@@ -275,7 +276,7 @@ class Reply:
             closing += self._step_ended(self._session.host.new_id("prt_"), reason, usage, snapshot)
         elif usage is not None:
             closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
-        self._session.command([*closing, ev.MessageFinished(self.id, reason)], last=self._owns_lease, lease=self.lease)
+        self._session.command([*closing, ev.MessageFinished(self.id, reason)], last=self._took_lease, lease=self.lease)
         self._close()
 
     def abort(self, error: MessageError | None = None) -> None:
@@ -286,7 +287,9 @@ class Reply:
             if state.has_message(self.id):  # else its beginning was refused: the command says why
                 closing = state.closing_parts(self.id)
         self._session.command(
-            [*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))], last=self._owns_lease, lease=self.lease
+            [*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))],
+            last=self._took_lease,
+            lease=self.lease,
         )
         self._close()
 

@@ -231,8 +231,11 @@ class EmbeddedLog(Undivided):
 
     def _fresh(self) -> Partition:
         """The partition, up to date with what others have committed."""
-        partition = self._use()
-        partition.refresh()
+        partition = self._partition
+        if self._closed or self._pid != os.getpid():
+            self._use()  # which says why not
+        if partition.is_behind():
+            partition.refresh()
         return partition
 
     def _put(self, request: object, size: int) -> QueuedTicket[Any, Any]:
@@ -255,7 +258,13 @@ class EmbeddedLog(Undivided):
 
     def submit(self, append: Append) -> Ticket:
         """Queue an append; see `contract.Log`."""
-        return self._put(append, size_of(append))
+        size = size_of(append)
+        commits = self._partition.commits
+        if commits is None or self._closed or self._read_only or self._pid != os.getpid():
+            return self._put(append, size)  # which says why not
+        ticket: QueuedTicket[Append, Committed] = QueuedTicket(append, size, commits)
+        commits.put(ticket)
+        return ticket
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
         """The commits that hold versions `after + 1 .. upto`, as of now; see `contract.Log`."""
@@ -263,7 +272,10 @@ class EmbeddedLog(Undivided):
 
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
-        return self._fresh().lookup.head_of(session)
+        partition = self._partition
+        if self._closed or self._pid != os.getpid() or partition.is_behind():
+            partition = self._fresh()
+        return partition.lookup.head_of(session)
 
     def heads(self, after: str = "") -> Iterator[Head]:
         """All heads by session id, from the first id greater than `after`."""

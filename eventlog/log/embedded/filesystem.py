@@ -67,13 +67,11 @@ class JournalIO:
         """Open a file; a new one is readable by its owner only."""
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
-    def pread(self, fd: int, size: int, offset: int) -> bytes:
-        """Read up to `size` bytes; fewer only at the end of the file."""
-        return os.pread(fd, size, offset)
+    pread = staticmethod(os.pread)
+    """`(fd, size, offset)`: read up to `size` bytes; fewer only at the end of the file."""
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
-        """Write; returns how many bytes were taken, which may be fewer than given."""
-        return os.pwrite(fd, data, offset)
+    pwrite = staticmethod(os.pwrite)
+    """`(fd, data, offset)`: write; returns how many bytes were taken, which may be fewer than given."""
 
     def fdatasync(self, fd: int) -> None:
         """Return when the file's bytes, and its length, are on disk."""

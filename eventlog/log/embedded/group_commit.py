@@ -28,9 +28,9 @@ from __future__ import annotations
 import os
 import time
 from _thread import LockType
-from collections import deque
 from contextlib import suppress
-from threading import Lock, RLock, Thread, get_ident
+from functools import partial
+from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from eventlog.errors import (
@@ -45,6 +45,8 @@ from eventlog.errors import (
     UnknownOutcomeError,
 )
 from eventlog.log.embedded.batch import AnyTicket, Batch, Flight
+from eventlog.log.embedded.commit_helper import RECHECK, CommitHelper
+from eventlog.log.embedded.request_queue import RequestQueue
 from eventlog.log.ticket import wake
 
 if TYPE_CHECKING:
@@ -56,10 +58,6 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.memtable import Generation
 
 __all__ = ["GroupCommit"]
-
-BATCH_BYTES = 4 << 20
-_RECHECK = 1.0
-"""Seconds after which a waiter looks by itself."""
 
 
 class CommitTarget(Protocol):
@@ -96,12 +94,11 @@ class GroupCommit:
 
     def __init__(self, partition: CommitTarget, queue_bytes: int, timeout: float) -> None:
         self._partition = partition
-        self._unlock = partition.lock.release
-        self._limit = queue_bytes
+        self._lock = partition.lock
+        self._unlock = self._lock.release
         self._timeout = timeout
-        self._queue: deque[AnyTicket] = deque()
-        self._bytes = 0
-        """About how many are queued: threads add to it unguarded, and each batch counts anew."""
+        self._queue = RequestQueue(queue_bytes)
+        self._helper = CommitHelper(partial(self._lead, None, blocking=True), self._queue)
         self._taken: list[AnyTicket] = []
         """What the leader is about to write; the queue begins with it."""
         self._flight: Flight | None = None
@@ -113,10 +110,6 @@ class GroupCommit:
         self._refusal: BaseException | None = None
         self._ended = False
         self._disowned = False
-        self._bell = Lock()
-        self._bell.acquire()
-        self._rung = False
-        self._helper: Thread | None = None
         self.poison: EventlogError | None = None
         """Why nothing more is written."""
 
@@ -124,35 +117,33 @@ class GroupCommit:
 
     def put(self, ticket: AnyTicket) -> None:
         """Queue a request; where the queue is full, commit some of it first, or wait for who does."""
-        if self._bytes + ticket.size > self._limit:
+        if self._queue.in_the_way(ticket.size) is not None:
             self._make_room(ticket.size)
         if self._refusal is not None:
             raise self._refusal
-        self._bytes += ticket.size
-        self._queue.append(ticket)
+        self._queue.put(ticket)
 
     def _make_room(self, size: int) -> None:
         """Return when the queue has room for `size` bytes, or is empty; `BusyError` after the timeout."""
         deadline = time.monotonic() + self._timeout
-        while self._refusal is None and self._bytes + size > self._limit:
-            try:
-                first = self._queue[0]
-            except IndexError:
-                return
+        while self._refusal is None and (first := self._queue.in_the_way(size)) is not None:
             if self.leads:
-                raise BusyError(f"the queue of {self._limit} bytes is full, inside a commit of the same thread")
+                raise BusyError(f"the queue of {self._queue.limit} bytes is full, inside a commit of the same thread")
             if not self._settled_by(first, deadline, lead=True):
-                raise BusyError(f"the queue of {self._limit} bytes was full for {self._timeout:g} s")
+                raise BusyError(f"the queue of {self._queue.limit} bytes was full for {self._timeout:g} s")
 
     def settle(self, ticket: AnyTicket, timeout: float | None) -> None:
         """Lead, or wait for the leader, until a ticket has its outcome; `UnknownOutcomeError` after `timeout` seconds.
 
         A wait that may take only so long leaves leading to the helper: how long the disk takes nobody can say.
         """
-        if self.leads:
+        if self._leader == get_ident():
             self._reentered(ticket)
         if timeout is None:
-            self._settled_by(ticket, None, lead=True)
+            if not self._leader:
+                self._lead(ticket)
+            if not ticket.settled:
+                self._settled_by(ticket, None, lead=True)
         elif not self._settled_by(ticket, time.monotonic() + timeout, lead=False):
             request = ticket.request
             raise UnknownOutcomeError(
@@ -177,7 +168,7 @@ class GroupCommit:
                 if not ticket.done():
                     if self._disowned:
                         raise _forked()
-                    pause = _RECHECK if deadline is None else min(deadline - time.monotonic(), _RECHECK)
+                    pause = RECHECK if deadline is None else min(deadline - time.monotonic(), RECHECK)
                     if pause <= 0:
                         return False
                     bell.acquire(timeout=pause)
@@ -186,6 +177,11 @@ class GroupCommit:
                     with suppress(ValueError):
                         ticket.waiters.remove(bell)
         return True
+
+    def hasten(self) -> None:
+        """Have the helper commit everything that is queued."""
+        if self._ended or not self._helper.call():
+            self._lead(None, blocking=True)
 
     @property
     def leads(self) -> bool:
@@ -196,8 +192,7 @@ class GroupCommit:
         """Who waits from inside a commit would wait for himself."""
         if any(ticket is other for other in self._taken):
             raise UnknownOutcomeError("called inside the commit of the same thread that is writing this append")
-        with suppress(ValueError):
-            self._queue.remove(ticket)
+        self._queue.withdraw(ticket)
         error = BusyError(
             "called inside a commit of the same thread, which cannot wait for itself; nothing was written"
         )
@@ -225,16 +220,16 @@ class GroupCommit:
         finally:
             if mine and mine[0]:
                 self._leadership.release()
-                self._call_next()
+                if self._queue:
+                    self._call_next()
 
     def _call_next(self) -> None:
         """Wake the first waiter in the queue, to lead."""
-        for ticket in tuple(self._queue):
-            for waiter in tuple(ticket.waiters):
-                if isinstance(waiter, LockType):
-                    with suppress(RuntimeError):
-                        waiter.release()
-                    return
+        for waiter in self._queue.waiters():
+            if isinstance(waiter, LockType):
+                with suppress(RuntimeError):  # it was woken before
+                    waiter.release()
+                return
 
     def _commit(self) -> None:
         """Commit one batch, or what is left of the one in flight."""
@@ -250,17 +245,15 @@ class GroupCommit:
         """Decide what is queued, and prepare its frame; nothing has happened until the flight is in its field."""
         taken, locked = self._taken, False
         batch: Batch | None = None
-        taken.clear()
-        taken.extend(self._queue)
+        self._queue.take(taken)
         try:
             pending: Generation | None = None
-            if self._bytes > BATCH_BYTES:
-                self._cut(taken)
-            self._require_usable()
+            if self._disowned or self._ended or self.poison is not None:
+                self._refuse()
             partition = self._partition
             partition.wait_for_room()
             locked = True
-            partition.lock.acquire()
+            self._lock.acquire()
             partition.catch_up_to_write()
             batch = Batch(partition.lookup, partition.position, partition.salt)
             outcomes = [batch.decide(ticket) for ticket in taken]
@@ -280,28 +273,16 @@ class GroupCommit:
             if locked and (self._flight is None or self._flight.pending is None):
                 self._unlock()
 
-    def _require_usable(self) -> None:
+    def _refuse(self) -> NoReturn:
+        """Raise why nothing is written any more."""
         if self._disowned:
             raise _forked()
-        if self.poison is not None:
-            raise self.poison
-        if self._ended:
-            raise ClosedError("the store is closed")
-
-    def _cut(self, taken: list[AnyTicket]) -> None:
-        """Leave what is too much for one batch to the next one."""
-        size = 0
-        for number, ticket in enumerate(taken):
-            size += ticket.size
-            if size > BATCH_BYTES and number:
-                del taken[number:]
-                return
+        raise self.poison or ClosedError("the store is closed")
 
     def _suspected(self, ticket: AnyTicket, interrupt: BaseException) -> None:
         """An interrupt came while a request was decided: if that is not the first time, it is the request's own check that raises it."""
         if self._suspect is ticket:
-            with suppress(ValueError):
-                self._queue.remove(ticket)
+            self._queue.withdraw(ticket)
             ticket.fail(interrupt)
             wake([ticket])
         self._suspect = ticket
@@ -315,7 +296,8 @@ class GroupCommit:
             if flight.error is None:
                 try:
                     if not flight.durable:
-                        self._require_usable()
+                        if self._disowned or self.poison is not None:
+                            self._refuse()
                         self._partition.journal.put()
                         flight.durable = True
                     self._partition.publish(flight.pending)
@@ -324,11 +306,7 @@ class GroupCommit:
             if not self._ended:
                 self._unlock()
         flight.settle()
-        queue = self._queue
-        for ticket in flight.tickets:
-            if queue and queue[0] is ticket:
-                queue.popleft()
-        self._bytes = sum([ticket.size for ticket in tuple(queue)]) if queue else 0
+        self._queue.drop(flight.tickets)
         wake(flight.tickets)
         self._flight = None
 
@@ -350,38 +328,6 @@ class GroupCommit:
         unknown = UnknownOutcomeError("the write failed; open the log again to learn the outcome")
         unknown.__cause__ = error
         return unknown
-
-    # --- the helper
-
-    def hasten(self) -> None:
-        """Have the helper thread commit everything that is queued."""
-        if self._ended:  # the helper, too
-            self._lead(None, blocking=True)
-            return
-        if not self._rung:
-            self._rung = True
-            with suppress(RuntimeError):
-                self._bell.release()
-        if self._helper is None or not self._helper.is_alive():
-            # A daemon, because the interpreter waits for other threads before the exit handler that closes the log.
-            helper = Thread(target=self._help, name="eventlog-commit", daemon=True)
-            try:
-                helper.start()
-            except RuntimeError:  # no thread is to be had now
-                self._lead(None)
-            else:
-                self._helper = helper
-
-    def _help(self) -> None:
-        while not self._ended:
-            try:
-                self._bell.acquire(timeout=_RECHECK if self._queue else -1)
-                self._rung = False
-                self._lead(None, blocking=True)
-            except BaseException:  # noqa: BLE001, S110 - what is thrown into this thread has no caller to be told to
-                pass
-        with suppress(RuntimeError):
-            self._bell.release()  # for another one, which an interrupt left unknown
 
     # --- the end
 
@@ -416,8 +362,7 @@ class GroupCommit:
                 self._ended = True
                 if self._flight is not None:
                     self._flight.error = UnknownOutcomeError("the store was closed while this append was written")
-                with suppress(RuntimeError):
-                    self._bell.release()
+                self._helper.end()
                 while self._queue or self._flight:
                     self._commit()
 

@@ -36,8 +36,10 @@ class Lookup:
 
     def head_of(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
-        head = self._tail.head(session)
-        return head if head is not None else self._segments.head(session)
+        for generation in reversed(self._tail.generations):
+            if (head := generation.heads.get(session)) is not None:
+                return head
+        return self._segments.head(session)
 
     def seen(self, session: str, request: str) -> Seen | None:
         """What became of a request id."""

@@ -117,12 +117,12 @@ class Tail:
 
     def __init__(self, generation_bytes: int) -> None:
         self._limit = generation_bytes
-        self._generations: list[Generation] = [Generation()]
+        self.generations: list[Generation] = [Generation()]
         self.size = 0
 
     def extend(self, frame: Generation) -> None:
         """Take in one committed frame."""
-        newest = self._generations[-1]
+        newest = self.generations[-1]
         if newest.size >= self._limit:
             newest = self._cut()
         newest.merge(frame)
@@ -130,7 +130,7 @@ class Tail:
 
     def head(self, session: str) -> Head | None:
         """The session's newest head, if the tail says anything of it."""
-        for generation in reversed(self._generations):
+        for generation in reversed(self.generations):
             if (head := generation.heads.get(session)) is not None:
                 return head
         return None
@@ -138,40 +138,40 @@ class Tail:
     def heads(self) -> dict[str, Head]:
         """All heads the tail has."""
         found: dict[str, Head] = {}
-        for generation in self._generations:
+        for generation in self.generations:
             found.update(generation.heads)
         return found
 
     def seen(self, session: str, request: str) -> Seen | None:
         """What became of a request id, if the tail knows."""
         key = session, request
-        for generation in reversed(self._generations):
+        for generation in reversed(self.generations):
             if (seen := generation.requests.get(key)) is not None:
                 return seen
         return None
 
     def body(self, digest: bytes) -> bytes | None:
         """The packed bytes of a body, if it is in the tail."""
-        for generation in reversed(self._generations):
+        for generation in reversed(self.generations):
             if (packed := generation.bodies.get(digest)) is not None:
                 return packed
         return None
 
     def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies, in their order."""
-        if not any(generation.bodies for generation in self._generations):  # as in a store that was just opened
+        if not any(generation.bodies for generation in self.generations):  # as in a store that was just opened
             return [None] * len(digests)
         return [self.body(digest) for digest in digests]
 
     def bodies(self) -> list[bytes]:
         """The hashes of the bodies in the tail."""
-        return [digest for generation in self._generations for digest in generation.bodies]
+        return [digest for generation in self.generations for digest in generation.bodies]
 
     def commits(self, session: str, after: int, upto: int | None = None) -> list[Commit]:
         """The tail's commits of a session that hold versions `after + 1 .. upto`, oldest first."""
         found: list[Commit] = []
         for commits in _pieces(
-            self._generations, lambda generation: generation.commits.get(session), after, _last_version
+            self.generations, lambda generation: generation.commits.get(session), after, _last_version
         ):
             stop = len(commits) if upto is None else bisect_right(commits, upto, key=_first_version)
             found += commits[_start(commits, after, _last_version) : stop]
@@ -182,7 +182,7 @@ class Tail:
     def order(self, after: int, limit: int) -> list[Commit]:
         """The tail's commits whose last position is greater than `after`, in position order, at most `limit`."""
         found: list[Commit] = []
-        for commits in _pieces(self._generations, lambda generation: generation.order, after, _last_position):
+        for commits in _pieces(self.generations, lambda generation: generation.order, after, _last_position):
             start = _start(commits, after, _last_position)
             found += commits[start : start + limit - len(found)]
             if len(found) >= limit:
@@ -191,39 +191,39 @@ class Tail:
 
     def first_position(self) -> int | None:
         """The first position that the tail holds, None if it holds no event."""
-        for generation in self._generations:
+        for generation in self.generations:
             if generation.order:
                 return generation.order[0].position
         return None
 
     def freeze(self) -> list[Generation]:
         """Everything so far as generations that do not change any more, for folding."""
-        if self._generations[-1].size:
+        if self.generations[-1].size:
             self._cut()
-        return self._generations[:-1]
+        return self.generations[:-1]
 
     def end_at(self, address: int) -> bool:
         """The journal, from which nothing is missing here, goes on at this address; False if there is nothing to fold."""
-        last = next((generation for generation in reversed(self._generations) if generation.size), None)
+        last = next((generation for generation in reversed(self.generations) if generation.size), None)
         if last is not None:
             last.end = address
         return last is not None
 
     def drop(self, folded: int) -> None:
         """Forget the generations that end at or before the folded address."""
-        keep = [generation for generation in self._generations if generation.end > folded or not generation.size]
-        if len(keep) != len(self._generations):
-            self._generations = keep if keep and not keep[-1].size else [*keep, Generation()]
-            self.size = sum(generation.size for generation in self._generations)
+        keep = [generation for generation in self.generations if generation.end > folded or not generation.size]
+        if len(keep) != len(self.generations):
+            self.generations = keep if keep and not keep[-1].size else [*keep, Generation()]
+            self.size = sum(generation.size for generation in self.generations)
 
     def clear(self) -> None:
         """Forget everything."""
-        self._generations = [Generation()]
+        self.generations = [Generation()]
         self.size = 0
 
     def _cut(self) -> Generation:
         generation = Generation()
-        self._generations = [*self._generations, generation]
+        self.generations = [*self.generations, generation]
         return generation
 
 

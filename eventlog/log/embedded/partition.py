@@ -16,7 +16,7 @@ import os
 import time
 from contextlib import suppress
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from eventlog.errors import (
     BusyError,
@@ -327,6 +327,11 @@ class Partition:
         assert self._lock is not None
         return self._lock
 
+    def is_behind(self) -> bool:
+        """Whether others may have committed something that is not known here."""
+        mark = self._mark
+        return mark is not None and (mark.words[:16] != mark.last or mark.changed())
+
     def refresh(self) -> None:
         """See what others have committed."""
         if self._mark is not None and self._mark.changed():
@@ -345,19 +350,33 @@ class Partition:
         """See everything there is, under the writers' lock: also frames whose writer died before it said so."""
         assert self._mark is not None
         with self._guard:  # also for a look: another thread may be in the middle of catching up
-            self._require_whole()
-            if self._mark.changed() or self._unfinished or self.journal.continues():
-                self._change(self._mark, self._catch_up_to_end)
+            if self.closed or self._changing:
+                self._refuse()
+            mark = self._mark
+            if mark.words[:16] != mark.last or self._unfinished or self.journal.continues():
+                self._change(mark, self._catch_up_to_end)
 
     def publish(self, generation: Generation) -> None:
         """Make a frame that was just flushed visible to everyone; once more if that was broken off."""
-        assert self._mark is not None
+        mark = self._mark
+        assert mark is not None
         with self._guard:
-            self._require_whole()
+            if self.closed or self._changing:
+                self._refuse()
             if self._unfinished:
-                self._change(self._mark, lambda mark: self._catch_up_to(mark, generation.end))
+                self._change(mark, lambda mark: self._catch_up_to(mark, generation.end))
             elif self.journal.address < generation.end:
-                self._change(self._mark, lambda mark: self._extend(mark, generation))
+                self._unfinished = True  # as in `_change`: what is broken off is read again from the journal
+                mark.last = b""
+                try:
+                    self._changing = True
+                    self._tail.extend(generation)
+                    self.position = generation.position
+                    self.journal.advance(generation.end, generation.position)
+                    mark.set(generation.end)
+                    self._unfinished = False
+                finally:
+                    self._changing = False
         if self._watchers:
             self._wake_watchers()
         if self._tail.size >= self.options.fold_bytes:
@@ -375,12 +394,11 @@ class Partition:
             self._salts = [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
         return self._salts.pop()
 
-    def _require_whole(self) -> None:
-        """`BusyError` in a signal handler, say, that writes while its own thread is in the middle of reading."""
+    def _refuse(self) -> NoReturn:
+        """It is closed; or a signal handler, say, writes while its own thread is in the middle of reading."""
         if self.closed:
             raise self.why_closed()
-        if self._changing:
-            raise BusyError("called while the same thread reads what others have committed; nothing was written")
+        raise BusyError("called while the same thread reads what others have committed; nothing was written")
 
     def _change(self, mark: Mark, change: Callable[[Mark], None]) -> None:
         """Change tail and cursor.  What fails, or is interrupted, is done again, from where LMDB ends, by whoever comes next.
@@ -398,12 +416,6 @@ class Partition:
             self._unfinished = False
         finally:
             self._changing = False
-
-    def _extend(self, mark: Mark, generation: Generation) -> None:
-        self._tail.extend(generation)
-        self.position = generation.position
-        self.journal.advance(generation.end, generation.position)
-        mark.set(generation.end)
 
     def _catch_up_to(self, mark: Mark, address: int) -> None:
         self._catch_up(address)

@@ -40,9 +40,9 @@ class Mark:
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
         self._path = str(path)
-        self._map: mmap.mmap | bytes = self._mapped(read_only=read_only)
-        self._short = not isinstance(self._map, mmap.mmap)
-        self._last = b""
+        self.words: mmap.mmap | bytes = self._mapped(read_only=read_only)
+        self._short = not isinstance(self.words, mmap.mmap)
+        self.last = b""
         self._unknown = b""
 
     def _mapped(self, *, read_only: bool) -> mmap.mmap | bytes:
@@ -68,15 +68,15 @@ class Mark:
         """Whether somebody else has moved the mark since `settle`."""
         if self._short and os.access(self._path, os.R_OK):  # a writer may have made it since
             with suppress(OSError):  # the system has no descriptor to give now: the next call looks again
-                self._map = self._mapped(read_only=True)
-                self._short = not isinstance(self._map, mmap.mmap)
-        return self._map[:16] != self._last
+                self.words = self._mapped(read_only=True)
+                self._short = not isinstance(self.words, mmap.mmap)
+        return self.words[:16] != self.last
 
     def get(self) -> int:
         """The address up to which the journal is durable; 0 if that is unknown."""
         raw = b""
         for _ in range(_TRIES):
-            raw = self._map[:16]
+            raw = self.words[:16]
             words: tuple[int, int] = _WORDS.unpack(raw)
             address, complement = words
             if address ^ complement == _ONES:
@@ -87,31 +87,31 @@ class Mark:
 
     def settle(self, address: int) -> None:
         """What was got has been acted upon: only now, else another thread would take what it is about to see for all there is."""
-        self._last = _WORDS.pack(address, address ^ _ONES) if address else self._unknown
+        self.last = _WORDS.pack(address, address ^ _ONES) if address else self._unknown
 
     def forget(self) -> None:
         """What was got could not be acted upon: the mark counts as changed."""
-        self._last = b""
+        self.last = b""
 
     def set(self, address: int) -> None:
         """Move the mark; only for the holder of the writers' lock, after a flush."""
-        self._last = raw = _WORDS.pack(address, address ^ _ONES)
-        assert isinstance(self._map, mmap.mmap)
-        self._map[:16] = raw
+        self.last = raw = _WORDS.pack(address, address ^ _ONES)
+        assert isinstance(self.words, mmap.mmap)
+        self.words[:16] = raw
 
     def closed_at(self) -> int:
         """How far the store was folded when it was last closed in order; 0 if that is unknown."""
-        address, complement = _WORDS.unpack(self._map[16:32])
+        address, complement = _WORDS.unpack(self.words[16:32])
         return address if address ^ complement == _ONES else 0
 
     def set_closed(self, address: int) -> None:
         """The store is folded up to here, and is being closed."""
-        assert isinstance(self._map, mmap.mmap)
-        self._map[16:32] = _WORDS.pack(address, address ^ _ONES)
+        assert isinstance(self.words, mmap.mmap)
+        self.words[16:32] = _WORDS.pack(address, address ^ _ONES)
 
     def close(self) -> None:
         """Unmap; from then on nothing changes."""
         self._short = False
-        mapped, self._map = self._map, self._last
+        mapped, self.words = self.words, self.last
         if isinstance(mapped, mmap.mmap):
             mapped.close()

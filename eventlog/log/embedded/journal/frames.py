@@ -211,9 +211,12 @@ def payload_matches(header: FrameHeader, payload: bytes | memoryview, salt: byte
     return len(payload) == header.length and crc32(payload, crc32(covered)) == header.crc
 
 
+_encode_into = _encoder.encode_into
+
+
 def encode_records(records: list[Record], into: bytearray) -> None:
     """Encode the payload of a frame behind room for its header, padded; `seal` completes it."""
-    _encoder.encode_into(records, into, FRAME_HEADER_BYTES)
+    _encode_into(records, into, FRAME_HEADER_BYTES)
 
 
 def seal(frame: bytearray, salt: bytes, position: int, records: int, offset: int) -> None:

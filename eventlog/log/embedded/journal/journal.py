@@ -138,9 +138,12 @@ class Journal:
 
     def continues(self) -> bool:
         """Whether there may be a frame at the cursor: a cheap look before `adopt`."""
-        if not self._open_current():
+        if self._fd < 0 and not self._open_current():
             return True
-        return self._pread(self._fd, 8, self.address & OFFSET_MASK) == self._salt
+        try:
+            return self._io.pread(self._fd, 8, self.address & OFFSET_MASK) == self._salt
+        except OSError as error:
+            raise unreadable(self._files.path(frames.sequence_of(self.address)), error) from error
 
     def verify_end(self) -> None:
         """Raise `DamagedError` if the cursor is not the end of the journal but a hole in it.
@@ -270,7 +273,7 @@ class Journal:
         buffer = self._buffer
         frames.encode_records(records, buffer)
         total = len(buffer) + 7 & ~7
-        if not self._open_current():
+        if self._fd < 0 and not self._open_current():
             raise self._damaged("a journal file is missing")
         offset = self.address & OFFSET_MASK
         if offset + total + FRAME_HEADER_BYTES > self._size and offset > FILE_HEADER_BYTES:
@@ -346,7 +349,8 @@ class Journal:
         """Write and flush, or erase and raise."""
         if self._unflushed is None:
             try:
-                write_all(self._io, self._fd, data, offset)
+                if self._io.pwrite(self._fd, data, offset) != len(data):
+                    write_all(self._io, self._fd, data, offset)
             except OSError as error:
                 raise self._refused(error, erased=self._erase(offset)) from error
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from threading import get_ident
 
@@ -41,6 +40,8 @@ class Gate:
 
     async def waited(self) -> BusyError | None:
         """Wait as `wait` does, without blocking the event loop."""
+        import asyncio  # dear to import, and here it is loaded already
+
         await asyncio.sleep(POLL)
         return self._impatience()
 

@@ -32,7 +32,7 @@ from eventlog.history.streams import head_of, history_spans, stretches, texts
 from eventlog.integrity.heads import SessionHead, session_head
 from eventlog.log.contract import Committed
 from eventlog.session.inputs import require_sound_json
-from eventlog.session.lease import Lease, LeaseKeeper
+from eventlog.session.lease import A_LEASE, Lease, LeaseKeeper
 from eventlog.session.owner import is_live
 from eventlog.state.loader import restore, wrong_checkpoints
 from eventlog.state.state import State
@@ -349,6 +349,7 @@ class Handle:
 
     def release(self, lease: Lease | None = None) -> None:
         """Give back one `acquire`; the lease itself ends with the last."""
+        require_or_none(Lease, lease, A_LEASE)
         lease = lease or self.leases.current
         if lease is not None:
             self.leases.release(lease)

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["Lease", "LeaseKeeper", "release_lease", "renew_lease", "take_lease"]
+__all__ = ["A_LEASE", "Lease", "LeaseKeeper", "release_lease", "renew_lease", "take_lease"]
 
+A_LEASE = "a lease is what `acquire` gives"
 POLL = 0.02
 """Seconds between two looks at a lease that another owner or task holds."""
 
@@ -87,8 +88,10 @@ class Lease:
             _HELD.set(tuple(reversed(held)))
 
     def require_live(self) -> None:
-        """`FencedError` if it is over."""
-        if not self.live or (self.claim is not None and self.claim.refused):
+        """`FencedError` if it is over, `LeaseHeldError` if another owner was quicker to have it written."""
+        if self.claim is not None and self.claim.refused:
+            raise LeaseHeldError(self.session, "another owner", 0)
+        if not self.live:
             raise FencedError(self.session, self.epoch, self.epoch)
 
     @property

@@ -18,9 +18,10 @@ from eventlog import events as ev
 from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.session.inputs import stored_kind
+from eventlog.session.lease import A_LEASE, Lease
 from eventlog.session.text_stream import Stream
 from eventlog.session.tool_call import Call
-from eventlog.validation import require_json
+from eventlog.validation import require_json, require_or_none
 from eventlog.values import (
     Json,
     MessageError,
@@ -33,7 +34,6 @@ from eventlog.values import (
 
 if TYPE_CHECKING:
     from eventlog.session.handle import Handle
-    from eventlog.session.lease import Lease
 
 __all__ = ["Reply"]
 
@@ -80,6 +80,7 @@ class Reply:
 
     def begin(self, lease: Lease | None = None) -> None:
         """Open the message under a lease, by default the running task's; `with` does this, after it has taken one."""
+        require_or_none(Lease, lease, A_LEASE)
         self._took_lease = lease is not None
         self.lease = lease or self._session.leases.held
         self._session.command([self._begin()], wait=False, lease=self.lease)
@@ -286,7 +287,9 @@ class Reply:
             if state.has_message(self.id):  # else its beginning was refused: the command says why
                 closing = state.closing_parts(self.id)
         self._session.command(
-            [*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))], last=self._took_lease, lease=self.lease
+            [*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))],
+            last=self._took_lease,
+            lease=self.lease,
         )
         self._close()
 

@@ -119,7 +119,7 @@ def test_many_tasks_share_one_handle(store: Store) -> None:
     async def talk(number: int) -> None:
         for turn in range(3):
             await chat.do(chat.sync.user, f"{number} {turn}", id=f"u{number}.{turn}")
-        async with chat.assistant() as reply:
+        async with chat.assistant(wait=60.0) as reply:
             text = reply.text()
             for word in range(10):
                 text.append(f"{number}.{word} ")
@@ -204,6 +204,7 @@ def test_a_waiting_caller_gets_the_lease_when_it_is_given_back(engine: Engine) -
     async def hold() -> None:
         async with chat.assistant() as reply:
             order.append("first")
+            await chat.flush()
             begun.set()
             await asyncio.sleep(0.05)
             await reply.finish()
@@ -350,14 +351,14 @@ def test_an_append_behind_a_pending_command_leaves_the_loop_free(
     """While one task's `append` waits for another's `user`, a third one's `user` does not stop the event loop."""
     chat = AsyncSession(session)
     too_late = Timer(60.0, log.let_go)
-    settle, settling = session.writer.settle, Event()
+    flush, flushing = session.writer.flush, Event()
     held: list[QueuedTicket[Append, Committed]] = []
 
     def watched() -> None:
-        settling.set()
-        settle()
+        flushing.set()
+        flush()
 
-    monkeypatch.setattr(session.writer, "settle", watched)
+    monkeypatch.setattr(session.writer, "flush", watched)
 
     async def go() -> bool:
         log.held = held
@@ -365,7 +366,7 @@ def test_an_append_behind_a_pending_command_leaves_the_loop_free(
         first = asyncio.create_task(chat.user("first"))
         await until(lambda: bool(held))
         second = asyncio.create_task(chat.append([(0, ev.Custom("n", "{}"))]))
-        await until(settling.is_set)
+        await until(flushing.is_set)
         third = asyncio.create_task(chat.user("third"))
         for _ in range(3):
             await asyncio.sleep(0)

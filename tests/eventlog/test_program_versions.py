@@ -31,6 +31,7 @@ SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
 NEWER = """
 import os, sys
 import msgspec
+from eventlog.append import pending
 from eventlog.codec import batch as codec, upcast
 from eventlog import events
 from eventlog.log.embedded.journal import frames, journal
@@ -39,7 +40,7 @@ from eventlog.log.embedded.engine import open_log
 from eventlog.store import Store
 
 def newer_schema():
-    codec.SCHEMA = events.SCHEMA + 1
+    pending.SCHEMA = codec.SCHEMA = events.SCHEMA + 1
     upcast.UPCASTERS[events.SCHEMA] = lambda event: event
 
 def newer_kind():

@@ -14,7 +14,7 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
-from eventlog.errors import BusyError, FencedError, RefusedError
+from eventlog.errors import BusyError, LeaseHeldError, RefusedError
 from eventlog.log.contract import LeaseState
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
@@ -147,16 +147,16 @@ def test_an_interrupted_finish_is_finished(
     session: Session, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
     """Ctrl-C while `finish` waits for the disk is what leaves the block, and the message is finished as was asked."""
-    commit = session.writer.commit
+    wait = session.writer.wait
 
     def broken_off(*given: Any, **options: Any) -> Any:
         monkeypatch.undo()
-        commit(*given, **options)
+        wait(*given, **options)
         raise kind
 
     def talk() -> None:
         with session.assistant() as reply:
-            monkeypatch.setattr(session.writer, "commit", broken_off)
+            monkeypatch.setattr(session.writer, "wait", broken_off)
             reply.finish("stop")
 
     with pytest.raises(kind):
@@ -201,7 +201,7 @@ def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("way", ["flush", "tick", "say", "finish", "abort", "leave"])
 def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, store: Store, session: Session, way: str) -> None:
-    """Promise 4: a reply whose beginning was never committed, because the lease was lost, ends as `FencedError`."""
+    """Promise 4: a reply whose beginning was never committed, because the lease was lost, ends as `LeaseHeldError`."""
 
     def talk() -> None:
         with session.assistant() as reply:
@@ -219,7 +219,7 @@ def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, store: Stor
             elif way == "abort":
                 reply.abort()
 
-    with pytest.raises(FencedError):
+    with pytest.raises(LeaseHeldError):
         talk()
     assert isinstance(last(Store(log).session("s")), ev.SessionStarted)
 

@@ -126,10 +126,12 @@ def test_what_failed_first_is_what_is_raised(tmp_path: Path) -> None:
     def work() -> None:
         with Store(open_log(tmp_path / "s", io=io), flush_interval=3600) as store:
             session = store.create_session(id="a")
-            with session.assistant("p/m") as reply:
-                reply.text().append("accepted")
-                io._at = 1
-                session.flush()
+            session.acquire()
+            reply = session.assistant("p/m")
+            reply.begin()
+            reply.text().append("accepted")
+            io._at = 1
+            session.flush()
 
     with pytest.raises((PoisonedError, UnknownOutcomeError)) as failed:
         work()

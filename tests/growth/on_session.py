@@ -146,7 +146,7 @@ def _pipeline(at: Place, _: object) -> None:
 def _collecting(at: Place, _: object) -> None:
     with at.long.collecting() as pipeline:
         at.long.rename("one")
-    pipeline.wait()
+    pipeline.commit()
 
 
 def _deciding(at: Place, _: object) -> None:
@@ -169,7 +169,6 @@ def _lease(at: Place, _: object) -> None:
 SESSION: Table = {
     # -- reading
     "Session.ancestry": constant(lambda at, _: at.long.ancestry()),
-    "Session.writer": constant(lambda at, _: at.long.writer),
     "Session.deciding": constant(_deciding),
     "Session.effective_ranges": constant(lambda at, _: at.long.effective_ranges()),
     "Session.events, the newest 50": constant(lambda at, _: _consumed(at.long.events(_tail(at)))),
@@ -244,14 +243,12 @@ SESSION: Table = {
     "Session.start_compaction": constant(lambda at, part: at.long.start_compaction(part), _requested),
     "Session.undo_compaction": constant(lambda at, _: at.long.undo_compaction(), _compacted),
     # -- appending together, and the lease
-    "Session.abandon": constant(lambda _, session: session.abandon(), _taken),
     "Session.acquire": constant(lambda _, session: session.acquire(), _free),
     "Session.collecting": constant(_collecting),
     "Session.flush": constant(lambda at, _: at.long.flush()),
     "Session.lease": constant(_lease),
     "Session.pipeline": constant(_pipeline),
     "Session.release": constant(lambda _, session: session.release(), _taken),
-    "Session.renew_if_due": constant(lambda at, session: session.renew_if_due(at.store.clock(), 10**6), _held),
     "Session.run": constant(lambda at, _: at.long.run([ev.TodosSet(())])),
 }
 

@@ -249,7 +249,7 @@ def leaving(place: Path) -> None:
         store._closing,
         store._lock,
         flusher._lock,
-        session.lease_lock,
+        session.leases.lock,
         session.writer.lock,
         buffer._guard,
     ]

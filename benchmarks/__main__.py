@@ -22,14 +22,23 @@ from benchmarks.figures import Case, Notes, Result, Setting, Sizes, results_of
 from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
 from benchmarks.markdown import markdown
 from benchmarks.plots import write_plots
-from benchmarks.report import show_cases, show_changes, show_curves, show_missing, show_results, write_json
+from benchmarks.report import (
+    show_cases,
+    show_changes,
+    show_curves,
+    show_missing,
+    show_remarks,
+    show_results,
+    show_rows,
+    write_json,
+)
 from benchmarks.sessions import data_in_use
 
 __all__ = ["main", "measure"]
 
 RECORDED = Path(os.environ.get("EVERDELTA_SHARED") or Path(__file__).resolve().parents[2] / "shared") / "data"
 
-PAPER = 170
+PAPER = 120
 """Columns of a table that is written to a file or a pipe."""
 
 
@@ -72,11 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print("[red]this file system is in memory: durable figures mean nothing here (see --directory)")
     notes = Notes()
     results = measure(cases, FULL if options.full else SHORT, place, recorded, console=console, notes=notes)
-    show_results(_paper(), {figure.id: figure for case in CASES for figure in case.figures}, results)
+    figures = {figure.id: figure for case in CASES for figure in case.figures}
+    show_results(_paper(), figures, results)
+    show_rows(_paper(), notes.rows)
     show_curves(_paper(), notes.curves)
+    show_remarks(_paper(), notes.remarks)
     show_missing(_paper(), notes.missing)
     if earlier is not None:
-        show_changes(_paper(), compared(earlier, results))
+        show_changes(_paper(), compared(earlier, results, figures))
     _write(options, machine, results, notes)
     return 0
 
@@ -102,7 +114,7 @@ def _write(options: Namespace, machine: dict[str, object], results: Sequence[Res
     """Write the files that were asked for."""
     figures = {figure.id: figure for case in CASES for figure in case.figures}
     if options.json is not None:
-        write_json(options.json, machine, results, notes.curves, notes.missing)
+        write_json(options.json, machine, results, notes)
     drawn = [] if options.plot is None else write_plots(options.plot, notes.curves)
     if options.markdown is not None:
         text = markdown(machine, figures, results, notes, drawn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import encryption, groups, listing, sessions, slow_disk, streaming, turns, window
+from benchmarks import encryption, groups, listing, sessions, slow_disk, streaming, sustained, turns, window
 from benchmarks.figures import Case, Sizes
 from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, viewing
 from benchmarks.targets import groups as target_groups
@@ -26,6 +26,7 @@ CASES: tuple[Case, ...] = (
     *starting.CASES,
     *streaming.CASES,
     *turns.CASES,
+    *sustained.CASES,
     *groups.CASES,
     *slow_disk.CASES,
     *sessions.CASES,
@@ -38,9 +39,12 @@ SHORT = Sizes(
     rounds=3,
     deltas=50_000,
     turns=200,
+    counted=500,
+    sustained=1_000,
     history=5_000,
     callers=64,
     appends=20,
+    pending=10_000,
     flushes=200,
     generated=200,
     sessions=2_000,
@@ -58,9 +62,12 @@ FULL = Sizes(
     rounds=25,
     deltas=200_000,
     turns=2_000,
+    counted=4_000,
+    sustained=4_000,
     history=50_000,
     callers=64,
     appends=100,
+    pending=10_000,
     flushes=2_000,
     generated=4_000,
     sessions=10_000,

@@ -12,7 +12,7 @@ from benchmarks.history import begun
 from benchmarks.workloads import Turn, turns
 from projections.transcript.transcript import Transcript
 
-__all__ = ["EngineChat", "opened", "stream", "take_turn", "with_history"]
+__all__ = ["WAITS", "EngineChat", "opened", "stream", "take_turn", "waiting_turn", "with_history"]
 
 
 @contextmanager
@@ -44,18 +44,26 @@ def stream(session: eventlog.Session, texts: Sequence[str], parts: int) -> tuple
     return accepted - start, durable - start
 
 
+WAITS = 4
+"""How often `waiting_turn` waits for the disk: for the question, the tool that is about to run, its result, and the end."""
+
+
+def waiting_turn(session: eventlog.Session, turn: Turn) -> None:
+    """A whole turn as the README writes it; it also takes the lease and gives it back, unless the caller holds it."""
+    session.user(turn.question)
+    with session.assistant(model="bench/mark") as reply:
+        text = reply.text()
+        for delta in turn.answer:
+            text.append(delta)
+        call = reply.tool("bash", call_id="call_1", input={"command": turn.command})
+        call.succeed(turn.output)
+        reply.finish("tool-calls")
+
+
 def take_turn(session: eventlog.Session, turn: Turn) -> None:
-    """A whole turn with one wait at its end; the caller holds the lease."""
+    """A whole turn with one wait at its end."""
     with session.pipeline():
-        session.user(turn.question)
-        with session.assistant(model="bench/mark") as reply:
-            text = reply.text()
-            for delta in turn.answer:
-                text.append(delta)
-            text.end()
-            call = reply.tool("bash", call_id="call_1", input={"command": turn.command})
-            call.succeed(turn.output)
-            reply.finish("tool-calls")
+        waiting_turn(session, turn)
 
 
 def with_history(store: eventlog.Store, messages: int) -> eventlog.Session:

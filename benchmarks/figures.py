@@ -16,6 +16,7 @@ __all__ = [
     "Missing",
     "Notes",
     "Result",
+    "Row",
     "Setting",
     "Sizes",
     "Target",
@@ -47,6 +48,8 @@ class Figure(NamedTuple):
     unit: str
     against: str = ""
     target: Target | None = None
+    before: Target | None = None
+    """What the ratio has to be of the ratio in an earlier run, when there is one to compare with."""
 
 
 class Measured(NamedTuple):
@@ -76,6 +79,14 @@ class Curve(msgspec.Struct, frozen=True):
     points: list[tuple[float, float]]
 
 
+class Row(msgspec.Struct, frozen=True):
+    """All that was measured of one side, in the table `table`: a number for each heading, None for what could not be."""
+
+    table: str
+    side: str
+    cells: dict[str, float | None]
+
+
 class Missing(msgspec.Struct, frozen=True):
     """A peer that could not be measured here: how to install it, and what went wrong."""
 
@@ -89,11 +100,24 @@ class Notes:
 
     def __init__(self) -> None:
         self.curves: list[Curve] = []
+        self.rows: list[Row] = []
+        self.remarks: dict[str, str] = {}
+        """What has to be known of a side to read its figures."""
         self.missing: list[Missing] = []
 
     def curve(self, plot: str, side: str, points: Mapping[int, float]) -> None:
         """Add a line to a plot."""
         self.curves.append(Curve(plot, side, [(float(length), value) for length, value in sorted(points.items())]))
+
+    def row(self, table: str, side: str, cells: Mapping[str, float | None], remark: str = "") -> None:
+        """Add a line to a table."""
+        self.rows.append(Row(table, side, dict(cells)))
+        self.remark(side, remark)
+
+    def remark(self, side: str, remark: str) -> None:
+        """Say what has to be known of a side; nothing if there is nothing."""
+        if remark:
+            self.remarks[side] = remark
 
     def miss(self, missing: Missing) -> None:
         """Report a peer that is not here."""
@@ -110,12 +134,18 @@ class Sizes(NamedTuple):
     """Deltas of one round."""
     turns: int
     """Turns of each side."""
+    counted: int
+    """Turns of each side whose bytes and syncs are counted: several rounds of its background work."""
+    sustained: int
+    """Turns of each side on end."""
     history: int
     """Messages of the long session."""
     callers: int
     """Threads, and asyncio tasks, that wait at the same time."""
     appends: int
     """Appends of each of them in one round."""
+    pending: int
+    """Commands that one task has pending at the same time, and a tenth of which it is compared with."""
     flushes: int
     """Flushes whose bytes are counted."""
     generated: int

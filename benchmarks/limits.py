@@ -1,25 +1,23 @@
 """The limits the engine is held against: the same work with nothing but the library or the system call it rests on.
 
-Raw msgspec, a raw file written in place, plain SQLite, plain JSON lines.  None of them keeps what the engine promises.
+Raw msgspec, a raw file written in place, plain JSON lines (SQLite is in `sqlite_turns.py`).  None of them keeps what the engine promises.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 import msgspec
 
-from benchmarks.workloads import Turn
 from eventlog.events import PartDelta
 
-__all__ = ["RawFile", "SqliteTurns", "decode_lines", "decode_stream", "encode_one_by_one"]
+__all__ = ["RawFile", "decode_lines", "decode_stream", "encode_one_by_one"]
 
 
 def encode_one_by_one(texts: Sequence[str], parts: Sequence[str]) -> None:
@@ -83,45 +81,3 @@ class RawFile:
     def fdatasync(self, fd: int) -> None:
         """Return when the file's bytes are on disk."""
         os.fdatasync(fd)
-
-
-class SqliteTurns:
-    """A row for each message in plain SQLite, in WAL mode: FULL survives power loss, NORMAL does not."""
-
-    def __init__(self, path: Path, synchronous: Literal["FULL", "NORMAL"]) -> None:
-        self._encode = msgspec.json.Encoder().encode
-        self._number = 0
-        self._connection = sqlite3.connect(path, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute(f"PRAGMA synchronous={synchronous}")
-        self._connection.execute(
-            "CREATE TABLE message (id INTEGER PRIMARY KEY, session TEXT NOT NULL, role TEXT NOT NULL, data BLOB NOT NULL)"
-        )
-        self._connection.execute("CREATE INDEX by_session ON message (session, id)")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._connection.close()
-
-    def rows(self, columns: str) -> list[tuple[object, ...]]:
-        """The messages in order."""
-        return self._connection.execute(f"SELECT {columns} FROM message ORDER BY id").fetchall()
-
-    def turn(self, turn: Turn) -> None:
-        """Add a turn: two rows, one transaction."""
-        self._number += 1
-        call = {"type": "tool", "call": f"call_{self._number}", "name": "bash", "input": {"command": turn.command}}
-        rows = (
-            ("user", [{"type": "text", "text": turn.question}]),
-            ("assistant", [{"type": "text", "text": "".join(turn.answer)}, {**call, "output": turn.output}]),
-        )
-        execute = self._connection.execute
-        execute("BEGIN IMMEDIATE")
-        for role, parts in rows:
-            data = self._encode({"role": role, "parts": parts})
-            execute("INSERT INTO message (session, role, data) VALUES (?, ?, ?)", ("s", role, data))
-        execute("COMMIT")

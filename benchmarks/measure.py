@@ -11,8 +11,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
-__all__ = ["Samples", "in_turn", "kept", "timed", "written"]
+__all__ = ["Samples", "Spent", "in_turn", "kept", "spent", "timed", "written"]
+
+
+class Spent(NamedTuple):
+    """What one piece of work took."""
+
+    seconds: float
+    cpu: float
+    """Seconds of processor time of all threads of the process, also of those that worked for others meanwhile."""
 
 
 class Samples:
@@ -20,22 +29,36 @@ class Samples:
 
     def __init__(self) -> None:
         self.times: list[float] = []
+        self.cpu: list[float] = []
+        """Processor times, where they were measured."""
 
-    def add(self, seconds: Iterable[float]) -> None:
+    def add(self, found: Iterable[float | Spent]) -> None:
         """Take in more times."""
-        self.times.extend(seconds)
+        for sample in found:
+            if isinstance(sample, Spent):
+                self.times.append(sample.seconds)
+                self.cpu.append(sample.cpu)
+            else:
+                self.times.append(sample)
 
     @property
     def median(self) -> float:
         """Half of the times are below."""
         return median(self.times)
 
+    @property
+    def median_cpu(self) -> float:
+        """Half of the processor times are below."""
+        return median(self.cpu)
+
     def percentile(self, share: float) -> float:
         """The time that `share` of the times do not exceed."""
         return sorted(self.times)[min(int(len(self.times) * share), len(self.times) - 1)]
 
 
-def in_turn(sides: Mapping[str, Callable[[], Iterable[float]]], rounds: int, *, warm_up: int = 1) -> dict[str, Samples]:
+def in_turn(
+    sides: Mapping[str, Callable[[], Iterable[float | Spent]]], rounds: int, *, warm_up: int = 1
+) -> dict[str, Samples]:
     """Run each side once per round, in an order that rotates, and gather the seconds that it returns.
 
     The times of the first `warm_up` rounds, which come on top, are thrown away.  What is there before is frozen, so that no side
@@ -62,6 +85,13 @@ def timed(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def spent(work: Callable[[], object]) -> Spent:
+    """Seconds and processor time that one call takes."""
+    cpu, start = time.process_time(), time.perf_counter()
+    work()
+    return Spent(time.perf_counter() - start, time.process_time() - cpu)
 
 
 def written() -> int:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import tomllib
 from io import StringIO
 from pathlib import Path
@@ -14,35 +15,57 @@ from rich.console import Console
 
 import eventlog
 from benchmarks.__main__ import measure
+from benchmarks.alone import alone, syncs_between_marks, tracer
 from benchmarks.baseline import compared, read_results
 from benchmarks.cases import CASES, chosen
 from benchmarks.children import child
+from benchmarks.engine import WAITS, waiting_turn
 from benchmarks.figures import Curve, Figure, Measured, Missing, Notes, Result, Sizes, Target, results_of
-from benchmarks.history import begun, compacted
-from benchmarks.limits import RawFile, SqliteTurns, decode_lines, decode_stream, encode_one_by_one
+from benchmarks.history import begun, compacted, items_of
+from benchmarks.limits import RawFile, decode_lines, decode_stream, encode_one_by_one
 from benchmarks.machine import describe, workplace
 from benchmarks.markdown import markdown
-from benchmarks.measure import Samples, in_turn, kept, written
+from benchmarks.measure import Samples, Spent, in_turn, kept, spent, written
 from benchmarks.peers.base import Chat, Peer, PeerError, missing
 from benchmarks.peers.registry import PEERS, present
 from benchmarks.plots import write_plots
-from benchmarks.report import show_cases, show_changes, show_curves, show_missing, show_results, write_json
+from benchmarks.report import (
+    show_cases,
+    show_changes,
+    show_curves,
+    show_missing,
+    show_remarks,
+    show_results,
+    show_rows,
+    write_json,
+)
+from benchmarks.sqlite_turns import SameFacts, TwoRows
 from benchmarks.svg import plot
 from benchmarks.targets.space import free_pages
+from benchmarks.turn_sides import SIDES
 from benchmarks.workloads import ANSWER_CHARACTERS, TOOL_BYTES, deltas, generated_session, turns
+from eventlog.codec.deltas import DeltaRun
 from eventlog.importers import import_file
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = Sizes(
-    rounds=1, deltas=40, turns=4, history=20, callers=3, appends=2, flushes=3, generated=3, sessions=5,
+    rounds=1, deltas=40, turns=4, counted=4, sustained=8, history=20, callers=3, appends=2, pending=20, flushes=3, generated=3, sessions=5,
     lengths=(4, 8), peer_lengths=(4, 8), patient=False, peer_turns=1, events=(100, 200), hurry=100, day=0.0,
     import_bytes=20_000,
 )  # fmt: skip
 MAY_BE_ZERO = ("target.4.free", "window.")
 """Figures of which there may be none: free pages, and what a session this short never needs."""
-NEEDS_BASELINE = ("deltas.one", "turn.raw", "turn.sqlite-full", "turn.history", "log.threads", "session.tasks")
+NEEDS_BASELINE = (
+    "deltas.one",
+    "turn.raw",
+    "turn.facts",
+    "turn.history",
+    "sustained.p99",
+    "log.threads",
+    "session.tasks",
+)
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +98,17 @@ def test_ratios_are_of_value_and_baseline(results: list[Result]) -> None:
 
 
 def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path) -> None:
-    """`--json OUT` holds the machine, the results, the curves, and the peers that were missing; `--baseline` reads it."""
+    """`--json OUT` holds the machine, the results and what was put down beside them; `--baseline` reads it."""
     out = tmp_path / "out.json"
-    write_json(out, describe(tmp_path, "none"), results, [Curve("turn", "a", [(1.0, 2.0)])], [Missing("p", "i", "r")])
+    said = Notes()
+    said.curve("turn", "a", {1: 2.0})
+    said.miss(Missing("p", "i", "r"))
+    said.row("turns", "a", {"ms": 1.0, "syncs": None}, "slow")
+    write_json(out, describe(tmp_path, "none"), results, said)
     document = json.loads(out.read_text(encoding="utf-8"))
-    assert set(document) == {"machine", "results", "curves", "missing"}
+    assert set(document) == {"machine", "results", "rows", "curves", "remarks", "missing"}
+    assert document["rows"] == [{"table": "turns", "side": "a", "cells": {"ms": 1.0, "syncs": None}}]
+    assert document["remarks"] == {"a": "slow"}
     assert document["curves"] == [{"plot": "turn", "side": "a", "points": [[1.0, 2.0]]}]
     assert document["missing"] == [{"peer": "p", "install": "i", "reason": "r"}]
     assert read_results(out) == results
@@ -99,6 +128,24 @@ def test_the_table_names_every_figure(results: list[Result]) -> None:
     text.truncate(0)
     show_cases(console, CASES)
     assert all(name in text.getvalue() for name in figures)
+
+
+def test_tables_fit_the_paper(results: list[Result], notes: Notes) -> None:
+    """At 120 columns every number of every table is whole, and every side of a comparison has its line and its remark."""
+    text = StringIO()
+    console = Console(width=120, file=text)
+    show_results(console, {figure.id: figure for case in CASES for figure in case.figures}, results)
+    show_rows(console, notes.rows)
+    show_remarks(console, notes.remarks)
+    shown = text.getvalue()
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 120
+    turn_table = [row for row in notes.rows if row.table == "a durable turn"]
+    assert [row.side for row in turn_table] == [kind.title for kind in SIDES.values()]
+    assert all(list(row.cells) == list(turn_table[0].cells) for row in turn_table)
+    for row in turn_table:
+        assert row.side in shown
+        assert row.side in notes.remarks
 
 
 def test_the_program_runs_what_is_asked_for(tmp_path: Path) -> None:
@@ -254,14 +301,19 @@ def test_a_run_is_compared_by_ratios() -> None:
         result("e", 1, 1),
         result("f", 1, 2, None, "/s"),
     ]
-    changes = {change.id: change for change in compared(then, now)}
+    figures = {"a": Figure("a", "", "ms", before=Target("<=", 2)), "d": Figure("d", "", "ms", before=Target("<=", 0.5))}
+    now.append(result("d", 1, 1))
+    changes = {change.id: change for change in compared(then, now, figures)}
     assert {name: change.verdict for name, change in changes.items()} == {
-        "a": "worse", "b": "better", "c": "better", "f": "worse",
+        "a": "worse", "b": "better", "c": "better", "d": "same", "f": "worse",
     }  # fmt: skip
     assert (changes["a"].times, changes["a"].is_ratio, changes["c"].is_ratio) == (2, True, False)
+    assert {name: change.met for name, change in changes.items()} == {
+        "a": True, "b": None, "c": None, "d": False, "f": None,
+    }  # fmt: skip
     text = StringIO()
     show_changes(Console(width=200, file=text), list(changes.values()))
-    assert "worse" in text.getvalue()
+    assert all(word in text.getvalue() for word in ("worse", "better", "met", "short"))
 
 
 def test_plots_are_drawn_from_curves(tmp_path: Path) -> None:
@@ -350,6 +402,15 @@ def test_samples_give_medians_and_percentiles() -> None:
     samples.add(float(number) for number in range(1, 101))
     assert samples.median == 50.5
     assert samples.percentile(0.99) == 100.0
+    samples = Samples()
+    samples.add([Spent(1.0, 0.5), Spent(3.0, 0.7)])
+    assert (samples.median, samples.median_cpu) == (2.0, 0.6)
+
+
+def test_processor_time_is_not_waiting() -> None:
+    """What only waits spends seconds and hardly any processor time."""
+    waited = spent(lambda: time.sleep(0.05))
+    assert waited.cpu < 0.05 <= waited.seconds
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts a process's writes")
@@ -390,15 +451,84 @@ def test_a_stream_is_decoded_event_by_event(tmp_path: Path) -> None:
 
 
 def test_the_limits_do_the_work(tmp_path: Path) -> None:
-    """The raw file holds the turn's bytes, and SQLite two rows for each turn."""
+    """The raw file holds the turn's bytes, and what is encoded one by one is made."""
     [turn] = turns(1)
     with RawFile(tmp_path / "raw", size=1 << 20) as raw:
         raw.write(turn.plain())
     assert (tmp_path / "raw").read_bytes().startswith(turn.plain())
-    with SqliteTurns(tmp_path / "full.db", "FULL") as full:
-        full.turn(turn)
-        assert [role for (role,) in full.rows("role")] == ["user", "assistant"]
     encode_one_by_one(deltas(4), ["a", "b"])
+
+
+def test_sqlite_is_measured_when_its_wal_is_used_again(tmp_path: Path) -> None:
+    """A filled database has moved pages out of its WAL, whose file further turns leave as large as it is."""
+    side = TwoRows(tmp_path / "rows.db")
+    side.fill()
+    size = side.wal_bytes()
+    assert size > 1_000 * 4096
+    for turn in turns(20):
+        side.turn(turn)
+    assert side.wal_bytes() == size
+    side.close()
+
+
+@pytest.mark.parametrize("each_delta", [False, True], ids=["run", "deltas"])
+@pytest.mark.parametrize("each_wait", [False, True], ids=["one", "four"])
+def test_sqlite_keeps_the_facts_that_the_engine_keeps(tmp_path: Path, *, each_delta: bool, each_wait: bool) -> None:
+    """A row for each event or run, the body under its hash, and a head that counts events and messages; one transaction or four."""
+    [turn] = turns(1)
+    side = SameFacts(tmp_path / "facts.db", each_delta=each_delta, each_wait=each_wait)
+    statements: list[str] = []
+    side.connection.set_trace_callback(statements.append)
+    side.turn(turn)
+    side.connection.set_trace_callback(None)
+    assert statements.count("COMMIT") == (WAITS if each_wait else 1)
+    rows = side.connection.execute("SELECT version, data FROM event ORDER BY version").fetchall()
+    streamed = len(turn.answer) if each_delta else 1
+    assert len(rows) == len(items_of(1, turn, 0, {})) - 1 + streamed
+    assert rows[-1][0] == 9 + len(turn.answer)
+    assert side.connection.execute("SELECT version, messages FROM session").fetchall() == [(rows[-1][0], 2)]
+    assert side.connection.execute("SELECT length(hash), substr(data, 2) FROM body").fetchall() == [
+        (32, turn.output.encode())
+    ]
+    side.close()
+
+
+def test_the_engine_keeps_as_many_events_of_a_turn(tmp_path: Path) -> None:
+    """The facts that SQLite is given are those that the README's turn leaves in the engine's log."""
+    [turn] = turns(1)
+    facts = [item for item in items_of(1, turn, 0, {}, each_delta=True) if not isinstance(item, DeltaRun)]
+    expected = sorted(type(event).__name__ for _, event in facts)
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session()
+        before = session.version
+        waiting_turn(session, turn)
+        found = [type(recorded.event).__name__ for recorded in session.events() if recorded.version > before]
+    assert sorted(found) == expected
+
+
+@pytest.mark.skipif(not tracer(), reason="strace is not here, or may not trace")
+def test_syncs_are_counted_by_system_call(tmp_path: Path) -> None:
+    """A turn of a raw file is one sync, and one of SQLite with a transaction for each wait has that many."""
+    assert alone("raw", tmp_path / "raw", 3).syncs == 1
+    assert alone("facts.waits", tmp_path / "waits", 3).syncs == pytest.approx(WAITS, abs=1)
+
+
+def test_only_calls_that_sync_count_between_the_marks() -> None:
+    """What is before the first mark and behind the second does not count, nor does a write that syncs nothing."""
+    mark = "7 fsync(1048575) = -1 EBADF (Bad file descriptor)"
+    calls = [
+        "7 fdatasync(3) = 0",
+        mark,
+        "7 fdatasync(3 <unfinished ...>",
+        "8 pwritev2(4, [{...}], 1, 0, 0) = 1",
+        "8 pwritev2(4, [{...}], 1, 0, RWF_DSYNC) = 1",
+        "7 <... fdatasync resumed>) = 0",
+        mark,
+        "7 fsync(3) = 0",
+    ]
+    assert syncs_between_marks("\n".join(calls)) == 2
+    with pytest.raises(ValueError, match="marks"):
+        syncs_between_marks(calls[0])
 
 
 def test_figures_are_measured_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,8 @@ class Peer(NamedTuple):
     """Open a new streamed answer in a new directory."""
     server: bool = False
     """Whether it has a process of its own, which may not start on every machine."""
+    note: str = ""
+    """What has to be known to read its figures: what it does besides keeping messages, or leaves out."""
     quick: int | None = None
     """Messages beyond which its turns, its loading or its filling take minutes, None if they never do."""
 

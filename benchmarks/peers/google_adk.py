@@ -71,6 +71,7 @@ PEERS = (
         "google-adk",
         "Google ADK SqliteSessionService",
         durable=True,
+        note="opens a connection for each call, with a rollback journal, and commits each of a turn's three events by itself",
         package="google.adk.sessions.sqlite_session_service",
         install="pip install 'google-adk>=2.13,<3'",
         chat=AdkChat,

@@ -109,6 +109,7 @@ PEERS = tuple(
         durable=durability == "sync",
         package=_PACKAGE,
         install=_INSTALL,
+        note="a turn runs a graph of two nodes, which checkpoints its state at each step: running is measured with keeping",
         chat=partial(kind, durability=durability),
         quick=1_000,
     )

@@ -92,6 +92,21 @@ class FileChat:
 
 
 PEERS = (
-    Peer("lmdb", "raw LMDB (limit)", durable=True, package="lmdb", chat=LmdbChat, streamer=LmdbChat),
-    Peer("file", "raw file append (limit)", durable=True, chat=FileChat, streamer=FileChat),
+    Peer(
+        "lmdb",
+        "raw LMDB (limit)",
+        durable=True,
+        note="a value of plain text for each turn, with nothing to find a message by",
+        package="lmdb",
+        chat=LmdbChat,
+        streamer=LmdbChat,
+    ),
+    Peer(
+        "file",
+        "raw file append (limit)",
+        durable=True,
+        note="plain text at the end of a file that grows, so each sync also writes its length; loading decodes nothing",
+        chat=FileChat,
+        streamer=FileChat,
+    ),
 )

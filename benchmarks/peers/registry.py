@@ -23,12 +23,13 @@ LIMITS = frozenset(peer.id for peer in raw.PEERS)
 
 
 def present(notes: Notes) -> list[Peer]:
-    """The peers whose packages can be imported; the others are put down as missing."""
+    """The peers whose packages can be imported, each put down with its note; the others are put down as missing."""
     found: list[Peer] = []
     for peer in PEERS:
         gap = missing(peer)
         if gap is None:
             found.append(peer)
+            notes.remark(peer.title, peer.note)
         else:
             notes.miss(gap)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import encryption, groups, listing, sessions, slow_disk, streaming, sustained, turns, window
+from benchmarks import encryption, groups, listing, sessions, slow_disk, streaming, turns, turns_on_end, window
 from benchmarks.figures import Case, Sizes
 from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, viewing
 from benchmarks.targets import groups as target_groups
@@ -26,7 +26,7 @@ CASES: tuple[Case, ...] = (
     *starting.CASES,
     *streaming.CASES,
     *turns.CASES,
-    *sustained.CASES,
+    *turns_on_end.CASES,
     *groups.CASES,
     *slow_disk.CASES,
     *sessions.CASES,

@@ -62,7 +62,7 @@ NEEDS_BASELINE = (
     "turn.raw",
     "turn.facts",
     "turn.history",
-    "sustained.p99",
+    "turn.sustained.p99",
     "log.threads",
     "session.tasks",
 )

@@ -41,7 +41,9 @@ def _on_end(setting: Setting) -> dict[str, Measured]:
         cells = {f"{share} ms": value for share, value in found[name].items()}
         cells["CPU ms"] = sum(taken.cpu) / len(taken.cpu) * 1e3
         setting.notes.row(f"{count:,} turns on end", SIDES[name].title, cells, SIDES[name].note)
-    return {f"sustained.{share}": Measured(value, found["facts"][share]) for share, value in found["readme"].items()}
+    return {
+        f"turn.sustained.{share}": Measured(value, found["facts"][share]) for share, value in found["readme"].items()
+    }
 
 
 def _taking(side: Side, work: Iterator[Turn], block: int) -> Callable[[], list[Spent]]:
@@ -56,12 +58,12 @@ FACTS = "SQLite FULL, same facts"
 
 CASES = (
     Case(
-        "sustained",
+        "turn.sustained",
         (
-            Figure("sustained.p50", f"{README}, median", "ms", FACTS),
-            Figure("sustained.p99", f"{README}, 99 of 100 below", "ms", FACTS, Target("<=", 1)),
-            Figure("sustained.p99.9", f"{README}, 999 of 1,000 below", "ms", FACTS),
-            Figure("sustained.max", f"{README}, the slowest", "ms", FACTS),
+            Figure("turn.sustained.p50", f"{README}, median", "ms", FACTS),
+            Figure("turn.sustained.p99", f"{README}, 99 of 100 below", "ms", FACTS, Target("<=", 1)),
+            Figure("turn.sustained.p99.9", f"{README}, 999 of 1,000 below", "ms", FACTS),
+            Figure("turn.sustained.max", f"{README}, the slowest", "ms", FACTS),
         ),
         _on_end,
     ),

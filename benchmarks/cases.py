@@ -6,6 +6,16 @@ from collections.abc import Sequence
 
 from benchmarks import encryption, groups, listing, sessions, slow_disk, streaming, turns, window
 from benchmarks.figures import Case, Sizes
+from benchmarks.scenarios import (
+    churn,
+    cold_cache,
+    fresh_process,
+    many_sessions,
+    sustained,
+    two_processes,
+    while_folding,
+    written,
+)
 from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, viewing
 from benchmarks.targets import groups as target_groups
 from benchmarks.targets import streaming as target_streaming
@@ -32,6 +42,14 @@ CASES: tuple[Case, ...] = (
     *listing.CASES,
     *window.CASES,
     *encryption.CASES,
+    *fresh_process.CASES,
+    *cold_cache.CASES,
+    *two_processes.CASES,
+    *while_folding.CASES,
+    *many_sessions.CASES,
+    *churn.CASES,
+    *sustained.CASES,
+    *written.CASES,
 )
 
 SHORT = Sizes(

@@ -1,0 +1,1 @@
+"""What a program does all day, measured beside SQLite FULL: starting, cold caches, two processes, many sessions, months of use."""

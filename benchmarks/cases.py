@@ -71,7 +71,7 @@ SHORT = Sizes(
     day=0.02,
     import_bytes=20_000_000,
 )
-"""Under three minutes in all."""
+"""A few minutes in all."""
 FULL = Sizes(
     rounds=25,
     deltas=200_000,

@@ -5,8 +5,6 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +36,7 @@ from benchmarks.workloads import ANSWER_CHARACTERS, TOOL_BYTES, deltas, generate
 from eventlog.importers import import_file
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView
+from tests.support.adding_worker import adds
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = Sizes(
@@ -368,21 +367,6 @@ def test_free_pages_are_counted(tmp_path: Path) -> None:
 def test_a_child_says_what_it_measured() -> None:
     """A snippet runs in a process of its own, finds the packages and its arguments, and hands back a value."""
     assert child("import sys, eventlog; print([*map(int, sys.argv[1:])])", "1", "2") == [1, 2]
-
-
-@contextmanager
-def adds(start: str) -> Generator[Callable[[int], int]]:
-    """What the worker below answers with."""
-    total = int(start)
-
-    def answer(more: int) -> int:
-        nonlocal total
-        total += more
-        if more < 0:
-            raise ValueError("less")
-        return total
-
-    yield answer
 
 
 def test_a_worker_answers_again_and_again() -> None:

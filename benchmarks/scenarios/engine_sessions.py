@@ -13,15 +13,15 @@ from benchmarks.workloads import Turn
 __all__ = ["begun_session", "only_session", "season"]
 
 SEASON = 40
-"""Megabytes written first: then the journal's files have their full size and are used again."""
+"""Megabytes written first, if turns are not fewer: then the journal's files have their full size and are used again."""
 
 
-def season(path: Path) -> None:
-    """Write to a store until what it writes next is what it writes after months."""
+def season(path: Path, count: int) -> None:
+    """Write to a store until what it writes next, `count` turns, is what it writes after months."""
     with eventlog.open(path) as store:
         session = store.create_session(title="what was before")
         noise = json.dumps("x" * (1 << 20))
-        for _ in range(SEASON):
+        for _ in range(min(SEASON, count)):
             session.record_custom("benchmark", noise)
         store.erase(session.id)
 

@@ -46,7 +46,7 @@ def _round_and_round(setting: Setting) -> dict[str, Measured]:
     most = max(setting.sizes.sessions // SHARE, 4)
     counts = (1, *sorted({most // 20, most // 5} - {0, 1}), most)
     path = setting.directory / "store"
-    season(path)
+    season(path, setting.sizes.turns)
     found: dict[str, dict[int, Spread]] = {name: {} for name in SIDES}
     history = list(small_turns(HISTORY))
     with eventlog.open(path) as store, SqliteSessions(setting.directory / "sqlite") as sqlite:

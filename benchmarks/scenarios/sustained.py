@@ -89,7 +89,7 @@ def _on_end(setting: Setting) -> dict[str, Measured]:
     works: dict[str, list[Taken]] = {name: [] for name in SIDES}
     private: dict[str, dict[int, float]] = {name: {} for name in SIDES}
     resident: dict[str, dict[int, float]] = {name: {} for name in SIDES}
-    season(setting.directory / "engine")
+    season(setting.directory / "engine", setting.sizes.turns)
     with (
         SqliteSessions(setting.directory / "sqlite") as sqlite,  # while it is open, the WAL stays
         Worker(turning, str(setting.directory / "engine")) as ours,

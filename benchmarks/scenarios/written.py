@@ -88,7 +88,7 @@ def _written(setting: Setting) -> dict[str, Measured]:
     count = setting.sizes.turns * TIMES
     text = sum(len(turn.plain()) for turn in turns(count, seed=13))
     ours, theirs = setting.directory / "engine", setting.directory / "sqlite"
-    season(ours)
+    season(ours, count)
     with SqliteSessions(theirs) as sqlite:
         sqlite.season()
     found: dict[str, list[float]] = {}

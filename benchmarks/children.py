@@ -54,7 +54,7 @@ class Worker:
     def __init__(
         self, prepare: Callable[..., AbstractContextManager[Callable[[Any], object]]], *arguments: str
     ) -> None:
-        """Start it; `prepare`, a function of a module, is called there and gives what answers.  Returns when it is ready."""
+        """Start it, and wait until `prepare` of a module, called there, has what answers."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", _ANSWERING, prepare.__module__, prepare.__qualname__, *arguments],
             stdin=subprocess.PIPE,

@@ -1,6 +1,6 @@
-"""Which plots there are, and drawing them from a run's curves with matplotlib, which is loaded when something is drawn.
+"""Which plots there are, and drawing them from a run's curves with matplotlib.
 
-Each plot is written twice: as SVG, for a README, and as PNG.
+matplotlib is loaded when something is drawn.  Each plot is written twice: as SVG, for a README, and as PNG.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _name(axes: Any, what: Plot, lines: Mapping[str, Points]) -> None:
 
 
 def spread_out(heights: Sequence[float]) -> list[float]:
-    """Heights from 0 to 1, as near as can be to those that are wanted and far enough from each other."""
+    """Heights from 0 to 1, near those that are wanted and far enough from each other."""
     apart = min(APART, 1 / max(len(heights) - 1, 1))
     groups: list[list[int]] = []
     for number in sorted(range(len(heights)), key=heights.__getitem__):

@@ -1,1 +1,1 @@
-"""What a program does all day, measured beside SQLite FULL: starting, cold caches, two processes, many sessions, months of use."""
+"""What programs do all day, measured beside SQLite FULL: a file for each scenario."""

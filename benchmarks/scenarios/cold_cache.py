@@ -1,4 +1,7 @@
-"""Opening and loading a conversation whose files are not in the page cache: what a person sees who comes back the next day."""
+"""Opening and loading a conversation whose files are not in the page cache.
+
+That is what a user waits for who comes back the next day.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What scenarios begin with: stores that have been written to for a while, and sessions with a history.  Public names only."""
+"""What scenarios begin with: stores in use for a while, and sessions with a history.
+
+Made through public names only.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ SEASON = 40
 
 
 def season(path: Path, count: int) -> None:
-    """Write to a store until what it writes next, `count` turns, is what it writes after months."""
+    """Write to a store until `count` turns cost what they cost after months."""
     with eventlog.open(path) as store:
         session = store.create_session(title="what was before")
         noise = json.dumps("x" * (1 << 20))

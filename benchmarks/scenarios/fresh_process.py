@@ -1,4 +1,7 @@
-"""Each time in a new process: import the engine, open a store, and say something durable; at two lengths of the history."""
+"""Each time in a new process: import the engine, open a store, say something durable.
+
+Measured at two lengths of the history.
+"""
 
 from __future__ import annotations
 

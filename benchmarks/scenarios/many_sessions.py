@@ -1,4 +1,4 @@
-"""One durable turn in each of many sessions, round and round, as a server has it; against turns in one session.
+"""One durable turn in each of many sessions, round and round, against turns in one.
 
 A server either keeps the handle and the lease of every session, or begins anew for each request: both are measured, each with
 sessions of its own.
@@ -16,7 +16,7 @@ from benchmarks.engine import take_turn
 from benchmarks.figures import Case, Measured, Setting
 from benchmarks.history import small_turns
 from benchmarks.scenarios.engine_sessions import begun_session, season
-from benchmarks.scenarios.spread import Spread, Taken, figures_of, measured, spreads, taken
+from benchmarks.scenarios.spread import Taken, figures_of, measured, spreads, taken
 from benchmarks.scenarios.sqlite_sessions import SQLITE, SqliteSessions
 from benchmarks.workloads import Turn, turns
 
@@ -47,7 +47,6 @@ def _round_and_round(setting: Setting) -> dict[str, Measured]:
     counts = (1, *sorted({most // 20, most // 5} - {0, 1}), most)
     path = setting.directory / "store"
     season(path, setting.sizes.turns)
-    found: dict[str, dict[int, Spread]] = {name: {} for name in SIDES}
     history = list(small_turns(HISTORY))
     with eventlog.open(path) as store, SqliteSessions(setting.directory / "sqlite") as sqlite:
         sqlite.season()
@@ -60,25 +59,23 @@ def _round_and_round(setting: Setting) -> dict[str, Measured]:
             with handle.lease():
                 take_turn(handle, turn)
 
-        for count in counts:
-            with ExitStack() as leases:
-                handles = [store.session(name) for name in kept[:count]]
-                for handle in handles:
-                    leases.enter_context(handle.lease())
-                sides = {
-                    "kept": _in_ring(handles, most + WARM_UP, take_turn),
-                    "anew": _in_ring(anew[:count], most + WARM_UP, take_anew),
-                    "sqlite": _in_ring(kept[:count], most + WARM_UP, sqlite.turn),
-                }
-                for name, spread in spreads(sides, most, warm_up=WARM_UP).items():
-                    found[name][count] = spread
+        with ExitStack() as leases:
+            handles = [store.session(name) for name in kept]
+            for handle in handles:
+                leases.enter_context(handle.lease())
+            sides: dict[str, Callable[[], list[Taken]]] = {}
+            for count in counts:
+                sides[f"kept {count}"] = _in_ring(handles[:count], most + WARM_UP, take_turn)
+                sides[f"anew {count}"] = _in_ring(anew[:count], most + WARM_UP, take_anew)
+                sides[f"sqlite {count}"] = _in_ring(kept[:count], most + WARM_UP, sqlite.turn)
+            found = spreads(sides, most, warm_up=WARM_UP)
     for name, title in SIDES.items():
-        setting.notes.curve("sessions", title, {count: it.median * 1e3 for count, it in found[name].items()})
+        setting.notes.curve("sessions", title, {count: found[f"{name} {count}"].median * 1e3 for count in counts})
     return {
-        **measured("many.kept", found["kept"][most], found["sqlite"][most]),
-        **measured("many.anew", found["anew"][most], found["sqlite"][most]),
-        **measured("many.kept.flat", found["kept"][most], found["kept"][1]),
-        **measured("many.anew.flat", found["anew"][most], found["anew"][1]),
+        **measured("many.kept", found[f"kept {most}"], found[f"sqlite {most}"]),
+        **measured("many.anew", found[f"anew {most}"], found[f"sqlite {most}"]),
+        **measured("many.kept.flat", found[f"kept {most}"], found["kept 1"]),
+        **measured("many.anew.flat", found[f"anew {most}"], found["anew 1"]),
     }
 
 

@@ -22,9 +22,9 @@ class Cached(NamedTuple):
 
 
 def drop(directory: Path) -> Cached:
-    """Write every file below to the disk and drop its pages; returns what is cached nevertheless.
+    """Drop the pages of every file below; returns what is cached nevertheless.
 
-    Pages that a process has mapped cannot be dropped, so close what uses the files first.  Where the system has no way to
+    Pages that a process has mapped cannot be dropped, so what uses the files is closed first; changed pages are written to the disk before.  Where the system has no way to
     drop pages, all of them are told to be there.
     """
     there = every = 0
@@ -44,7 +44,7 @@ def drop(directory: Path) -> Cached:
 
 
 def cached(descriptor: int) -> Cached:
-    """How many pages of an open file are in the page cache, as `mincore` says; all of them where there is no `mincore`."""
+    """Ask `mincore` how many pages of an open file are cached; all, where there is none."""
     size = os.fstat(descriptor).st_size
     every = -(-size // mmap.PAGESIZE)
     mincore = getattr(ctypes.CDLL(None, use_errno=True), "mincore", None)

@@ -1,4 +1,4 @@
-"""How long the same work took, told by its median, its quick and its slow tenth and hundredth, and its processor time."""
+"""How long equal pieces of work took: median, percentiles, processor time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Taken(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """What pieces of the same work took, one entry each."""
+    """What equal pieces of work took, one entry each."""
 
     seconds: Sequence[float]
     cpu: Sequence[float]
@@ -55,7 +55,7 @@ def taken(work: Callable[[], object]) -> Taken:
 def spreads(
     sides: Mapping[str, Callable[[], Iterable[Sequence[float]]]], rounds: int, *, warm_up: int = 1
 ) -> dict[str, Spread]:
-    """Run the sides in turn; each returns pairs of seconds and processor seconds, one for each piece of work."""
+    """Run the sides in turn; each returns seconds and processor seconds, a pair a piece."""
 
     def flat(side: Callable[[], Iterable[Sequence[float]]]) -> Callable[[], list[float]]:
         return lambda: [number for work in side() for number in work]
@@ -64,18 +64,21 @@ def spreads(
     return {name: Spread(samples.times[::2], samples.times[1::2]) for name, samples in found.items()}
 
 
-def figures_of(id: str, title: str, against: str, target: Target | None = None) -> tuple[Figure, ...]:
-    """The figures of a latency: its median, whose target it is, two percentiles, and processor time."""
+def figures_of(id: str, title: str, against: str, *, slow: Target | None = None) -> tuple[Figure, ...]:
+    """The figures of a latency: median, two percentiles, and processor time.
+
+    `slow` is the target of the upper percentile.
+    """
     return (
-        Figure(id, f"{title}, median", "ms", against, target),
+        Figure(id, f"{title}, median", "ms", against),
         Figure(f"{id}.p10", f"{title}, 10 of 100 below", "ms", against),
-        Figure(f"{id}.p99", f"{title}, 99 of 100 below", "ms", against),
+        Figure(f"{id}.p99", f"{title}, 99 of 100 below", "ms", against, slow),
         Figure(f"{id}.cpu", f"{title}, processor time of the process", "ms", against),
     )
 
 
 def measured(id: str, ours: Spread, theirs: Spread) -> dict[str, Measured]:
-    """What the figures of `figures_of` say; processor time is the mean, of which the system's clock ticks are no part."""
+    """What the figures of `figures_of` say, in milliseconds; processor time is the mean."""
     pairs = {
         id: (ours.median, theirs.median),
         f"{id}.p10": (ours.percentile(0.1), theirs.percentile(0.1)),

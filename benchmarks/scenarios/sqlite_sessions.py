@@ -1,4 +1,7 @@
-"""Many conversations in one SQLite file, in WAL mode and FULL: a row for each message, as `peers/plain_sqlite.py` keeps them."""
+"""Many conversations in one SQLite file, in WAL mode and FULL: a row for each message.
+
+The rows are those of `peers/plain_sqlite.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes that say something durable in turn: each in its own session of one store, and both in one session."""
+"""Two processes that say something durable in turn, in a session each and in one."""
 
 from __future__ import annotations
 

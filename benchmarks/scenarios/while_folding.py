@@ -1,6 +1,6 @@
-"""Readers while a writer keeps folds going: the newest page and the head of a session, against nothing being written.
+"""Reading the newest page and the head of a session while a writer keeps folds going.
 
-The writer appends records of 64 KB to another session as quickly as it can, once in a process of its own, and once in a thread
+The baseline is a store to which nothing is written.  The writer appends records of 64 KB to another session as quickly as it can, once in a process of its own, and once in a thread
 beside the reader.  That folds go on is seen by the file that they write.
 """
 
@@ -36,7 +36,7 @@ WARM_UP = 5
 
 @contextmanager
 def _endless(write: Callable[[], object]) -> Generator[Callable[[], int]]:
-    """A thread that writes on and on; what is yielded says how often it has.  Has written when it begins."""
+    """A thread that writes on and on, and has begun to; yields what says how often."""
     stopping, begun = Event(), Event()
     done = 0
 

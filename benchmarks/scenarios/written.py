@@ -1,4 +1,4 @@
-"""Bytes that turns write, for each byte of their text: handed to the system, written by the disk, and kept in the end.
+"""Bytes that turns write for each byte of their text: to the system, to the disk, kept.
 
 Each side writes in a process of its own, into a store that has been in use for a while, and closes it: folding is part of it.
 """
@@ -28,7 +28,7 @@ COUNTED = ("handed", "counted", "disk")
 
 
 def _counted(path: Path) -> list[int]:
-    """Bytes handed to `write`, bytes counted for the disk, bytes the disk wrote for any process; 0 if unknown."""
+    """Bytes handed to `write`, counted for the disk, and written by it; 0 if unknown."""
     os.sync()
     return [written(), _dirtied(), _disk_wrote(path)]
 
@@ -51,7 +51,7 @@ def _disk_wrote(path: Path) -> int:
 
 
 def write_turns(path: Path, work: Iterable[Turn]) -> list[int]:
-    """Take turns in a new session of a store that is there, and close it; returns what was counted meanwhile."""
+    """Take turns in a new session and close the store; returns what was counted."""
     with eventlog.open(path) as store:
         session = store.create_session(title="written")
         before = _counted(path)
@@ -62,7 +62,7 @@ def write_turns(path: Path, work: Iterable[Turn]) -> list[int]:
 
 
 def write_turns_to_sqlite(path: Path, work: Iterable[Turn]) -> list[int]:
-    """Add two rows for each turn, and close the file; returns what was counted meanwhile."""
+    """Add two rows for each turn and close the file; returns what was counted."""
     with SqliteSessions(path) as sqlite:
         sqlite.season()
         before = _counted(path)

@@ -56,7 +56,7 @@ WIDTH, HEIGHT, DOTS = 8.0, 4.4, 160
 """Inches of which a README shows a hundred pixels each, and the dots of one in the PNG."""
 LEFT, BOTTOM, TOP = 0.085, 0.125, 0.885
 """Where the axes are, as shares of the whole; right of them are the names of the lines."""
-LETTER = 0.0095
+LETTER = 0.01
 """What a letter of a name takes of the whole width."""
 SAMPLE, NAME = 1.07, 1.135
 """Where a line's sample and its name begin, as shares of the axes' width."""

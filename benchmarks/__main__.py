@@ -21,7 +21,7 @@ from benchmarks.cases import CASES, FULL, SHORT, chosen
 from benchmarks.figures import Case, Notes, Result, Setting, Sizes, results_of
 from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
 from benchmarks.markdown import markdown
-from benchmarks.plots import write_plots
+from benchmarks.plots import INSTALL, can_draw, write_plots
 from benchmarks.report import (
     show_cases,
     show_changes,
@@ -70,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no case or figure {unknown}; --list names them")
     except (OSError, msgspec.MsgspecError) as error:
         parser.error(f"--baseline {options.baseline}: {error}")
+    if options.plot is not None and not can_draw():
+        parser.error(f"--plot needs matplotlib: {INSTALL}")
     if options.list:
         show_cases(_paper(), cases)
         return 0
@@ -96,14 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m benchmarks", description="What the engine costs, as ratios in one run.")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument(
-        "--short", action="store_true", help="fewer rounds, shorter histories: under three minutes (default)"
-    )
+    size.add_argument("--short", action="store_true", help="fewer rounds, shorter histories: a few minutes (default)")
     size.add_argument("--full", action="store_true", help="everything, histories of a million events: an hour or so")
     parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="only these cases or figures")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="compare with an earlier run, as --json wrote it")
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the plots into this folder, as SVG")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the plots into this folder, as SVG and PNG")
     parser.add_argument("--markdown", type=Path, metavar="OUT", help="write the tables of the README to this file")
     parser.add_argument("--list", action="store_true", help="say what can be run, and run nothing")
     parser.add_argument("--directory", type=Path, help="where to measure (default: the first usual place on a disk)")

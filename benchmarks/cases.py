@@ -6,6 +6,15 @@ from collections.abc import Sequence
 
 from benchmarks import encryption, groups, listing, sessions, slow_disk, streaming, turns, turns_on_end, window
 from benchmarks.figures import Case, Sizes
+from benchmarks.scenarios import (
+    churn,
+    cold_cache,
+    fresh_process,
+    many_sessions,
+    two_processes,
+    while_folding,
+    written,
+)
 from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, viewing
 from benchmarks.targets import groups as target_groups
 from benchmarks.targets import streaming as target_streaming
@@ -33,6 +42,13 @@ CASES: tuple[Case, ...] = (
     *listing.CASES,
     *window.CASES,
     *encryption.CASES,
+    *fresh_process.CASES,
+    *cold_cache.CASES,
+    *two_processes.CASES,
+    *while_folding.CASES,
+    *many_sessions.CASES,
+    *churn.CASES,
+    *written.CASES,
 )
 
 SHORT = Sizes(
@@ -57,7 +73,7 @@ SHORT = Sizes(
     day=0.02,
     import_bytes=20_000_000,
 )
-"""Under three minutes in all."""
+"""A few minutes in all."""
 FULL = Sizes(
     rounds=25,
     deltas=200_000,

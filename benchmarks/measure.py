@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-__all__ = ["Samples", "Spent", "in_turn", "kept", "spent", "timed", "written"]
+__all__ = ["Samples", "Spent", "in_turn", "kept", "of_process", "spent", "timed", "written"]
 
 
 class Spent(NamedTuple):
@@ -55,6 +55,10 @@ class Samples:
         """The time that `share` of the times do not exceed."""
         return sorted(self.times)[min(int(len(self.times) * share), len(self.times) - 1)]
 
+    def columns(self) -> dict[str, float]:
+        """Milliseconds by their headings, of times that were measured with processor times."""
+        return {"ms": self.median * 1e3, "p10 ms": self.percentile(0.1) * 1e3, "CPU ms": self.median_cpu * 1e3}
+
 
 def in_turn(
     sides: Mapping[str, Callable[[], Iterable[float | Spent]]], rounds: int, *, warm_up: int = 1
@@ -94,16 +98,21 @@ def spent(work: Callable[[], object]) -> Spent:
     return Spent(time.perf_counter() - start, time.process_time() - cpu)
 
 
+def of_process(file: str, name: str) -> int:
+    """What the kernel counts of this process: a number in `/proc/self`, 0 where there is none."""
+    try:
+        lines = (Path("/proc/self") / file).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
+
+
 def written() -> int:
-    """Bytes that this process has handed to `write` and its kin so far (`wchar`); 0 where the system does not say.
+    """Bytes that this process has handed to `write` and its kin so far (`wchar`).
 
     What reaches the disk, `write_bytes`, varies by several times for the same work.
     """
-    try:
-        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("wchar:")), 0)
+    return of_process("io", "wchar")
 
 
 def kept(directory: Path) -> int:

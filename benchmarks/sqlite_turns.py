@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
@@ -40,31 +42,50 @@ class Wal(ABC):
     def __init__(self, path: Path, schema: str) -> None:
         self._path = path
         self._number = 0
-        self.connection = sqlite3.connect(path, isolation_level=None)
+        self.connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self.connection.execute("PRAGMA journal_mode=WAL")
         self.connection.execute("PRAGMA synchronous=FULL")
         self.connection.executescript(schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @abstractmethod
     def turn(self, turn: Turn) -> None:
         """Add a turn; durable when it returns."""
 
     def fill(self) -> None:
-        """Write turns until a checkpoint has moved pages into the database, and the WAL's file has stopped growing."""
+        """Write turns until the WAL's file has stopped growing.
+
+        A checkpoint has then moved pages into the database.  Only the end of all this waits for the disk.
+        """
         new = self._path.stat().st_size
         size = still = 0
+        self.connection.execute("PRAGMA synchronous=OFF")
         for turn in _filling():
             self.turn(turn)
             now = self.wal_bytes()
             still = still + 1 if now == size else 0
             size = now
             if still == STILL and self._path.stat().st_size > new:
-                return
-        raise RuntimeError(f"the WAL still grows after {ENOUGH:,} turns: {size:,} bytes")
+                break
+        else:
+            raise RuntimeError(f"the WAL still grows after {ENOUGH:,} turns: {size:,} bytes")
+        self.connection.execute("PRAGMA synchronous=FULL")
+        self.settle()
 
     def wal_bytes(self) -> int:
         """The size of the WAL's file."""
         return self._path.with_name(f"{self._path.name}-wal").stat().st_size
+
+    def kept_bytes(self) -> int:
+        """What the database without its WAL takes on the disk."""
+        return self._path.stat().st_blocks * 512
 
     def settle(self) -> None:
         """Move what is in the WAL into the database; its file stays."""
@@ -75,30 +96,43 @@ class Wal(ABC):
         self.connection.close()
 
 
+_MESSAGES = """
+CREATE TABLE IF NOT EXISTS message (id INTEGER PRIMARY KEY, session TEXT NOT NULL, role TEXT NOT NULL, data BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS by_session ON message (session, id);
+"""
+MessageRow = tuple[str, str, bytes]
+"""Session, role, and the message as JSON."""
+
+
 class TwoRows(Wal):
     """A row of JSON for the user's message, and one for the assistant's."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(
-            path,
-            "CREATE TABLE message (id INTEGER PRIMARY KEY, session TEXT NOT NULL, role TEXT NOT NULL, data BLOB NOT NULL);"
-            "CREATE INDEX by_session ON message (session, id)",
-        )
+        super().__init__(path, _MESSAGES)
         self._encode = msgspec.json.Encoder().encode
 
-    def turn(self, turn: Turn) -> None:
+    def turn(self, turn: Turn, session: str = "s") -> None:
         """Two rows, one transaction."""
+        self.add(self.rows(turn, session))
+
+    def rows(self, turn: Turn, session: str) -> Iterator[MessageRow]:
+        """A turn's two rows."""
         self._number += 1
         call = {"type": "tool", "call": f"call_{self._number}", "name": "bash", "input": {"command": turn.command}}
-        rows = (
-            ("user", [{"type": "text", "text": turn.question}]),
-            ("assistant", [{"type": "text", "text": "".join(turn.answer)}, {**call, "output": turn.output}]),
-        )
+        said = {"type": "text", "text": "".join(turn.answer)}
+        yield self.row(session, "user", [{"type": "text", "text": turn.question}])
+        yield self.row(session, "assistant", [said, {**call, "output": turn.output}])
+
+    def row(self, session: str, role: str, parts: Sequence[object]) -> MessageRow:
+        """A message's row."""
+        return session, role, self._encode({"role": role, "parts": parts})
+
+    def add(self, rows: Iterable[MessageRow]) -> None:
+        """Add rows in one transaction."""
         execute = self.connection.execute
         execute("BEGIN IMMEDIATE")
-        for role, parts in rows:
-            data = self._encode({"role": role, "parts": parts})
-            execute("INSERT INTO message (session, role, data) VALUES (?, ?, ?)", ("s", role, data))
+        for row in rows:
+            execute("INSERT INTO message (session, role, data) VALUES (?, ?, ?)", row)
         execute("COMMIT")
 
 

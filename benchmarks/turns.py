@@ -45,9 +45,7 @@ def _beside(setting: Setting) -> dict[str, Measured]:
     for name, kind in SIDES.items():
         found, cost = samples[name], costs[name]
         cells = {
-            "ms": found.median * 1e3,
-            "p10 ms": found.percentile(0.1) * 1e3,
-            "CPU ms": found.median_cpu * 1e3,
+            **found.columns(),
             "CPU in all": cost.cpu * 1e3,
             "syncs": cost.syncs,
             "KB written": cost.written / 1e3,

@@ -7,6 +7,7 @@ import sys
 import time
 import tomllib
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -18,17 +19,17 @@ from benchmarks.__main__ import measure
 from benchmarks.alone import alone, syncs_between_marks, tracer
 from benchmarks.baseline import compared, read_results
 from benchmarks.cases import CASES, chosen
-from benchmarks.children import child
+from benchmarks.children import Worker, child
 from benchmarks.engine import WAITS, waiting_turn
 from benchmarks.figures import Curve, Figure, Measured, Missing, Notes, Result, Sizes, Target, results_of
 from benchmarks.history import begun, compacted, items_of
 from benchmarks.limits import RawFile, decode_lines, decode_stream, encode_one_by_one
-from benchmarks.machine import describe, workplace
+from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
 from benchmarks.markdown import markdown
 from benchmarks.measure import Samples, Spent, in_turn, kept, spent, written
 from benchmarks.peers.base import Chat, Peer, PeerError, missing
 from benchmarks.peers.registry import PEERS, present
-from benchmarks.plots import write_plots
+from benchmarks.plots import INSTALL, PLOTS, can_draw, spread_out, write_plots
 from benchmarks.report import (
     show_cases,
     show_changes,
@@ -39,8 +40,10 @@ from benchmarks.report import (
     show_rows,
     write_json,
 )
+from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.scenarios.page_cache import cached, drop
+from benchmarks.scenarios.sqlite_sessions import SqliteSessions
 from benchmarks.sqlite_turns import SameFacts, TwoRows
-from benchmarks.svg import plot
 from benchmarks.targets.space import free_pages
 from benchmarks.turn_sides import SIDES
 from benchmarks.workloads import ANSWER_CHARACTERS, TOOL_BYTES, deltas, generated_session, turns
@@ -48,6 +51,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.importers import import_file
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView
+from tests.support.adding_worker import adds
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = Sizes(
@@ -55,8 +59,8 @@ TINY = Sizes(
     lengths=(4, 8), peer_lengths=(4, 8), patient=False, peer_turns=1, events=(100, 200), hurry=100, day=0.0,
     import_bytes=20_000,
 )  # fmt: skip
-MAY_BE_ZERO = ("target.4.free", "window.")
-"""Figures of which there may be none: free pages, and what a session this short never needs."""
+MAY_BE_ZERO = ("target.4.free", "churn.free", "churn.erased", "cold.left", "folding.folds", "window.", "written.")
+"""Figures of which there may be none: free pages, what a short session never needs, what no system need count."""
 NEEDS_BASELINE = (
     "deltas.one",
     "turn.raw",
@@ -217,6 +221,7 @@ def test_curves_have_a_point_for_each_length(results: list[Result], notes: Notes
     """A case over lengths puts down every length, for the engine and for the peers beside it."""
     assert results
     curves = {(curve.plot, curve.side): [length for length, _ in curve.points] for curve in notes.curves}
+    assert set(PLOTS) == {plot_name for plot_name, _ in curves} - {"stream"}
     for plot_name in ("turn", "load", "kept"):
         assert curves[plot_name, "everdelta"] == curves[plot_name, "plain SQLite FULL"] == [4.0, 8.0]
     assert curves["length", "median"] == curves["next", "everdelta"] == [4.0, 8.0]
@@ -241,9 +246,11 @@ def test_a_missing_peer_is_reported_with_the_line_that_installs_it() -> None:
 
 
 def test_peers_are_installed_as_the_group_has_them() -> None:
-    """The line that a missing peer is reported with names the requirements of the optional group `bench`, and all of them."""
+    """Each requirement of the optional group `bench` is named where its package is missing."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    told = {requirement for peer in PEERS for requirement in peer.install.split("'")[1::2]}
+    told = {
+        requirement for line in (INSTALL, *(peer.install for peer in PEERS)) for requirement in line.split("'")[1::2]
+    }
     assert told == set(project["optional-dependencies"]["bench"])
 
 
@@ -316,22 +323,57 @@ def test_a_run_is_compared_by_ratios() -> None:
     assert all(word in text.getvalue() for word in ("worse", "better", "met", "short"))
 
 
-def test_plots_are_drawn_from_curves(tmp_path: Path) -> None:
-    """Each plot that has a curve becomes an SVG file that names its sides; axes are whole decades."""
+@pytest.mark.parametrize("ending", ["svg", "png"] if can_draw() else [])
+def test_plots_are_drawn_from_curves(ending: str, tmp_path: Path) -> None:
+    """Each plot that has a curve becomes a picture that names the sides with points.
+
+    Where matplotlib is installed: the group `bench` is not among the tests' own requirements.
+    """
     curves = [
         Curve("turn", "everdelta", [(100, 0.2), (5000, 0.3)]),
         Curve("turn", "A & B", [(100, 20), (5000, 700)]),
+        Curve("turn", "nothing to draw", [(1, 0)]),
+        Curve("memory", "everdelta", [(0, 20), (4000, 21)]),
         Curve("stream", "everdelta", [(2000, 1)]),
     ]
-    [path] = write_plots(tmp_path, curves)
-    text = path.read_text(encoding="utf-8")
-    document = ET.fromstring(text)  # noqa: S314 - what was just written
-    assert path.name == "turn.svg"
-    assert document.tag.endswith("svg")
-    labels = ["".join(node.itertext()) for node in document.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"everdelta", "A & B", "100", "10,000", "0.1", "1,000"} <= set(labels)
-    with pytest.raises(ValueError, match="nothing to draw"):
-        plot("empty", "x", "y", {"a": [(1, 0)]})
+    written = write_plots(tmp_path, curves)
+    assert [path.name for path in written] == ["turn.svg", "memory.svg"]
+    assert sorted(path.stem for path in tmp_path.glob(f"*.{ending}")) == ["memory", "turn"]
+    if ending == "png":
+        assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.glob("*.png"))
+    else:
+        document = ET.fromstring(written[0].read_text(encoding="utf-8"))  # noqa: S314 - what was just written
+        labels = ["".join(node.itertext()).strip() for node in document.iter("{http://www.w3.org/2000/svg}text")]
+        assert {"everdelta", "A & B", "100", "5,000", "messages in it", PLOTS["turn"].title} <= set(labels)
+        assert "nothing to draw" not in labels
+
+
+def test_drawing_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    """`--plot` without matplotlib is a wrong call that says how to install it.
+
+    Everything else does without it.
+    """
+    hidden = "import sys; sys.modules['matplotlib'] = None; from benchmarks.__main__ import main; "
+    for more, code in (("['--list']", 0), (f"['--list', '--plot', {str(tmp_path)!r}]", 2)):
+        ran = subprocess.run(
+            [sys.executable, "-c", f"{hidden}sys.exit(main({more}))"],
+            cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert ran.returncode == code
+        assert (INSTALL in ran.stderr) == (code == 2)
+
+
+def test_names_of_lines_keep_their_distance() -> None:
+    """Names stand near their lines' ends, in the lines' order, legible and inside the plot."""
+    assert spread_out([0.9, 0.1]) == [0.9, 0.1]
+    for wanted in ([0.5, 0.5, 0.5], [0.0, 0.01, 0.99, 1.0], [0.3] * 30, [1.0, 0.98, 0.4]):
+        found = spread_out(wanted)
+        apart = min(0.05, 1 / (len(wanted) - 1))
+        heights = sorted(found)
+        assert all(high - low >= apart - 1e-9 for low, high in pairwise(heights))
+        assert heights[0] >= 0
+        assert heights[-1] <= 1 + 1e-9
+        assert sorted(wanted) == [want for _, want in sorted(zip(found, wanted, strict=True))]
 
 
 def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes: Notes, tmp_path: Path) -> None:
@@ -380,6 +422,64 @@ def test_free_pages_are_counted(tmp_path: Path) -> None:
 def test_a_child_says_what_it_measured() -> None:
     """A snippet runs in a process of its own, finds the packages and its arguments, and hands back a value."""
     assert child("import sys, eventlog; print([*map(int, sys.argv[1:])])", "1", "2") == [1, 2]
+
+
+def test_a_worker_answers_again_and_again() -> None:
+    """A worker keeps what it has; one that fails is an error where it is asked."""
+    with Worker(adds, "10") as worker:
+        assert [worker.ask(1), worker.ask(5)] == [11, 16]
+        worker.tell(4)
+        assert worker.hear() == 20
+        with pytest.raises(subprocess.CalledProcessError):
+            worker.ask(-1)
+
+
+def test_a_latency_has_figures_and_columns() -> None:
+    """Median and slow end are figures, against the other side; processor time is a column of each side."""
+    slow, quick = Samples(), Samples()
+    slow.add([Spent(0.004, 0.002), Spent(0.008, 0.003)])
+    quick.add([Spent(0.001, 0.001)])
+    found = beside("a", slow, quick)
+    assert set(found) == {figure.id for figure in figures_of("a", "work", "other work")}
+    assert found["a"] == pytest.approx(Measured(6.0, 1.0))
+    assert found["a.p99"] == pytest.approx(Measured(8.0, 1.0))
+    notes = Notes()
+    put_down(notes, "works", {"slow": slow, "quick": quick})
+    assert [(row.table, row.side) for row in notes.rows] == [("works", "slow"), ("works", "quick")]
+    assert notes.rows[0].cells == pytest.approx({"ms": 6.0, "p10 ms": 4.0, "CPU ms": 2.5, "p99 ms": 8.0})
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system drops no pages")
+def test_pages_are_dropped_from_the_cache(tmp_path: Path) -> None:
+    """What was just written is cached; after dropping it is not, and is read unharmed."""
+    (tmp_path / "empty").touch()
+    file = tmp_path / "below" / "file"
+    file.parent.mkdir()
+    data = os.urandom(1 << 20)
+    file.write_bytes(data)
+    with file.open("r+b") as opened:
+        before = cached(opened.fileno())
+    assert before.there == before.all > 0
+    dropped = drop(tmp_path)
+    assert dropped.all == before.all
+    assert file.read_bytes() == data
+    if filesystem_of(tmp_path) not in VOLATILE:
+        assert dropped.there < before.there
+
+
+def test_many_conversations_in_one_sqlite_file(tmp_path: Path) -> None:
+    """SQLite's side keeps conversations apart, and gives their space back."""
+    [one, other] = turns(2)
+    with SqliteSessions(tmp_path / "sqlite") as sqlite:
+        sqlite.turn(one, "a")
+        sqlite.turns([one, other], "b")
+        sqlite.user("Go on", "b")
+        assert (sqlite.load("a"), sqlite.load("b"), sqlite.page("b", 2), sqlite.newest("b")) == (2, 5, 2, 7)
+        sqlite.turns(turns(100), "b")
+        sqlite.erase("b")
+        assert (sqlite.load("a"), sqlite.load("b")) == (2, 0)
+        sqlite.vacuum()
+    assert kept(tmp_path / "sqlite") < 100_000
 
 
 def test_sides_take_turns_in_changing_order() -> None:

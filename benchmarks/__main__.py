@@ -1,4 +1,6 @@
-"""`python -m benchmarks [--short|--full] [--only ID…] [--json OUT] [--baseline FILE] [--plot DIR] [--markdown OUT] [--list]`.
+"""The program: measures what is asked for, and prints tables.
+
+`python -m benchmarks [--short|--full] [--only ID…] [--json OUT] [--baseline FILE] [--plot DIR] [--markdown OUT] [--list]`.
 
 Measures and prints tables.  Exit code 0 when everything ran, whether or not the targets were met; 2 for a wrong call.
 """

@@ -1,4 +1,6 @@
-"""What a turn costs in a process that does nothing else: processor time, bytes and syncs, work in the background included.
+"""What a turn costs in a process that does nothing else, background work included.
+
+Processor time, bytes and syncs are counted.
 
 Beside other sides that cannot be told, because background work is done while another is measured.  Syncs are counted by `strace`, for
 SQLite's and LMDB's are C: every `fsync`, `fdatasync`, `msync`, and each `pwritev2` that syncs.  Writes to files opened with
@@ -48,7 +50,10 @@ class Alone(msgspec.Struct, frozen=True):
 
 @cache
 def tracer() -> tuple[str, ...]:
-    """The command that traces syncs, without the file it writes to; empty where there is none or it may not."""
+    """The command that traces syncs; empty where there is none or it may not.
+
+    The name of the file that it writes to comes behind it.
+    """
     command = ("strace", "-f", "--seccomp-bpf", "-qq", "-e", f"trace={_TRACED}", "-e", "signal=none", "-o")
     if which(command[0]) is None:
         return ()

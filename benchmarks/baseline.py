@@ -18,7 +18,10 @@ from benchmarks.figures import Figure, Result, Target
 __all__ = ["Change", "compared", "read_results"]
 
 NOTABLE = 1.25
-"""How many times better or worse a figure must be to be called so: what two runs of the same differ by."""
+"""How many times better or worse a figure must be to be called so.
+
+Two runs of one program differ by less.
+"""
 
 
 class _Run(msgspec.Struct):
@@ -48,7 +51,10 @@ class Change(NamedTuple):
 
 
 def read_results(path: Path) -> list[Result]:
-    """The results of a run that was written with `--json`.  `msgspec.ValidationError` for another file."""
+    """The results of a run that was written with `--json`.
+
+    `msgspec.ValidationError` for another file.
+    """
     return msgspec.json.decode(path.read_bytes(), type=_Run).results
 
 

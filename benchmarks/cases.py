@@ -99,7 +99,9 @@ FULL = Sizes(
 
 
 def chosen(names: Sequence[str]) -> list[Case]:
-    """The cases that `names` ask for by case, by figure, or by the beginning of one before a dot; all if none is named.
+    """The cases that are named; all if none is.
+
+    A name is that of a case, that of a figure, or the beginning of one before a dot.
 
     `KeyError` for a name that means nothing.
     """

@@ -1,4 +1,6 @@
-"""Measuring in a process of its own: import times and memory, which a process that has already run says nothing about.
+"""Measuring in a process of its own: import times and memory.
+
+A process that has already run says nothing about them.
 
 A child is a snippet of Python that prints one JSON value; it imports from where this process does, and keeps compiled
 modules, as an installed package does.  A worker is a process that stays, and answers again and again.
@@ -24,7 +26,10 @@ _ROOT = str(Path(__file__).resolve().parents[1])
 
 
 def child(code: str, *arguments: str) -> Any:
-    """What the snippet printed; it finds `arguments` in `sys.argv[1:]`.  `CalledProcessError` if it fails."""
+    """What the snippet printed; `CalledProcessError` if it fails.
+
+    It finds `arguments` in `sys.argv[1:]`.
+    """
     ran = subprocess.run(
         [sys.executable, "-c", code, *arguments], check=True, stdout=subprocess.PIPE, env=_environment(), timeout=3600
     )

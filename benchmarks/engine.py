@@ -1,4 +1,7 @@
-"""The engine doing the workloads, through its public names only; filling it beforehand is `history.py`'s."""
+"""The engine doing the workloads, through its public names only.
+
+Filling it beforehand is done by `history.py`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ def opened(directory: Path, name: str) -> Generator[eventlog.Store]:
 
 
 def stream(session: eventlog.Session, texts: Sequence[str], parts: int) -> tuple[float, float]:
-    """Stream deltas into `parts` parts in turn; returns the seconds until all are accepted, and until all are durable."""
+    """Stream deltas into `parts` parts in turn.
+
+    Returns the seconds until all are accepted, and until all are durable.
+    """
     with session.assistant(model="bench/mark") as reply:
         streams = [reply.text() for _ in range(parts)]
         session.flush()
@@ -45,11 +51,17 @@ def stream(session: eventlog.Session, texts: Sequence[str], parts: int) -> tuple
 
 
 WAITS = 4
-"""How often `waiting_turn` waits for the disk: for the question, the tool that is about to run, its result, and the end."""
+"""How often `waiting_turn` waits for the disk.
+
+For the question, the tool that is about to run, its result, and the end.
+"""
 
 
 def waiting_turn(session: eventlog.Session, turn: Turn) -> None:
-    """A whole turn as the README writes it; it also takes the lease and gives it back, unless the caller holds it."""
+    """A whole turn as the README writes it.
+
+    It also takes the lease and gives it back, unless the caller holds it.
+    """
     session.user(turn.question)
     with session.assistant(model="bench/mark") as reply:
         text = reply.text()
@@ -76,7 +88,7 @@ def with_history(store: eventlog.Store, messages: int) -> eventlog.Session:
 
 
 class EngineChat:
-    """The engine as the peers are: one conversation that is filled, continued, and loaded whole."""
+    """The engine as a peer: one conversation that is filled, continued, and loaded."""
 
     def __init__(self, directory: Path) -> None:
         self._store = eventlog.open(directory)

@@ -1,4 +1,7 @@
-"""What a benchmark says: figures with their targets, and the results that are written out.  Measures nothing."""
+"""What a benchmark says: figures with their targets, and results.
+
+Measures nothing.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class Figure(NamedTuple):
     against: str = ""
     target: Target | None = None
     before: Target | None = None
-    """What the ratio has to be of the ratio in an earlier run, when there is one to compare with."""
+    """What the ratio has to be of that in an earlier run, when there is one."""
 
 
 class Measured(NamedTuple):
@@ -60,7 +63,10 @@ class Measured(NamedTuple):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A figure as it is written out: `ratio` is `value / baseline`; null where there is no baseline or target."""
+    """A figure as it is written out.
+
+    `ratio` is `value / baseline`; null where there is no baseline or target.
+    """
 
     id: str
     value: float
@@ -72,7 +78,10 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """How one side does over the length of the history: a line of the plot `plot` (`plots.py` knows the plots)."""
+    """A line of a plot: how one side does over the length of the history.
+
+    `plots.py` knows the plots.
+    """
 
     plot: str
     side: str
@@ -80,7 +89,10 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """All that was measured of one side, in the table `table`: a number for each heading, None for what could not be."""
+    """All that was measured of one side, in the table `table`.
+
+    A number for each heading, None for what could not be measured.
+    """
 
     table: str
     side: str
@@ -135,7 +147,10 @@ class Sizes(NamedTuple):
     turns: int
     """Turns of each side."""
     counted: int
-    """Turns of each side whose bytes and syncs are counted: several rounds of its background work."""
+    """Turns of each side whose bytes and syncs are counted.
+
+    They are several rounds of its background work.
+    """
     sustained: int
     """Turns of each side on end."""
     history: int
@@ -145,7 +160,7 @@ class Sizes(NamedTuple):
     appends: int
     """Appends of each of them in one round."""
     pending: int
-    """Commands that one task has pending at the same time, and a tenth of which it is compared with."""
+    """Commands that one task has pending at once; a tenth is the baseline."""
     flushes: int
     """Flushes whose bytes are counted."""
     generated: int
@@ -153,7 +168,10 @@ class Sizes(NamedTuple):
     sessions: int
     """Sessions that are listed."""
     lengths: tuple[int, ...]
-    """Messages of the sessions in which the engine's turns are compared; the last is the long one."""
+    """Messages of the sessions in which the engine's turns are compared.
+
+    The last is the long one.
+    """
     peer_lengths: tuple[int, ...]
     """The same for the peers; the last is where they are compared with the engine."""
     patient: bool
@@ -161,7 +179,7 @@ class Sizes(NamedTuple):
     peer_turns: int
     """Turns of each peer at each length."""
     events: tuple[int, ...]
-    """Events of the histories that are opened; the first is the short one, the last the long one."""
+    """Events of the histories that are opened, the short one first, the long one last."""
     hurry: int
     """How many times faster than a model paced streams are, deltas and flushes alike."""
     day: float
@@ -191,7 +209,10 @@ class Case(NamedTuple):
 
 
 def results_of(case: Case, measured: Mapping[str, Measured]) -> list[Result]:
-    """The case's results in the order of its figures; every figure must have been measured, and no other."""
+    """The case's results in the order of its figures.
+
+    Every figure must have been measured, and no other.
+    """
     if set(measured) != {figure.id for figure in case.figures}:
         raise ValueError(f"case {case.id} measured {sorted(measured)}")
     results: list[Result] = []

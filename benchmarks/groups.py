@@ -37,7 +37,10 @@ ROUNDS = 3
 """Times as many rounds as elsewhere: one takes a tenth of a second."""
 
 Rates = dict[str, float]
-"""Appends a second: of one thread `alone`, of many `threads` and `tasks`, and of the same `bare.threads` and `bare.tasks`."""
+"""Appends a second, by side.
+
+Those of one thread are `alone`, of many `threads` and `tasks`; those without the engine `bare.threads` and `bare.tasks`.
+"""
 
 
 def _alone(wait: Callable[[], object], appends: int) -> float:

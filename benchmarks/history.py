@@ -1,4 +1,6 @@
-"""Long conversations made quickly: the events of turns, encoded and appended through the log's own contract.
+"""Long conversations made quickly, through the log's own contract.
+
+The events of turns are encoded and appended.
 
 What is there afterwards is what `engine.take_turn` would have left, an append for each turn, without the time that deciding each
 command takes.  Nothing here is measured.
@@ -63,7 +65,10 @@ def begun(store: eventlog.Store, work: Iterable[Turn], title: str = "history") -
 
 
 def extend(store: eventlog.Store, session: str, work: Iterable[Turn], first: int = 0) -> None:
-    """Append turns to a session that nobody runs; `first` numbers them, so that their ids are new."""
+    """Append turns to a session that nobody runs.
+
+    `first` numbers them, so that their ids are new.
+    """
     waiting: list[Ticket] = []
     for number, turn in enumerate(work, first):
         bodies: dict[bytes, bytes] = {}
@@ -91,7 +96,10 @@ def extend(store: eventlog.Store, session: str, work: Iterable[Turn], first: int
 
 
 def seasoned(path: Path) -> Path:
-    """A store that has been written to until its journal's files have their full size and are used again; closed."""
+    """A store that has been in use, closed.
+
+    Its journal's files have their full size and are used again.
+    """
     with eventlog.open(path) as store:
         session = store.create_session(title="what was before").id
         payload = encode([(BEGAN, ev.Custom("benchmark", '"' + "x" * SEASON_BYTES + '"'))], BEGAN)
@@ -112,7 +120,10 @@ def compacted(session: eventlog.Session, summary: str = "What was done so far, i
 
 
 def items_of(number: int, turn: Turn, time: int, bodies: dict[bytes, bytes], *, each_delta: bool = False) -> list[Item]:
-    """The events of a turn, its deltas as one run, or as an event each; large texts go into `bodies`."""
+    """The events of a turn, its deltas as one run, or as an event each.
+
+    Large texts go into `bodies`.
+    """
     user, assistant = f"msg_{number:020d}u", f"msg_{number:020d}v"
     asked, said, called = (f"prt_{number:020d}{letter}" for letter in "uvw")
     at = time + len(turn.answer) * DELTA_TAKES

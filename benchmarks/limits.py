@@ -1,4 +1,4 @@
-"""The limits the engine is held against: the same work with nothing but the library or the system call it rests on.
+"""The limits the engine is held against: the bare libraries and system calls.
 
 Raw msgspec, a raw file written in place, plain JSON lines (SQLite is in `sqlite_turns.py`).  None of them keeps what the engine promises.
 """
@@ -28,7 +28,10 @@ def encode_one_by_one(texts: Sequence[str], parts: Sequence[str]) -> None:
 
 
 def decode_lines(path: Path) -> int:
-    """Decode a file of JSON lines; returns how many there were.  Recorded files have damaged lines."""
+    """Decode a file of JSON lines; returns how many there were.
+
+    Recorded files have damaged lines.
+    """
     decode = msgspec.json.Decoder().decode
     decoded = 0
     with path.open("rb") as lines:
@@ -40,14 +43,20 @@ def decode_lines(path: Path) -> int:
 
 
 def decode_stream(path: Path) -> int:
-    """Decode the data of a recorded stream of server-sent events; returns how many events there were."""
+    """Decode the data of a recorded stream of server-sent events.
+
+    Returns how many events there were.
+    """
     decode = msgspec.json.Decoder().decode
     with path.open("rb") as lines:
         return sum(1 for line in lines if line.startswith(b"data: {") and decode(line[6:]) is not None)
 
 
 class RawFile:
-    """A file filled with zeros once and then written in place: one `pwrite` and one `fdatasync` for each record."""
+    """A file filled with zeros once and then written in place.
+
+    Each record is one `pwrite` and one `fdatasync`.
+    """
 
     def __init__(self, path: Path, size: int = 16 << 20) -> None:
         self._size = size

@@ -1,4 +1,4 @@
-"""A run as Markdown, for a README: the targets, the peers side by side, what was missing, and on which machine."""
+"""A run as Markdown, for a README: targets, tables, plots, and the machine."""
 
 from __future__ import annotations
 

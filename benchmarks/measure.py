@@ -1,6 +1,8 @@
-"""How things are measured: sides in turn, medians, bytes written, bytes kept.  Knows no engine.
+"""How things are measured: sides in turn, medians, bytes written, bytes kept.
 
-On a shared machine an absolute figure says little, so every side of a comparison runs in the same process, in turn, in rounds
+Knows no engine.
+
+On a shared machine an absolute figure says little, so all sides of a comparison run in one process or in workers, in turn, in rounds
 of changing order; what is compared is the medians of all rounds.
 """
 
@@ -21,7 +23,10 @@ class Spent(NamedTuple):
 
     seconds: float
     cpu: float
-    """Seconds of processor time of all threads of the process, also of those that worked for others meanwhile."""
+    """Seconds of processor time of all threads of the process.
+
+    Those that worked for others meanwhile are included.
+    """
 
 
 class Samples:
@@ -63,7 +68,9 @@ class Samples:
 def in_turn(
     sides: Mapping[str, Callable[[], Iterable[float | Spent]]], rounds: int, *, warm_up: int = 1
 ) -> dict[str, Samples]:
-    """Run each side once per round, in an order that rotates, and gather the seconds that it returns.
+    """Run each side once per round, in an order that rotates.
+
+    Returns the times of each.
 
     The times of the first `warm_up` rounds, which come on top, are thrown away.  What is there before is frozen, so that no side
     pays for the collector's walks over what others have imported or prepared.
@@ -99,7 +106,10 @@ def spent(work: Callable[[], object]) -> Spent:
 
 
 def of_process(file: str, name: str) -> int:
-    """What the kernel counts of this process: a number in `/proc/self`, 0 where there is none."""
+    """What the kernel counts of this process, 0 where it does not.
+
+    A number in a file of `/proc/self`.
+    """
     try:
         lines = (Path("/proc/self") / file).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -50,7 +50,10 @@ PLOTS = {
         "A store that is filled, erased and vacuumed", "cycle", "MB", "after vacuuming", linear_x=True, linear_y=True
     ),
 }
-"""By the name that curves call them.  `stream` has one point for each side, so it is a table only (`markdown.py`)."""
+"""By the name that curves call them.
+
+`stream` has one point for each side, so it is a table only (`markdown.py`).
+"""
 
 WIDTH, HEIGHT, DOTS = 8.0, 4.4, 160
 """Inches of which a README shows a hundred pixels each, and the dots of one in the PNG."""

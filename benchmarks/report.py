@@ -72,7 +72,7 @@ def show_results(console: Console, figures: Mapping[str, Figure], results: Seque
 
 
 def show_rows(console: Console, rows: Sequence[Row]) -> None:
-    """A table for each comparison: a line for each side, a column for each thing that was measured of it."""
+    """A table for each comparison: a line for each side, a column for each number."""
     for title in dict.fromkeys(row.table for row in rows):
         lines = [row for row in rows if row.table == title]
         headings = dict.fromkeys(heading for row in lines for heading in row.cells)

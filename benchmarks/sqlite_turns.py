@@ -1,4 +1,6 @@
-"""Durable turns in plain SQLite, in WAL mode at `synchronous=FULL`: how little can be kept of one, and all that the engine keeps.
+"""Durable turns in plain SQLite, in WAL mode at `synchronous=FULL`.
+
+How little can be kept of one, and all that the engine keeps.
 
 A new database is quicker or slower than one in use: its WAL's file still grows, and a file that grows has more to sync than its data.  Every side
 here is therefore written to until the WAL is written again from its start.
@@ -28,7 +30,10 @@ __all__ = ["SameFacts", "TwoRows", "Wal"]
 STILL = 10
 """Turns on end that must leave the size of the WAL's file alone."""
 ENOUGH = 1_000
-"""Turns after which it must have stopped growing: SQLite moves pages into the database after each thousand."""
+"""Turns after which it must have stopped growing.
+
+SQLite moves pages into the database after each thousand.
+"""
 
 
 @cache
@@ -150,7 +155,9 @@ _UPDATE = "UPDATE session SET version = ?, time = ?, messages = messages + ? WHE
 
 
 class SameFacts(Wal):
-    """What the engine keeps of a turn: its events, the run of deltas whole, its large text by content, and the session's head.
+    """What the engine keeps of a turn, in three tables.
+
+    Its events, the run of deltas whole, its large text by content, and the session's head.
 
     The events are the engine's own structs, encoded as it encodes them, without the array that it puts around those of one append.
     """
@@ -163,7 +170,10 @@ class SameFacts(Wal):
         self._version = 0
 
     def turn(self, turn: Turn) -> None:
-        """All facts in one transaction, or in one for each wait of the engine's turn: question, call, result, end."""
+        """All facts in one transaction, or in one for each wait of the engine's turn.
+
+        The waits are for question, call, result and end.
+        """
         self._number += 1
         bodies: dict[bytes, bytes] = {}
         items = items_of(self._number, turn, BEGAN + self._number * TURN_TAKES, bodies, each_delta=self._each_delta)

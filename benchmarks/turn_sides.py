@@ -1,4 +1,7 @@
-"""All who are measured writing a durable turn, by name, so that a process of its own can measure one of them alone."""
+"""All sides that are measured writing a durable turn, by name.
+
+A process of its own can so measure one of them alone.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,7 @@ class RawSide:
 
 
 class BareSide(RawSide):
-    """The turn's events, made and encoded as the engine does it, and handed to a thread that writes them."""
+    """The turn's events, encoded as the engine does it, written by another thread."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)

@@ -26,7 +26,7 @@ TABLE = "a durable turn"
 
 
 def _beside(setting: Setting) -> dict[str, Measured]:
-    """One turn of each side, then the next: whatever else the machine does meets all of them alike.
+    """One turn of each side, then the next, so that noise meets all of them alike.
 
     What background work costs is measured afterwards, each side alone.
     """

@@ -29,6 +29,8 @@ MEASURED = ("readme", "facts", "rows")
 SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 SLOWEST = (2, 10, 100, 1000)
 """One turn in so many is slower than the curve's point."""
+POINTS = 8
+"""Of a curve of memory, about."""
 
 
 class _Told(TypedDict):
@@ -120,9 +122,11 @@ def _put_down(setting: Setting, name: str, samples: Samples, side: _Taken) -> No
     setting.notes.row(f"{setting.sizes.sustained:,} turns on end", kind.title, cells, kind.note)
     slowest = {one_in: samples.percentile(1 - 1 / one_in) * 1e3 for one_in in SLOWEST if one_in <= count}
     setting.notes.curve("sustained", kind.title, slowest)
-    setting.notes.curve("memory", kind.title, side.private)
+    marks = sorted(side.private)
+    shown = sorted({*marks[:: max(len(marks) // POINTS, 1)], marks[-1]})
+    setting.notes.curve("memory", kind.title, {at: side.private[at] for at in shown})
     if name == "readme":
-        setting.notes.curve("memory", f"{kind.title}, with mapped files", side.resident)
+        setting.notes.curve("memory", f"{kind.title}, with mapped files", {at: side.resident[at] for at in shown})
 
 
 README = "turns on end as the README writes them, pipelined"

@@ -60,7 +60,10 @@ TINY = Sizes(
     import_bytes=20_000,
 )  # fmt: skip
 MAY_BE_ZERO = ("target.4.free", "churn.free", "churn.erased", "cold.left", "folding.folds", "window.", "written.")
-"""Figures of which there may be none: free pages, what a short session never needs, what no system need count."""
+"""Figures of which there may be none.
+
+Free pages, what a short session never needs, what no system need count.
+"""
 NEEDS_BASELINE = (
     "deltas.one",
     "turn.raw",
@@ -102,7 +105,10 @@ def test_ratios_are_of_value_and_baseline(results: list[Result]) -> None:
 
 
 def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path) -> None:
-    """`--json OUT` holds the machine, the results and what was put down beside them; `--baseline` reads it."""
+    """`--json OUT` holds the machine, the results and what was put down beside them.
+
+    `--baseline` reads it.
+    """
     out = tmp_path / "out.json"
     said = Notes()
     said.curve("turn", "a", {1: 2.0})
@@ -135,7 +141,10 @@ def test_the_table_names_every_figure(results: list[Result]) -> None:
 
 
 def test_tables_fit_the_paper(results: list[Result], notes: Notes) -> None:
-    """At 120 columns every number of every table is whole, and every side of a comparison has its line and its remark."""
+    """At 120 columns every number of every table is whole.
+
+    Every side of a comparison has its line and its remark.
+    """
     text = StringIO()
     console = Console(width=120, file=text)
     show_results(console, {figure.id: figure for case in CASES for figure in case.figures}, results)
@@ -153,7 +162,10 @@ def test_tables_fit_the_paper(results: list[Result], notes: Notes) -> None:
 
 
 def test_the_program_runs_what_is_asked_for(tmp_path: Path) -> None:
-    """`--only` runs the named figures' cases and `--json` writes them; the file system is told."""
+    """`--only` runs the named figures' cases and `--json` writes them.
+
+    The file system is told.
+    """
     out = tmp_path / "out.json"
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--short", "--only", "flush.bytes", "--json", str(out)],
@@ -195,7 +207,7 @@ def test_targets_say_which_side_is_good() -> None:
 
 
 def test_a_case_must_measure_its_figures() -> None:
-    """A case that forgets a figure, or has one too many, is an error and not a gap in the report."""
+    """A case that forgets a figure, or has one too many, is an error and not a gap."""
     case = CASES[0]._replace(id="c", figures=(Figure("a", "", "s"),))
     with pytest.raises(ValueError, match="c measured"):
         results_of(case, {})
@@ -229,7 +241,10 @@ def test_curves_have_a_point_for_each_length(results: list[Result], notes: Notes
 
 
 def test_a_missing_peer_is_reported_with_the_line_that_installs_it() -> None:
-    """A peer that cannot be imported is put down once, with its reason and how to get it, and not measured."""
+    """A peer that cannot be imported is put down once, and not measured.
+
+    With its reason, and how to get it.
+    """
     absent = Peer("p", "A peer", durable=True, package="no_such_package", install="pip install p")
     gap = missing(absent)
     assert gap is not None
@@ -256,7 +271,8 @@ def test_peers_are_installed_as_the_group_has_them() -> None:
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if missing(peer) is None], ids=lambda peer: peer.id)
 def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
-    """Turns that a peer was given, seeded or one by one, are there when its store is opened again.
+    """Turns that a peer was given are there when its store is opened again.
+
 
     Of the peers that are installed: those of the group `bench` are not among the tests' own requirements.
     """
@@ -279,7 +295,7 @@ def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_start_is_missing() -> None:
-    """A peer whose server does not answer is reported as missing with what it said, and the run goes on."""
+    """A peer whose server does not answer is reported as missing, and the run goes on."""
 
     def silent(directory: Path) -> Chat:
         raise PeerError(f"nobody answers in {directory.name}")
@@ -289,7 +305,10 @@ def test_a_server_that_does_not_start_is_missing() -> None:
 
 
 def test_a_run_is_compared_by_ratios() -> None:
-    """Better and worse follow the target's side, whatever the machine; figures without a baseline are compared as they are."""
+    """Better and worse follow the target's side, whatever the machine.
+
+    Figures without a baseline are compared as they are.
+    """
 
     def result(name: str, value: float, baseline: float | None, target: str | None = None, unit: str = "ms") -> Result:
         return Result(name, value, unit, baseline, value / baseline if baseline else None, target, None)
@@ -377,7 +396,10 @@ def test_names_of_lines_keep_their_distance() -> None:
 
 
 def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes: Notes, tmp_path: Path) -> None:
-    """`--markdown OUT` has a line for each target, missed ones marked, a table for each plot of peers, and what is missing."""
+    """`--markdown OUT` has a line for each target, missed ones marked.
+
+    It has a table for each plot of peers, and what is missing.
+    """
     figures = {figure.id: figure for case in CASES for figure in case.figures}
     some = Notes()
     some.curves = notes.curves
@@ -396,7 +418,10 @@ def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes
 
 
 def test_a_history_is_what_turns_would_have_left(tmp_path: Path) -> None:
-    """A history that is appended in bulk is one that a handle can continue, and its view is that of the turns."""
+    """A history that is appended in bulk can be continued by a handle.
+
+    Its view is that of the turns.
+    """
     work = turns(3)
     with eventlog.open(tmp_path / "store") as store:
         session = store.session(begun(store, work))
@@ -420,7 +445,10 @@ def test_free_pages_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_child_says_what_it_measured() -> None:
-    """A snippet runs in a process of its own, finds the packages and its arguments, and hands back a value."""
+    """A snippet runs in a process of its own, and hands back a value.
+
+    It finds the packages and its arguments.
+    """
     assert child("import sys, eventlog; print([*map(int, sys.argv[1:])])", "1", "2") == [1, 2]
 
 
@@ -435,7 +463,7 @@ def test_a_worker_answers_again_and_again() -> None:
 
 
 def test_a_latency_has_figures_and_columns() -> None:
-    """Median and slow end are figures, against the other side; processor time is a column of each side."""
+    """Median and slow end are figures; processor time is a column of each side."""
     slow, quick = Samples(), Samples()
     slow.add([Spent(0.004, 0.002), Spent(0.008, 0.003)])
     quick.add([Spent(0.001, 0.001)])
@@ -534,7 +562,7 @@ def test_the_workload_is_the_same_each_time() -> None:
 
 
 def test_a_generated_session_is_one_that_can_be_imported(tmp_path: Path) -> None:
-    """Without recorded sessions there is one in their form: it is imported whole, nothing of it skipped."""
+    """Without recorded sessions there is one in their form, imported whole."""
     path = generated_session(tmp_path / "generated.jsonl", 3)
     assert decode_lines(path) == 12
     with eventlog.open("memory:") as store:
@@ -560,7 +588,10 @@ def test_the_limits_do_the_work(tmp_path: Path) -> None:
 
 
 def test_sqlite_is_measured_when_its_wal_is_used_again(tmp_path: Path) -> None:
-    """A filled database has moved pages out of its WAL, whose file further turns leave as large as it is."""
+    """A filled database has moved pages out of its WAL.
+
+    Further turns leave the WAL's file as large as it is.
+    """
     side = TwoRows(tmp_path / "rows.db")
     side.fill()
     size = side.wal_bytes()
@@ -574,7 +605,10 @@ def test_sqlite_is_measured_when_its_wal_is_used_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("each_delta", [False, True], ids=["run", "deltas"])
 @pytest.mark.parametrize("each_wait", [False, True], ids=["one", "four"])
 def test_sqlite_keeps_the_facts_that_the_engine_keeps(tmp_path: Path, *, each_delta: bool, each_wait: bool) -> None:
-    """A row for each event or run, the body under its hash, and a head that counts events and messages; one transaction or four."""
+    """SQLite has a row for each event or run, in one transaction or four.
+
+    The body is under its hash, and a head counts events and messages.
+    """
     [turn] = turns(1)
     side = SameFacts(tmp_path / "facts.db", each_delta=each_delta, each_wait=each_wait)
     statements: list[str] = []
@@ -594,7 +628,7 @@ def test_sqlite_keeps_the_facts_that_the_engine_keeps(tmp_path: Path, *, each_de
 
 
 def test_the_engine_keeps_as_many_events_of_a_turn(tmp_path: Path) -> None:
-    """The facts that SQLite is given are those that the README's turn leaves in the engine's log."""
+    """SQLite is given the facts that the README's turn leaves in the engine's log."""
     [turn] = turns(1)
     facts = [item for item in items_of(1, turn, 0, {}, each_delta=True) if not isinstance(item, DeltaRun)]
     expected = sorted(type(event).__name__ for _, event in facts)
@@ -608,13 +642,13 @@ def test_the_engine_keeps_as_many_events_of_a_turn(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not tracer(), reason="strace is not here, or may not trace")
 def test_syncs_are_counted_by_system_call(tmp_path: Path) -> None:
-    """A turn of a raw file is one sync, and one of SQLite with a transaction for each wait has that many."""
+    """A turn of a raw file is one sync, and one of SQLite a sync for each transaction."""
     assert alone("raw", tmp_path / "raw", 3).syncs == 1
     assert alone("facts.waits", tmp_path / "waits", 3).syncs == pytest.approx(WAITS, abs=1)
 
 
 def test_only_calls_that_sync_count_between_the_marks() -> None:
-    """What is before the first mark and behind the second does not count, nor does a write that syncs nothing."""
+    """What is outside the two marks does not count, nor a write that syncs nothing."""
     mark = "7 fsync(1048575) = -1 EBADF (Bad file descriptor)"
     calls = [
         "7 fdatasync(3) = 0",
@@ -632,7 +666,10 @@ def test_only_calls_that_sync_count_between_the_marks() -> None:
 
 
 def test_figures_are_measured_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place in memory is passed over when there is another; when there is none, the first one is taken."""
+    """A place in memory is passed over when there is another.
+
+    When there is none, the first one is taken.
+    """
     memory, disk = tmp_path / "memory", tmp_path / "disk"
 
     def filesystem(path: Path) -> str:

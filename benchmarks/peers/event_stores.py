@@ -1,4 +1,6 @@
-"""Event stores: the SQLite recorder of `eventsourcing`, and the UmaDB server on the loopback interface.
+"""Event stores: the SQLite recorder of `eventsourcing`, and the UmaDB server.
+
+The server is reached over the loopback interface.
 
 A turn is three events of JSON in one append; a streamed answer one event for each delta.  The recorder opens its connections itself, in WAL mode
 at SQLite's default, `synchronous=FULL`; UmaDB flushes each append: both are durable, and there is no other choice.
@@ -89,7 +91,7 @@ class RecorderChat:
 
 
 class UmaChat:
-    """A UmaDB server of its own, started on a free port of 127.0.0.1 and stopped with the chat."""
+    """A UmaDB server of its own on a free port of 127.0.0.1, stopped with the chat."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""A line of JSON for each message, or for each delta, at the end of a file, as Claude Code and Codex do; with `fsync` and without."""
+"""A line of JSON for each message, or for each delta, at the end of a file.
+
+Claude Code and Codex do so; with `fsync` and without.
+"""
 
 from __future__ import annotations
 

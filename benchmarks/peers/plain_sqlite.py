@@ -1,4 +1,6 @@
-"""Plain SQLite in WAL mode, as a careful program uses it: a row for each message; for streams, three ways to keep the deltas.
+"""Plain SQLite in WAL mode, as a careful program uses it.
+
+A row for each message; for streams, three ways to keep the deltas.
 
 * `rewrite`: the part's row is rewritten with the whole text so far, at each delta.
 * `states`: OpenCode's way: an event row that holds the whole part, and the part's row rewritten, in one transaction.

@@ -1,4 +1,6 @@
-"""The limits: raw LMDB, and a raw file that is appended to.  They keep bytes and nothing of what a conversation needs.
+"""The limits: raw LMDB, and a raw file that is appended to.
+
+They keep bytes and nothing of what a conversation needs.
 
 Raw msgspec is a limit, too, for what is encoded and decoded: `limits.py`.
 """
@@ -57,7 +59,7 @@ class LmdbChat:
 
 
 class FileChat:
-    """One write and one `fdatasync` for each turn, or for each delta, at the end of a file that grows."""
+    """One write and one `fdatasync` for each turn or delta, in a file that grows."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)

@@ -150,7 +150,7 @@ class AsyncSession:
 
     async def flush(self) -> None:
         """Make everything accepted so far durable."""
-        await self.sync.writer.flushed()
+        await asyncio.to_thread(self.sync.flush)
 
     @asynccontextmanager
     async def lease(self, *, wait: float = 0.0) -> AsyncGenerator[Lease]:

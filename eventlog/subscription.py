@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
+from eventlog.append.own_appends import uncommitted
 from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_foreign, is_sealed
 from eventlog.errors import CallError, brief
@@ -133,7 +134,7 @@ def _provisional(writers: Iterable[SessionWriter], session: str | None, told: di
         name = writer.session
         if session is not None and name != session:
             continue
-        for span in writer.uncommitted(max(told.get(name, 0), writer.committed.certain)):
+        for span in uncommitted(writer, max(told.get(name, 0), writer.committed.certain)):
             told[name] = span.last
             for recorded in span.events():
                 yield Recorded(name, recorded.version, 0, recorded.time, recorded.epoch, recorded.event)

@@ -15,6 +15,7 @@ from eventlog.errors import LimitError
 from eventlog.events import SCHEMA
 from eventlog.history.catalog import ON_CARD, Card, evolve_card
 from eventlog.log.contract import Append, Committed, LeaseState, Ticket
+from eventlog.state.committed import CommittedState
 from eventlog.state.decide import require_items
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
     "append_of",
     "content_digest",
     "count_of",
-    "first_time",
     "limit_bodies",
 ]
 
@@ -42,11 +42,6 @@ class Terms(msgspec.Struct, frozen=True):
     digest: bytes = b""
     expected: int | None = None
     creates_at: int | None = None
-
-    @property
-    def may_be_decided_anew(self) -> bool:
-        """Whether it may go in behind what another writer has appended meanwhile."""
-        return self.expected is None and self.creates_at is None
 
 
 class AcceptedCommand(msgspec.Struct, eq=False):
@@ -72,6 +67,11 @@ class AcceptedCommand(msgspec.Struct, eq=False):
     """What became of it, if it had an append of its own."""
     lease_write: LeaseWrite | None = None
     """What it does to the lease."""
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it may not go in behind what another writer has appended meanwhile."""
+        return self.terms is not None and (self.terms.expected is not None or self.terms.creates_at is not None)
 
 
 class LeaseWrite(msgspec.Struct, eq=False):
@@ -112,6 +112,8 @@ class PendingAppend(msgspec.Struct, eq=False):
     """The outcome, once a waiter has learnt it …"""
     error: Exception | None = None
     """… or what the log raised."""
+    told: bool = False
+    """Whether its commands have been told of that."""
 
     def is_done(self) -> bool:
         """Whether there is an outcome, or something is to be found out."""
@@ -139,23 +141,16 @@ class PendingAppend(msgspec.Struct, eq=False):
 
 
 def append_of(
-    session: str,
-    commands: list[AcceptedCommand],
-    last: int,
-    certain: int,
-    card: Card,
-    lease: LeaseWrite | None,
+    committed: CommittedState, commands: list[AcceptedCommand], last: int, lease: LeaseWrite | None
 ) -> PendingAppend:
-    """Put commands, decided up to version `last`, into one append, in one walk over their events.
-
-    `certain` is the version that all is committed up to, `card` the session's card before them.
-    """
+    """Put commands, decided up to version `last`, into one append, in one walk over their events."""
+    session, certain, card = committed.session, committed.certain, committed.card
     first = commands[0].items[0]
     start = first.start if isinstance(first, DeltaRun) else first[0]
     entries: list[Entry | DeltaRun] = []
     events: list[ev.Event] = []
     bodies: dict[bytes, bytes] = {}
-    last_time, count, messages, epoch, before = start, 0, 0, 0, card
+    last_time, count, messages, epoch = start, 0, 0, 0
     for command in commands:
         if command.epoch:
             epoch = command.epoch
@@ -192,12 +187,14 @@ def append_of(
         count=count,
         time=last_time,
         messages=messages,
-        card=pack(card) if card is not before or terms.creates_at is not None else None,
+        card=pack(card) if card is not committed.card or terms.creates_at is not None else None,
         bodies=tuple(bodies.items()),
         creates_at=terms.creates_at,
         expected=terms.expected,
         seen=certain if free else None,
-        check=ConflictCheck(session, certain, events, leased=epoch > 0, card=card != before) if free else None,
+        check=ConflictCheck(session, certain, events, leased=epoch > 0, card=card is not committed.card)
+        if free
+        else None,
         epoch=epoch if lease is None else lease.state.epoch,
         lease=None if lease is None else lease.state,
         replaces=None if lease is None or (claim := lease.unwritten_claim) is None else claim.replaces,
@@ -225,11 +222,6 @@ def content_digest(items: Sequence[tuple[int, ev.Event]]) -> bytes:
     except (TypeError, ValueError, OverflowError, RecursionError):
         require_items(items)
         raise
-
-
-def first_time(item: Item) -> int:
-    """The time of an item, a run's first."""
-    return item.start if isinstance(item, DeltaRun) else item[0]
 
 
 def count_of(items: Iterable[Item]) -> int:

@@ -14,6 +14,7 @@ from threading import local
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
+from eventlog.append.own_appends import recent
 from eventlog.append.pipeline import Pipeline
 from eventlog.append.writer import SessionWriter
 from eventlog.codec.decoded import Recorded, Span, Stretch
@@ -98,9 +99,9 @@ class Handle:
         require_version(after)
         if upto is not None:
             require_version(upto)
-        recent = self.writer.recent(after) if upto is None else None
-        if recent is not None:
-            return iter(recent)
+        own = recent(self.writer, after) if upto is None else None
+        if own is not None:
+            return iter(own)
         version = self.version
         last = version if upto is None else min(upto, version)
         return stretches(self.host.log, self.writer.ancestry(), after, last)
@@ -183,7 +184,7 @@ class Handle:
     def _see_own(self) -> None:
         """Accepted events are visible to their own handle: reading commits them first."""
         writer = self.writer
-        if writer.is_ahead and not writer.is_held_by_others():
+        if writer.is_ahead and not writer.is_held_by_others:
             self.flush()
 
     # -- appending ---------------------------------------------------------------------------

@@ -181,12 +181,12 @@ class LeaseKeeper:
         writer = self._writer
         if not writer.is_ahead:
             return
-        give = writer.lease_write = self.last_write(lease)
+        give = writer.backlog.lease_write = self.last_write(lease)
         try:
             writer.flush()
         finally:
             if give is not None and not give.written:
-                writer.lease_write, lease.give = give.unwritten_claim, None
+                writer.backlog.lease_write, lease.give = give.unwritten_claim, None
 
     def last_write(self, lease: Lease) -> LeaseWrite | None:
         """What gives the lease back with the append that it goes in with; None while it is nested."""

@@ -199,14 +199,22 @@ class SessionWriter:
         self.buffer.hold()
         with self.lock:
             self._ready(self.epoch)
-        self.flush()
+        self._relieve()
         self.buffer.admit()
 
     def weigh(self, characters: int) -> None:
         """Commit what is in the buffer before a long delta makes it too much; raises what keeps it there."""
         if self.buffer.weigh(characters) > MAX_RUN:
-            self.flush()
+            self._relieve()
             self.buffer.weigh(characters)
+
+    def _relieve(self) -> None:
+        """Empty the buffer: commit what is in it, or, inside a pipeline, accept it for the pipeline's one append."""
+        gate = None if self.gate is None else self.gate()
+        if gate is None or gate.is_others():
+            self.flush()
+        else:
+            self._newest()
 
     def _ready(self, epoch: int) -> None:
         """Catch up; raise what became of accepted things without a caller, and `FencedError` if the lease is over."""
@@ -814,11 +822,12 @@ def _is_free(command: AcceptedCommand) -> bool:
 
 def _end_of_append(commands: Sequence[AcceptedCommand]) -> int:
     """How many of the commands go into the next append: one with terms of its own alone, and not much more than `MAX_RUN`."""
-    weight = 0
+    ends = {id(command.unit): place for place, command in enumerate(commands) if command.unit is not None}
+    weight = end = 0
     for place, command in enumerate(commands):
         weight += command.weight
-        same = place > 0 and command.unit is not None and command.unit is commands[place - 1].unit
-        if place and not same and (command.terms is not None or commands[0].terms is not None or weight > MAX_RUN):
+        whole, end = place > end, max(end, ends.get(id(command.unit), place))
+        if whole and (command.terms is not None or commands[0].terms is not None or weight > MAX_RUN):
             return place
     return len(commands)
 

@@ -1,4 +1,6 @@
-"""`python -m benchmarks [--short|--full] [--only ID…] [--json OUT] [--baseline FILE] [--plot DIR] [--markdown OUT] [--list]`.
+"""The program: measures what is asked for, and prints tables.
+
+`python -m benchmarks [--short|--full] [--only ID…] [--json OUT] [--baseline FILE] [--plot DIR] [--markdown OUT] [--list]`.
 
 Measures and prints tables.  Exit code 0 when everything ran, whether or not the targets were met; 2 for a wrong call.
 """
@@ -21,15 +23,24 @@ from benchmarks.cases import CASES, FULL, SHORT, chosen
 from benchmarks.figures import Case, Notes, Result, Setting, Sizes, results_of
 from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
 from benchmarks.markdown import markdown
-from benchmarks.plots import write_plots
-from benchmarks.report import show_cases, show_changes, show_curves, show_missing, show_results, write_json
+from benchmarks.plots import INSTALL, can_draw, write_plots
+from benchmarks.report import (
+    show_cases,
+    show_changes,
+    show_curves,
+    show_missing,
+    show_remarks,
+    show_results,
+    show_rows,
+    write_json,
+)
 from benchmarks.sessions import data_in_use
 
 __all__ = ["main", "measure"]
 
 RECORDED = Path(os.environ.get("EVERDELTA_SHARED") or Path(__file__).resolve().parents[2] / "shared") / "data"
 
-PAPER = 170
+PAPER = 120
 """Columns of a table that is written to a file or a pipe."""
 
 
@@ -61,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no case or figure {unknown}; --list names them")
     except (OSError, msgspec.MsgspecError) as error:
         parser.error(f"--baseline {options.baseline}: {error}")
+    if options.plot is not None and not can_draw():
+        parser.error(f"--plot needs matplotlib: {INSTALL}")
     if options.list:
         show_cases(_paper(), cases)
         return 0
@@ -72,11 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print("[red]this file system is in memory: durable figures mean nothing here (see --directory)")
     notes = Notes()
     results = measure(cases, FULL if options.full else SHORT, place, recorded, console=console, notes=notes)
-    show_results(_paper(), {figure.id: figure for case in CASES for figure in case.figures}, results)
+    figures = {figure.id: figure for case in CASES for figure in case.figures}
+    show_results(_paper(), figures, results)
+    show_rows(_paper(), notes.rows)
     show_curves(_paper(), notes.curves)
+    show_remarks(_paper(), notes.remarks)
     show_missing(_paper(), notes.missing)
     if earlier is not None:
-        show_changes(_paper(), compared(earlier, results))
+        show_changes(_paper(), compared(earlier, results, figures))
     _write(options, machine, results, notes)
     return 0
 
@@ -84,14 +100,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m benchmarks", description="What the engine costs, as ratios in one run.")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument(
-        "--short", action="store_true", help="fewer rounds, shorter histories: under three minutes (default)"
-    )
+    size.add_argument("--short", action="store_true", help="fewer rounds, shorter histories: a few minutes (default)")
     size.add_argument("--full", action="store_true", help="everything, histories of a million events: an hour or so")
     parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="only these cases or figures")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="compare with an earlier run, as --json wrote it")
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the plots into this folder, as SVG")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the plots into this folder, as SVG and PNG")
     parser.add_argument("--markdown", type=Path, metavar="OUT", help="write the tables of the README to this file")
     parser.add_argument("--list", action="store_true", help="say what can be run, and run nothing")
     parser.add_argument("--directory", type=Path, help="where to measure (default: the first usual place on a disk)")
@@ -102,7 +116,7 @@ def _write(options: Namespace, machine: dict[str, object], results: Sequence[Res
     """Write the files that were asked for."""
     figures = {figure.id: figure for case in CASES for figure in case.figures}
     if options.json is not None:
-        write_json(options.json, machine, results, notes.curves, notes.missing)
+        write_json(options.json, machine, results, notes)
     drawn = [] if options.plot is None else write_plots(options.plot, notes.curves)
     if options.markdown is not None:
         text = markdown(machine, figures, results, notes, drawn)

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import encryption, groups, listing, sessions, slow_disk, streaming, turns, window
+from benchmarks import encryption, groups, listing, sessions, slow_disk, streaming, turns, turns_on_end, window
 from benchmarks.figures import Case, Sizes
+from benchmarks.scenarios import (
+    churn,
+    cold_cache,
+    fresh_process,
+    many_sessions,
+    two_processes,
+    while_folding,
+    written,
+)
 from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, viewing
 from benchmarks.targets import groups as target_groups
 from benchmarks.targets import streaming as target_streaming
@@ -26,21 +35,32 @@ CASES: tuple[Case, ...] = (
     *starting.CASES,
     *streaming.CASES,
     *turns.CASES,
+    *turns_on_end.CASES,
     *groups.CASES,
     *slow_disk.CASES,
     *sessions.CASES,
     *listing.CASES,
     *window.CASES,
     *encryption.CASES,
+    *fresh_process.CASES,
+    *cold_cache.CASES,
+    *two_processes.CASES,
+    *while_folding.CASES,
+    *many_sessions.CASES,
+    *churn.CASES,
+    *written.CASES,
 )
 
 SHORT = Sizes(
     rounds=3,
     deltas=50_000,
     turns=200,
+    counted=500,
+    sustained=1_000,
     history=5_000,
     callers=64,
     appends=20,
+    pending=10_000,
     flushes=200,
     generated=200,
     sessions=2_000,
@@ -53,14 +73,17 @@ SHORT = Sizes(
     day=0.02,
     import_bytes=20_000_000,
 )
-"""Under three minutes in all."""
+"""A few minutes in all."""
 FULL = Sizes(
     rounds=25,
     deltas=200_000,
     turns=2_000,
+    counted=4_000,
+    sustained=4_000,
     history=50_000,
     callers=64,
     appends=100,
+    pending=10_000,
     flushes=2_000,
     generated=4_000,
     sessions=10_000,
@@ -76,7 +99,9 @@ FULL = Sizes(
 
 
 def chosen(names: Sequence[str]) -> list[Case]:
-    """The cases that `names` ask for by case, by figure, or by the beginning of one before a dot; all if none is named.
+    """The cases that are named; all if none is.
+
+    A name is that of a case, that of a figure, or the beginning of one before a dot.
 
     `KeyError` for a name that means nothing.
     """

@@ -1,7 +1,9 @@
-"""Measuring in a process of its own: import times and memory, which a process that has already run says nothing about.
+"""Measuring in a process of its own: import times and memory.
+
+A process that has already run says nothing about them.
 
 A child is a snippet of Python that prints one JSON value; it imports from where this process does, and keeps compiled
-modules, as an installed package does.
+modules, as an installed package does.  A worker is a process that stays, and answers again and again.
 """
 
 from __future__ import annotations
@@ -9,19 +11,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 
-__all__ = ["child", "run_time"]
+__all__ = ["Worker", "child", "run_time"]
 
 _ROOT = str(Path(__file__).resolve().parents[1])
 
 
 def child(code: str, *arguments: str) -> Any:
-    """What the snippet printed; it finds `arguments` in `sys.argv[1:]`.  `CalledProcessError` if it fails."""
+    """What the snippet printed; `CalledProcessError` if it fails.
+
+    It finds `arguments` in `sys.argv[1:]`.
+    """
     ran = subprocess.run(
         [sys.executable, "-c", code, *arguments], check=True, stdout=subprocess.PIPE, env=_environment(), timeout=3600
     )
@@ -33,6 +41,66 @@ def run_time(*command: str) -> float:
     start = perf_counter()
     subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL, env=_environment(), timeout=600)
     return perf_counter() - start
+
+
+_ANSWERING = """
+import json, sys
+from importlib import import_module
+with getattr(import_module(sys.argv[1]), sys.argv[2])(*sys.argv[3:]) as answer:
+    print(flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)
+"""
+
+
+class Worker:
+    """A process that answers questions, one at a time; closing it lets it end in order."""
+
+    def __init__(
+        self, prepare: Callable[..., AbstractContextManager[Callable[[Any], object]]], *arguments: str
+    ) -> None:
+        """Start it, and wait until `prepare` of a module, called there, has what answers."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _ANSWERING, prepare.__module__, prepare.__qualname__, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_environment(),
+        )
+        self._line()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._process.communicate(timeout=60)
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+    def ask(self, asked: object = None) -> Any:
+        """Ask, and wait for the answer; both are JSON values."""
+        self.tell(asked)
+        return self.hear()
+
+    def tell(self, asked: object = None) -> None:
+        """Ask, and go on; `hear` must be called before the next question."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(asked) + b"\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> Any:
+        """Wait for the answer to what was told."""
+        return msgspec.json.decode(self._line())
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise subprocess.CalledProcessError(self._process.wait(), self._process.args)
+        return line
 
 
 def _environment() -> dict[str, str]:

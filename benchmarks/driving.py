@@ -1,4 +1,6 @@
-"""A recorded session driven through a context window to its end: the recorded answers come whatever the model is sent.
+"""A recorded session driven through a context window to its end.
+
+The recorded answers come whatever the model is sent.
 
 Not the figures (`window.py`).  The model of the provider's bill is printed with them: what a request shares with the one before, message by
 message, is read from the cache, the rest is written to it, answers are output, and requests for summaries are not cached.

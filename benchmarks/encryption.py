@@ -1,4 +1,4 @@
-"""What encryption costs: the same turns in a store with keys and in one without, side by side.
+"""What encryption costs: turns in a store with keys, beside turns in one without.
 
 Without the library (`everdelta[encryption]`) there is nothing to measure.
 """

@@ -1,4 +1,7 @@
-"""The engine doing the workloads, through its public names only; filling it beforehand is `history.py`'s."""
+"""The engine doing the workloads, through its public names only.
+
+Filling it beforehand is done by `history.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from benchmarks.history import begun
 from benchmarks.workloads import Turn, turns
 from projections.transcript.transcript import Transcript
 
-__all__ = ["EngineChat", "opened", "stream", "take_turn", "with_history"]
+__all__ = ["WAITS", "EngineChat", "opened", "stream", "take_turn", "waiting_turn", "with_history"]
 
 
 @contextmanager
@@ -23,7 +26,10 @@ def opened(directory: Path, name: str) -> Generator[eventlog.Store]:
 
 
 def stream(session: eventlog.Session, texts: Sequence[str], parts: int) -> tuple[float, float]:
-    """Stream deltas into `parts` parts in turn; returns the seconds until all are accepted, and until all are durable."""
+    """Stream deltas into `parts` parts in turn.
+
+    Returns the seconds until all are accepted, and until all are durable.
+    """
     with session.assistant(model="bench/mark") as reply:
         streams = [reply.text() for _ in range(parts)]
         session.flush()
@@ -44,18 +50,32 @@ def stream(session: eventlog.Session, texts: Sequence[str], parts: int) -> tuple
     return accepted - start, durable - start
 
 
+WAITS = 4
+"""How often `waiting_turn` waits for the disk.
+
+For the question, the tool that is about to run, its result, and the end.
+"""
+
+
+def waiting_turn(session: eventlog.Session, turn: Turn) -> None:
+    """A whole turn as the README writes it.
+
+    It also takes the lease and gives it back, unless the caller holds it.
+    """
+    session.user(turn.question)
+    with session.assistant(model="bench/mark") as reply:
+        text = reply.text()
+        for delta in turn.answer:
+            text.append(delta)
+        call = reply.tool("bash", call_id="call_1", input={"command": turn.command})
+        call.succeed(turn.output)
+        reply.finish("tool-calls")
+
+
 def take_turn(session: eventlog.Session, turn: Turn) -> None:
-    """A whole turn with one wait at its end; the caller holds the lease."""
+    """A whole turn with one wait at its end."""
     with session.pipeline():
-        session.user(turn.question)
-        with session.assistant(model="bench/mark") as reply:
-            text = reply.text()
-            for delta in turn.answer:
-                text.append(delta)
-            text.end()
-            call = reply.tool("bash", call_id="call_1", input={"command": turn.command})
-            call.succeed(turn.output)
-            reply.finish("tool-calls")
+        waiting_turn(session, turn)
 
 
 def with_history(store: eventlog.Store, messages: int) -> eventlog.Session:
@@ -68,7 +88,7 @@ def with_history(store: eventlog.Store, messages: int) -> eventlog.Session:
 
 
 class EngineChat:
-    """The engine as the peers are: one conversation that is filled, continued, and loaded whole."""
+    """The engine as a peer: one conversation that is filled, continued, and loaded."""
 
     def __init__(self, directory: Path) -> None:
         self._store = eventlog.open(directory)

@@ -1,4 +1,7 @@
-"""What a benchmark says: figures with their targets, and the results that are written out.  Measures nothing."""
+"""What a benchmark says: figures with their targets, and results.
+
+Measures nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ __all__ = [
     "Missing",
     "Notes",
     "Result",
+    "Row",
     "Setting",
     "Sizes",
     "Target",
@@ -47,6 +51,8 @@ class Figure(NamedTuple):
     unit: str
     against: str = ""
     target: Target | None = None
+    before: Target | None = None
+    """What the ratio has to be of that in an earlier run, when there is one."""
 
 
 class Measured(NamedTuple):
@@ -57,7 +63,10 @@ class Measured(NamedTuple):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A figure as it is written out: `ratio` is `value / baseline`; null where there is no baseline or target."""
+    """A figure as it is written out.
+
+    `ratio` is `value / baseline`; null where there is no baseline or target.
+    """
 
     id: str
     value: float
@@ -69,11 +78,25 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """How one side does over the length of the history: a line of the plot `plot` (`plots.py` knows the plots)."""
+    """A line of a plot: how one side does over the length of the history.
+
+    `plots.py` knows the plots.
+    """
 
     plot: str
     side: str
     points: list[tuple[float, float]]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """All that was measured of one side, in the table `table`.
+
+    A number for each heading, None for what could not be measured.
+    """
+
+    table: str
+    side: str
+    cells: dict[str, float | None]
 
 
 class Missing(msgspec.Struct, frozen=True):
@@ -89,11 +112,24 @@ class Notes:
 
     def __init__(self) -> None:
         self.curves: list[Curve] = []
+        self.rows: list[Row] = []
+        self.remarks: dict[str, str] = {}
+        """What has to be known of a side to read its figures."""
         self.missing: list[Missing] = []
 
     def curve(self, plot: str, side: str, points: Mapping[int, float]) -> None:
         """Add a line to a plot."""
         self.curves.append(Curve(plot, side, [(float(length), value) for length, value in sorted(points.items())]))
+
+    def row(self, table: str, side: str, cells: Mapping[str, float | None], remark: str = "") -> None:
+        """Add a line to a table."""
+        self.rows.append(Row(table, side, dict(cells)))
+        self.remark(side, remark)
+
+    def remark(self, side: str, remark: str) -> None:
+        """Say what has to be known of a side; nothing if there is nothing."""
+        if remark:
+            self.remarks[side] = remark
 
     def miss(self, missing: Missing) -> None:
         """Report a peer that is not here."""
@@ -110,12 +146,21 @@ class Sizes(NamedTuple):
     """Deltas of one round."""
     turns: int
     """Turns of each side."""
+    counted: int
+    """Turns of each side whose bytes and syncs are counted.
+
+    They are several rounds of its background work.
+    """
+    sustained: int
+    """Turns of each side on end."""
     history: int
     """Messages of the long session."""
     callers: int
     """Threads, and asyncio tasks, that wait at the same time."""
     appends: int
     """Appends of each of them in one round."""
+    pending: int
+    """Commands that one task has pending at once; a tenth is the baseline."""
     flushes: int
     """Flushes whose bytes are counted."""
     generated: int
@@ -123,7 +168,10 @@ class Sizes(NamedTuple):
     sessions: int
     """Sessions that are listed."""
     lengths: tuple[int, ...]
-    """Messages of the sessions in which the engine's turns are compared; the last is the long one."""
+    """Messages of the sessions in which the engine's turns are compared.
+
+    The last is the long one.
+    """
     peer_lengths: tuple[int, ...]
     """The same for the peers; the last is where they are compared with the engine."""
     patient: bool
@@ -131,7 +179,7 @@ class Sizes(NamedTuple):
     peer_turns: int
     """Turns of each peer at each length."""
     events: tuple[int, ...]
-    """Events of the histories that are opened; the first is the short one, the last the long one."""
+    """Events of the histories that are opened, the short one first, the long one last."""
     hurry: int
     """How many times faster than a model paced streams are, deltas and flushes alike."""
     day: float
@@ -161,7 +209,10 @@ class Case(NamedTuple):
 
 
 def results_of(case: Case, measured: Mapping[str, Measured]) -> list[Result]:
-    """The case's results in the order of its figures; every figure must have been measured, and no other."""
+    """The case's results in the order of its figures.
+
+    Every figure must have been measured, and no other.
+    """
     if set(measured) != {figure.id for figure in case.figures}:
         raise ValueError(f"case {case.id} measured {sorted(measured)}")
     results: list[Result] = []

@@ -1,4 +1,6 @@
-"""The least that a commit by another thread can be: a queue, a thread, a lock or a future for each waiter, and what commits.
+"""The least that a commit by another thread can be.
+
+A queue, a thread, a lock or a future for each waiter, and what commits.
 
 A limit, as those in `limits.py`: it decides nothing, keeps no order between sessions, and tells nobody of an error.
 """

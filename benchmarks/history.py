@@ -1,4 +1,6 @@
-"""Long conversations made quickly: the events of turns, encoded and appended through the log's own contract.
+"""Long conversations made quickly, through the log's own contract.
+
+The events of turns are encoded and appended.
 
 What is there afterwards is what `engine.take_turn` would have left, an append for each turn, without the time that deciding each
 command takes.  Nothing here is measured.
@@ -7,7 +9,7 @@ command takes.  Nothing here is measured.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 from pathlib import Path
 
 import eventlog
@@ -19,7 +21,17 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.log.contract import Append, Ticket
 from eventlog.values import Model, Text, Tool
 
-__all__ = ["EVENTS_A_TURN", "begun", "compacted", "extend", "items_of", "seasoned", "small_turns"]
+__all__ = [
+    "BEGAN",
+    "EVENTS_A_TURN",
+    "TURN_TAKES",
+    "begun",
+    "compacted",
+    "extend",
+    "items_of",
+    "seasoned",
+    "small_turns",
+]
 
 BEGAN = 1_767_225_600_000
 """2026-01-01, in UTC milliseconds."""
@@ -39,10 +51,10 @@ EVENTS_A_TURN = 9 + 80
 """Events of a small turn: its deltas and nine others."""
 
 
-def small_turns(count: int) -> Iterable[Turn]:
-    """`count` turns with short tool outputs; a hundred different ones in a circle."""
+def small_turns(number: int) -> Iterable[Turn]:
+    """`number` turns with short tool outputs; a hundred different ones in a circle."""
     different = [turn._replace(output=turn.output[:SMALL_OUTPUT]) for turn in turns(100, seed=6)]
-    return islice(cycle(different), count)
+    return islice(cycle(different), number)
 
 
 def begun(store: eventlog.Store, work: Iterable[Turn], title: str = "history") -> str:
@@ -53,19 +65,22 @@ def begun(store: eventlog.Store, work: Iterable[Turn], title: str = "history") -
 
 
 def extend(store: eventlog.Store, session: str, work: Iterable[Turn], first: int = 0) -> None:
-    """Append turns to a session that nobody runs; `first` numbers them, so that their ids are new."""
+    """Append turns to a session that nobody runs.
+
+    `first` numbers them, so that their ids are new.
+    """
     waiting: list[Ticket] = []
     for number, turn in enumerate(work, first):
         bodies: dict[bytes, bytes] = {}
         time = BEGAN + number * TURN_TAKES
         items = items_of(number, turn, time, bodies)
-        count = sum(item.count if isinstance(item, DeltaRun) else 1 for item in items)
+        events = sum(item.count if isinstance(item, DeltaRun) else 1 for item in items)
         waiting.append(
             store.log.submit(
                 Append(
                     session=session,
                     payload=encode(items, time),
-                    count=count,
+                    count=events,
                     time=time,
                     messages=2,
                     bodies=list(bodies.items()),
@@ -81,7 +96,10 @@ def extend(store: eventlog.Store, session: str, work: Iterable[Turn], first: int
 
 
 def seasoned(path: Path) -> Path:
-    """A store that has been written to until its journal's files have their full size and are used again; closed."""
+    """A store that has been in use, closed.
+
+    Its journal's files have their full size and are used again.
+    """
     with eventlog.open(path) as store:
         session = store.create_session(title="what was before").id
         payload = encode([(BEGAN, ev.Custom("benchmark", '"' + "x" * SEASON_BYTES + '"'))], BEGAN)
@@ -101,25 +119,36 @@ def compacted(session: eventlog.Session, summary: str = "What was done so far, i
         session.complete_compaction(part, reply.id)
 
 
-def items_of(number: int, turn: Turn, time: int, bodies: dict[bytes, bytes]) -> list[Item]:
-    """The events of a turn, its deltas as one run; large texts go into `bodies`."""
+def items_of(number: int, turn: Turn, time: int, bodies: dict[bytes, bytes], *, each_delta: bool = False) -> list[Item]:
+    """The events of a turn, its deltas as one run, or as an event each.
+
+    Large texts go into `bodies`.
+    """
     user, assistant = f"msg_{number:020d}u", f"msg_{number:020d}v"
     asked, said, called = (f"prt_{number:020d}{letter}" for letter in "uvw")
-    flat: list[object] = []
-    at = time
-    for text in turn.answer:
-        at += DELTA_TAKES
-        flat += ((said, "text"), text, at)
+    at = time + len(turn.answer) * DELTA_TAKES
     command = f'{{"command":"{turn.command}"}}'
     return [
         (time, ev.UserMessageAdded(user)),
         (time, ev.PartStarted(user, asked, Text(turn.question))),
         (time, ev.AssistantMessageStarted(assistant, user, model=_MODEL)),
         (time, ev.PartStarted(assistant, said, Text(""))),
-        DeltaRun.from_flat(flat, time),
+        *_streamed(said, turn.answer, time, each_delta=each_delta),
         (at, ev.PartEnded(said)),
         (at, ev.PartStarted(assistant, called, Tool("call_1", "bash"))),
         (at, ev.ToolRunning(called, command)),
         (at, ev.ToolCompleted(called, to_content(turn.output, bodies))),
         (at, ev.MessageFinished(assistant, "tool-calls")),
     ]
+
+
+def _streamed(part: str, texts: Iterable[str], time: int, *, each_delta: bool) -> list[Item]:
+    """The deltas of a part."""
+    times = count(time + DELTA_TAKES, DELTA_TAKES)
+    if each_delta:
+        return [(at, ev.PartDelta(part, "text", text)) for at, text in zip(times, texts, strict=False)]
+    key = (part, "text")
+    flat: list[object] = []
+    for at, text in zip(times, texts, strict=False):
+        flat += (key, text, at)
+    return [DeltaRun.from_flat(flat, time)]

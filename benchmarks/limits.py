@@ -1,25 +1,23 @@
-"""The limits the engine is held against: the same work with nothing but the library or the system call it rests on.
+"""The limits the engine is held against: the bare libraries and system calls.
 
-Raw msgspec, a raw file written in place, plain SQLite, plain JSON lines.  None of them keeps what the engine promises.
+Raw msgspec, a raw file written in place, plain JSON lines (SQLite is in `sqlite_turns.py`).  None of them keeps what the engine promises.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 import msgspec
 
-from benchmarks.workloads import Turn
 from eventlog.events import PartDelta
 
-__all__ = ["RawFile", "SqliteTurns", "decode_lines", "decode_stream", "encode_one_by_one"]
+__all__ = ["RawFile", "decode_lines", "decode_stream", "encode_one_by_one"]
 
 
 def encode_one_by_one(texts: Sequence[str], parts: Sequence[str]) -> None:
@@ -30,7 +28,10 @@ def encode_one_by_one(texts: Sequence[str], parts: Sequence[str]) -> None:
 
 
 def decode_lines(path: Path) -> int:
-    """Decode a file of JSON lines; returns how many there were.  Recorded files have damaged lines."""
+    """Decode a file of JSON lines; returns how many there were.
+
+    Recorded files have damaged lines.
+    """
     decode = msgspec.json.Decoder().decode
     decoded = 0
     with path.open("rb") as lines:
@@ -42,14 +43,20 @@ def decode_lines(path: Path) -> int:
 
 
 def decode_stream(path: Path) -> int:
-    """Decode the data of a recorded stream of server-sent events; returns how many events there were."""
+    """Decode the data of a recorded stream of server-sent events.
+
+    Returns how many events there were.
+    """
     decode = msgspec.json.Decoder().decode
     with path.open("rb") as lines:
         return sum(1 for line in lines if line.startswith(b"data: {") and decode(line[6:]) is not None)
 
 
 class RawFile:
-    """A file filled with zeros once and then written in place: one `pwrite` and one `fdatasync` for each record."""
+    """A file filled with zeros once and then written in place.
+
+    Each record is one `pwrite` and one `fdatasync`.
+    """
 
     def __init__(self, path: Path, size: int = 16 << 20) -> None:
         self._size = size
@@ -83,45 +90,3 @@ class RawFile:
     def fdatasync(self, fd: int) -> None:
         """Return when the file's bytes are on disk."""
         os.fdatasync(fd)
-
-
-class SqliteTurns:
-    """A row for each message in plain SQLite, in WAL mode: FULL survives power loss, NORMAL does not."""
-
-    def __init__(self, path: Path, synchronous: Literal["FULL", "NORMAL"]) -> None:
-        self._encode = msgspec.json.Encoder().encode
-        self._number = 0
-        self._connection = sqlite3.connect(path, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute(f"PRAGMA synchronous={synchronous}")
-        self._connection.execute(
-            "CREATE TABLE message (id INTEGER PRIMARY KEY, session TEXT NOT NULL, role TEXT NOT NULL, data BLOB NOT NULL)"
-        )
-        self._connection.execute("CREATE INDEX by_session ON message (session, id)")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._connection.close()
-
-    def rows(self, columns: str) -> list[tuple[object, ...]]:
-        """The messages in order."""
-        return self._connection.execute(f"SELECT {columns} FROM message ORDER BY id").fetchall()
-
-    def turn(self, turn: Turn) -> None:
-        """Add a turn: two rows, one transaction."""
-        self._number += 1
-        call = {"type": "tool", "call": f"call_{self._number}", "name": "bash", "input": {"command": turn.command}}
-        rows = (
-            ("user", [{"type": "text", "text": turn.question}]),
-            ("assistant", [{"type": "text", "text": "".join(turn.answer)}, {**call, "output": turn.output}]),
-        )
-        execute = self._connection.execute
-        execute("BEGIN IMMEDIATE")
-        for role, parts in rows:
-            data = self._encode({"role": role, "parts": parts})
-            execute("INSERT INTO message (session, role, data) VALUES (?, ?, ?)", ("s", role, data))
-        execute("COMMIT")

@@ -1,11 +1,11 @@
-"""A run as Markdown, for a README: the targets, the peers side by side, what was missing, and on which machine."""
+"""A run as Markdown, for a README: targets, tables, plots, and the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.figures import Curve, Figure, Notes, Result
+from benchmarks.figures import Curve, Figure, Notes, Result, Row
 from benchmarks.plots import PLOTS
 from benchmarks.report import number
 
@@ -30,10 +30,16 @@ def markdown(
     """The whole section; the plots that were `drawn` are shown from where they were written."""
     parts = [_machine(machine), _targets(figures, results)]
     parts += [
+        _rows(title, [row for row in notes.rows if row.table == title])
+        for title in dict.fromkeys(row.table for row in notes.rows)
+    ]
+    parts += [
         _beside(title, [curve for curve in notes.curves if curve.plot == plot]) for plot, title in _TABLES.items()
     ]
     if drawn:
         parts.append("\n".join(f"![{PLOTS[path.stem].title}]({path.as_posix()})" for path in drawn))
+    if notes.remarks:
+        parts.append("\n".join(f"- {side}: {remark}." for side, remark in notes.remarks.items()))
     if notes.missing:
         parts.append("\n".join(f"Not measured: {gap.peer} (`{gap.install}`; {gap.reason})." for gap in notes.missing))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -57,6 +63,15 @@ def _targets(figures: Mapping[str, Figure], results: Sequence[Result]) -> str:
                 f"| {figure.title} | {figure.against} | {reached} | {number(result.ratio)} | {wanted}{_VERDICT[result.met]} |"
             )
     return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _rows(title: str, rows: Sequence[Row]) -> str:
+    headings = list(dict.fromkeys(heading for row in rows for heading in row.cells))
+    lines = [f"| {title} | " + " | ".join(headings) + " |", "|---" * (len(headings) + 1) + "|"]
+    for row in rows:
+        cells = [row.cells.get(heading) for heading in headings]
+        lines.append(f"| {row.side} | " + " | ".join("" if cell is None else number(cell) for cell in cells) + " |")
+    return "\n".join(lines)
 
 
 def _beside(title: str, curves: Sequence[Curve]) -> str:

@@ -1,6 +1,8 @@
-"""How things are measured: sides in turn, medians, bytes written, bytes kept.  Knows no engine.
+"""How things are measured: sides in turn, medians, bytes written, bytes kept.
 
-On a shared machine an absolute figure says little, so every side of a comparison runs in the same process, in turn, in rounds
+Knows no engine.
+
+On a shared machine an absolute figure says little, so all sides of a comparison run in one process or in workers, in turn, in rounds
 of changing order; what is compared is the medians of all rounds.
 """
 
@@ -11,8 +13,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
-__all__ = ["Samples", "in_turn", "kept", "timed", "written"]
+__all__ = ["Samples", "Spent", "in_turn", "kept", "of_process", "spent", "timed", "written"]
+
+
+class Spent(NamedTuple):
+    """What one piece of work took."""
+
+    seconds: float
+    cpu: float
+    """Seconds of processor time of all threads of the process.
+
+    Those that worked for others meanwhile are included.
+    """
 
 
 class Samples:
@@ -20,23 +34,43 @@ class Samples:
 
     def __init__(self) -> None:
         self.times: list[float] = []
+        self.cpu: list[float] = []
+        """Processor times, where they were measured."""
 
-    def add(self, seconds: Iterable[float]) -> None:
+    def add(self, found: Iterable[float | Spent]) -> None:
         """Take in more times."""
-        self.times.extend(seconds)
+        for sample in found:
+            if isinstance(sample, Spent):
+                self.times.append(sample.seconds)
+                self.cpu.append(sample.cpu)
+            else:
+                self.times.append(sample)
 
     @property
     def median(self) -> float:
         """Half of the times are below."""
         return median(self.times)
 
+    @property
+    def median_cpu(self) -> float:
+        """Half of the processor times are below."""
+        return median(self.cpu)
+
     def percentile(self, share: float) -> float:
         """The time that `share` of the times do not exceed."""
         return sorted(self.times)[min(int(len(self.times) * share), len(self.times) - 1)]
 
+    def columns(self) -> dict[str, float]:
+        """Milliseconds by their headings, of times that were measured with processor times."""
+        return {"ms": self.median * 1e3, "p10 ms": self.percentile(0.1) * 1e3, "CPU ms": self.median_cpu * 1e3}
 
-def in_turn(sides: Mapping[str, Callable[[], Iterable[float]]], rounds: int, *, warm_up: int = 1) -> dict[str, Samples]:
-    """Run each side once per round, in an order that rotates, and gather the seconds that it returns.
+
+def in_turn(
+    sides: Mapping[str, Callable[[], Iterable[float | Spent]]], rounds: int, *, warm_up: int = 1
+) -> dict[str, Samples]:
+    """Run each side once per round, in an order that rotates.
+
+    Returns the times of each.
 
     The times of the first `warm_up` rounds, which come on top, are thrown away.  What is there before is frozen, so that no side
     pays for the collector's walks over what others have imported or prepared.
@@ -64,16 +98,31 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def spent(work: Callable[[], object]) -> Spent:
+    """Seconds and processor time that one call takes."""
+    cpu, start = time.process_time(), time.perf_counter()
+    work()
+    return Spent(time.perf_counter() - start, time.process_time() - cpu)
+
+
+def of_process(file: str, name: str) -> int:
+    """What the kernel counts of this process, 0 where it does not.
+
+    A number in a file of `/proc/self`.
+    """
+    try:
+        lines = (Path("/proc/self") / file).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
+
+
 def written() -> int:
-    """Bytes that this process has handed to `write` and its kin so far (`wchar`); 0 where the system does not say.
+    """Bytes that this process has handed to `write` and its kin so far (`wchar`).
 
     What reaches the disk, `write_bytes`, varies by several times for the same work.
     """
-    try:
-        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("wchar:")), 0)
+    return of_process("io", "wchar")
 
 
 def kept(directory: Path) -> int:

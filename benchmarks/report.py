@@ -7,52 +7,61 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Column, Table
 
 from benchmarks.baseline import Change
-from benchmarks.figures import Case, Curve, Figure, Missing, Result
+from benchmarks.figures import Case, Curve, Figure, Missing, Notes, Result, Row
 
-__all__ = ["number", "show_cases", "show_changes", "show_curves", "show_missing", "show_results", "write_json"]
+__all__ = [
+    "number",
+    "show_cases",
+    "show_changes",
+    "show_curves",
+    "show_missing",
+    "show_remarks",
+    "show_results",
+    "show_rows",
+    "write_json",
+]
 
 _VERDICT = {True: "[green]met", False: "[red]short", None: ""}
 
 
-def write_json(
-    path: Path,
-    machine: Mapping[str, object],
-    results: Sequence[Result],
-    curves: Sequence[Curve] = (),
-    missing: Sequence[Missing] = (),
-) -> None:
+def write_json(path: Path, machine: Mapping[str, object], results: Sequence[Result], notes: Notes) -> None:
     """Write a run.
 
     `{"machine": {…}, "results": [{"id", "value", "unit", "baseline", "ratio", "target", "met"}],
-    "curves": [{"plot", "side", "points": [[length, value]]}], "missing": [{"peer", "install", "reason"}]}`
+    "rows": [{"table", "side", "cells": {heading: number}}], "curves": [{"plot", "side", "points": [[length, value]]}],
+    "remarks": {side: text}, "missing": [{"peer", "install", "reason"}]}`
     """
-    data = msgspec.json.encode({"machine": machine, "results": results, "curves": curves, "missing": missing})
+    said = {"rows": notes.rows, "curves": notes.curves, "remarks": notes.remarks, "missing": notes.missing}
+    data = msgspec.json.encode({"machine": machine, "results": results, **said})
     path.write_bytes(msgspec.json.format(data, indent=2) + b"\n")
+
+
+def _what(figure: Figure) -> str:
+    return f"{figure.title}\n[dim]against {escape(figure.against)}[/]" if figure.against else figure.title
 
 
 def show_cases(console: Console, cases: Sequence[Case]) -> None:
     """A table of what can be run."""
-    table = Table("figure", "what", "unit", "against", "target")
+    table = Table("figure", "what", "unit", "target")
     for case in cases:
         for figure in case.figures:
-            table.add_row(figure.id, figure.title, figure.unit, figure.against, str(figure.target or ""))
+            table.add_row(figure.id, _what(figure), figure.unit, str(figure.target or ""))
     console.print(table)
 
 
 def show_results(console: Console, figures: Mapping[str, Figure], results: Sequence[Result]) -> None:
     """A table of what was measured."""
-    table = Table("figure", "what", "against")
+    table = Table(Column("figure", overflow="fold"), "what")
     for title in ("value", "baseline", "ratio", "target", ""):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     for result in results:
-        figure = figures[result.id]
         table.add_row(
             result.id,
-            figure.title,
-            figure.against,
+            _what(figures[result.id]),
             f"{number(result.value)} {result.unit}",
             "" if result.baseline is None else number(result.baseline),
             "" if result.ratio is None else number(result.ratio),
@@ -60,6 +69,26 @@ def show_results(console: Console, figures: Mapping[str, Figure], results: Seque
             _VERDICT[result.met],
         )
     console.print(table)
+
+
+def show_rows(console: Console, rows: Sequence[Row]) -> None:
+    """A table for each comparison: a line for each side, a column for each number."""
+    for title in dict.fromkeys(row.table for row in rows):
+        lines = [row for row in rows if row.table == title]
+        headings = dict.fromkeys(heading for row in lines for heading in row.cells)
+        table = Table(title)
+        for heading in headings:
+            table.add_column(heading, justify="right", no_wrap=True)
+        for row in lines:
+            cells = [row.cells.get(heading) for heading in headings]
+            table.add_row(row.side, *("" if cell is None else number(cell) for cell in cells))
+        console.print(table)
+
+
+def show_remarks(console: Console, remarks: Mapping[str, str]) -> None:
+    """A line for each side of which something has to be known."""
+    for side, remark in remarks.items():
+        console.print(f"[bold]{escape(side)}[/]: {escape(remark)}", highlight=False)
 
 
 def number(value: float) -> str:
@@ -90,10 +119,11 @@ def show_missing(console: Console, missing: Sequence[Missing]) -> None:
 def show_changes(console: Console, changes: Sequence[Change]) -> None:
     """A table of a run against an earlier one."""
     table = Table("figure", "compared")
-    for title in ("then", "now", "times", ""):
+    for title in ("then", "now", "times", "target", ""):
         table.add_column(title, justify="right")
     for change in changes:
-        kind = "ratio" if change.is_ratio else "value, as this machine is"
-        verdict = {"better": "[green]better", "worse": "[red]worse", "same": ""}[change.verdict]
-        table.add_row(change.id, kind, number(change.then), number(change.now), number(change.times), verdict)
+        kind = "ratio" if change.is_ratio else "value"
+        verdict = _VERDICT[change.met] or {"better": "[green]better", "worse": "[red]worse", "same": ""}[change.verdict]
+        target = str(change.target or "")
+        table.add_row(change.id, kind, number(change.then), number(change.now), number(change.times), target, verdict)
     console.print(table)

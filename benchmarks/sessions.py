@@ -1,4 +1,4 @@
-"""Recorded sessions: how fast they are imported, and how fast their model-visible view is there."""
+"""Recorded sessions: how fast they are imported, and their view is there."""
 
 from __future__ import annotations
 

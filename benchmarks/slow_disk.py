@@ -72,9 +72,16 @@ def _turn(setting: Setting) -> dict[str, Measured]:
 
 
 def _many(setting: Setting) -> dict[str, Measured]:
-    with _opened(setting.directory / "many") as store:
-        found = of_log(setting, store) | of_sessions(setting, store)
-    return {f"slow.{name}": measured for name, measured in found.items()}
+    with _opened(setting.directory / "many") as store, SlowFile(setting.directory / "bare") as file:
+        found = {
+            "log": of_log(setting, store, file, "appends to the log, flushes of 1 ms"),
+            "session": of_sessions(setting, store, file, "user messages, flushes of 1 ms"),
+        }
+    return {
+        f"slow.{name}.{side}": Measured(rates[side], rates["alone"])
+        for name, rates in found.items()
+        for side in ("threads", "tasks")
+    }
 
 
 RAW = "pwrite + fdatasync of the turn's bytes, a flush of 1 ms, too"

@@ -52,7 +52,10 @@ def _two(setting: Setting) -> dict[str, Measured]:
 
 
 def _flush(setting: Setting) -> dict[str, Measured]:
-    """Bytes of each flush of ten deltas; the median leaves out what a few flushes write for many, the mean does not."""
+    """Bytes of each flush of ten deltas.
+
+    The median leaves out what a few flushes write for many, the mean does not.
+    """
     sizes = setting.sizes
     texts = deltas(PER_FLUSH)
     plain = len("".join(texts))

@@ -1,4 +1,6 @@
-"""The longest recorded sessions driven through a 32k window, once for each prune policy: what it takes, and what it would cost.
+"""The longest recorded sessions driven through a window of 32k tokens.
+
+Once for each prune policy: what it takes, and what it would cost.
 
 Not the driving (`driving.py`).  Prices are the policy's default ones, printed in the titles; the summaries are the offline digest's, charged as
 if a model had written them.

@@ -28,10 +28,10 @@ __all__ = [
 ANSWER_CHARACTERS = 400
 TOOL_BYTES = 4096
 DELTA_CHARACTERS = 5
-"""Text deltas of recorded streams have 5.8 characters on average (OpenAI 4.7, Anthropic 15)."""
+"""Characters of a text delta: 5.8 in recorded streams (OpenAI 4.7, Anthropic 15)."""
 
 DIFFERENT = 4_000
-"""Different turns of a generated session; beyond that they come again, with another number."""
+"""Different turns of a generated session; then they come again, renumbered."""
 
 _WORDS = (
     "the", "model", "reads", "every", "file", "that", "this", "test", "names", "and", "then", "it", "writes", "one", "line",

@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 import tomllib
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,35 +16,63 @@ from rich.console import Console
 
 import eventlog
 from benchmarks.__main__ import measure
+from benchmarks.alone import alone, syncs_between_marks, tracer
 from benchmarks.baseline import compared, read_results
 from benchmarks.cases import CASES, chosen
-from benchmarks.children import child
+from benchmarks.children import Worker, child
+from benchmarks.engine import WAITS, waiting_turn
 from benchmarks.figures import Curve, Figure, Measured, Missing, Notes, Result, Sizes, Target, results_of
-from benchmarks.history import begun, compacted
-from benchmarks.limits import RawFile, SqliteTurns, decode_lines, decode_stream, encode_one_by_one
-from benchmarks.machine import describe, workplace
+from benchmarks.history import begun, compacted, items_of
+from benchmarks.limits import RawFile, decode_lines, decode_stream, encode_one_by_one
+from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
 from benchmarks.markdown import markdown
-from benchmarks.measure import Samples, in_turn, kept, written
+from benchmarks.measure import Samples, Spent, in_turn, kept, spent, written
 from benchmarks.peers.base import Chat, Peer, PeerError, missing
 from benchmarks.peers.registry import PEERS, present
-from benchmarks.plots import write_plots
-from benchmarks.report import show_cases, show_changes, show_curves, show_missing, show_results, write_json
-from benchmarks.svg import plot
+from benchmarks.plots import INSTALL, PLOTS, can_draw, spread_out, write_plots
+from benchmarks.report import (
+    show_cases,
+    show_changes,
+    show_curves,
+    show_missing,
+    show_remarks,
+    show_results,
+    show_rows,
+    write_json,
+)
+from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.scenarios.page_cache import cached, drop
+from benchmarks.scenarios.sqlite_sessions import SqliteSessions
+from benchmarks.sqlite_turns import SameFacts, TwoRows
 from benchmarks.targets.space import free_pages
+from benchmarks.turn_sides import SIDES
 from benchmarks.workloads import ANSWER_CHARACTERS, TOOL_BYTES, deltas, generated_session, turns
+from eventlog.codec.deltas import DeltaRun
 from eventlog.importers import import_file
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView
+from tests.support.adding_worker import adds
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = Sizes(
-    rounds=1, deltas=40, turns=4, history=20, callers=3, appends=2, flushes=3, generated=3, sessions=5,
+    rounds=1, deltas=40, turns=4, counted=4, sustained=8, history=20, callers=3, appends=2, pending=20, flushes=3, generated=3, sessions=5,
     lengths=(4, 8), peer_lengths=(4, 8), patient=False, peer_turns=1, events=(100, 200), hurry=100, day=0.0,
     import_bytes=20_000,
 )  # fmt: skip
-MAY_BE_ZERO = ("target.4.free", "window.")
-"""Figures of which there may be none: free pages, and what a session this short never needs."""
-NEEDS_BASELINE = ("deltas.one", "turn.raw", "turn.sqlite-full", "turn.history", "log.threads", "session.tasks")
+MAY_BE_ZERO = ("target.4.free", "churn.free", "churn.erased", "cold.left", "folding.folds", "window.", "written.")
+"""Figures of which there may be none.
+
+Free pages, what a short session never needs, what no system need count.
+"""
+NEEDS_BASELINE = (
+    "deltas.one",
+    "turn.raw",
+    "turn.facts",
+    "turn.history",
+    "turn.sustained.p99",
+    "log.threads",
+    "session.tasks",
+)
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +105,20 @@ def test_ratios_are_of_value_and_baseline(results: list[Result]) -> None:
 
 
 def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path) -> None:
-    """`--json OUT` holds the machine, the results, the curves, and the peers that were missing; `--baseline` reads it."""
+    """`--json OUT` holds the machine, the results and what was put down beside them.
+
+    `--baseline` reads it.
+    """
     out = tmp_path / "out.json"
-    write_json(out, describe(tmp_path, "none"), results, [Curve("turn", "a", [(1.0, 2.0)])], [Missing("p", "i", "r")])
+    said = Notes()
+    said.curve("turn", "a", {1: 2.0})
+    said.miss(Missing("p", "i", "r"))
+    said.row("turns", "a", {"ms": 1.0, "syncs": None}, "slow")
+    write_json(out, describe(tmp_path, "none"), results, said)
     document = json.loads(out.read_text(encoding="utf-8"))
-    assert set(document) == {"machine", "results", "curves", "missing"}
+    assert set(document) == {"machine", "results", "rows", "curves", "remarks", "missing"}
+    assert document["rows"] == [{"table": "turns", "side": "a", "cells": {"ms": 1.0, "syncs": None}}]
+    assert document["remarks"] == {"a": "slow"}
     assert document["curves"] == [{"plot": "turn", "side": "a", "points": [[1.0, 2.0]]}]
     assert document["missing"] == [{"peer": "p", "install": "i", "reason": "r"}]
     assert read_results(out) == results
@@ -101,8 +140,32 @@ def test_the_table_names_every_figure(results: list[Result]) -> None:
     assert all(name in text.getvalue() for name in figures)
 
 
+def test_tables_fit_the_paper(results: list[Result], notes: Notes) -> None:
+    """At 120 columns every number of every table is whole.
+
+    Every side of a comparison has its line and its remark.
+    """
+    text = StringIO()
+    console = Console(width=120, file=text)
+    show_results(console, {figure.id: figure for case in CASES for figure in case.figures}, results)
+    show_rows(console, notes.rows)
+    show_remarks(console, notes.remarks)
+    shown = text.getvalue()
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 120
+    turn_table = [row for row in notes.rows if row.table == "a durable turn"]
+    assert [row.side for row in turn_table] == [kind.title for kind in SIDES.values()]
+    assert all(list(row.cells) == list(turn_table[0].cells) for row in turn_table)
+    for row in turn_table:
+        assert row.side in shown
+        assert row.side in notes.remarks
+
+
 def test_the_program_runs_what_is_asked_for(tmp_path: Path) -> None:
-    """`--only` runs the named figures' cases and `--json` writes them; the file system is told."""
+    """`--only` runs the named figures' cases and `--json` writes them.
+
+    The file system is told.
+    """
     out = tmp_path / "out.json"
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--short", "--only", "flush.bytes", "--json", str(out)],
@@ -144,7 +207,7 @@ def test_targets_say_which_side_is_good() -> None:
 
 
 def test_a_case_must_measure_its_figures() -> None:
-    """A case that forgets a figure, or has one too many, is an error and not a gap in the report."""
+    """A case that forgets a figure, or has one too many, is an error and not a gap."""
     case = CASES[0]._replace(id="c", figures=(Figure("a", "", "s"),))
     with pytest.raises(ValueError, match="c measured"):
         results_of(case, {})
@@ -170,6 +233,7 @@ def test_curves_have_a_point_for_each_length(results: list[Result], notes: Notes
     """A case over lengths puts down every length, for the engine and for the peers beside it."""
     assert results
     curves = {(curve.plot, curve.side): [length for length, _ in curve.points] for curve in notes.curves}
+    assert set(PLOTS) == {plot_name for plot_name, _ in curves} - {"stream"}
     for plot_name in ("turn", "load", "kept"):
         assert curves[plot_name, "everdelta"] == curves[plot_name, "plain SQLite FULL"] == [4.0, 8.0]
     assert curves["length", "median"] == curves["next", "everdelta"] == [4.0, 8.0]
@@ -177,7 +241,10 @@ def test_curves_have_a_point_for_each_length(results: list[Result], notes: Notes
 
 
 def test_a_missing_peer_is_reported_with_the_line_that_installs_it() -> None:
-    """A peer that cannot be imported is put down once, with its reason and how to get it, and not measured."""
+    """A peer that cannot be imported is put down once, and not measured.
+
+    With its reason, and how to get it.
+    """
     absent = Peer("p", "A peer", durable=True, package="no_such_package", install="pip install p")
     gap = missing(absent)
     assert gap is not None
@@ -194,15 +261,18 @@ def test_a_missing_peer_is_reported_with_the_line_that_installs_it() -> None:
 
 
 def test_peers_are_installed_as_the_group_has_them() -> None:
-    """The line that a missing peer is reported with names the requirements of the optional group `bench`, and all of them."""
+    """Each requirement of the optional group `bench` is named where its package is missing."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    told = {requirement for peer in PEERS for requirement in peer.install.split("'")[1::2]}
+    told = {
+        requirement for line in (INSTALL, *(peer.install for peer in PEERS)) for requirement in line.split("'")[1::2]
+    }
     assert told == set(project["optional-dependencies"]["bench"])
 
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if missing(peer) is None], ids=lambda peer: peer.id)
 def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
-    """Turns that a peer was given, seeded or one by one, are there when its store is opened again.
+    """Turns that a peer was given are there when its store is opened again.
+
 
     Of the peers that are installed: those of the group `bench` are not among the tests' own requirements.
     """
@@ -225,7 +295,7 @@ def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_start_is_missing() -> None:
-    """A peer whose server does not answer is reported as missing with what it said, and the run goes on."""
+    """A peer whose server does not answer is reported as missing, and the run goes on."""
 
     def silent(directory: Path) -> Chat:
         raise PeerError(f"nobody answers in {directory.name}")
@@ -235,7 +305,10 @@ def test_a_server_that_does_not_start_is_missing() -> None:
 
 
 def test_a_run_is_compared_by_ratios() -> None:
-    """Better and worse follow the target's side, whatever the machine; figures without a baseline are compared as they are."""
+    """Better and worse follow the target's side, whatever the machine.
+
+    Figures without a baseline are compared as they are.
+    """
 
     def result(name: str, value: float, baseline: float | None, target: str | None = None, unit: str = "ms") -> Result:
         return Result(name, value, unit, baseline, value / baseline if baseline else None, target, None)
@@ -254,36 +327,79 @@ def test_a_run_is_compared_by_ratios() -> None:
         result("e", 1, 1),
         result("f", 1, 2, None, "/s"),
     ]
-    changes = {change.id: change for change in compared(then, now)}
+    figures = {"a": Figure("a", "", "ms", before=Target("<=", 2)), "d": Figure("d", "", "ms", before=Target("<=", 0.5))}
+    now.append(result("d", 1, 1))
+    changes = {change.id: change for change in compared(then, now, figures)}
     assert {name: change.verdict for name, change in changes.items()} == {
-        "a": "worse", "b": "better", "c": "better", "f": "worse",
+        "a": "worse", "b": "better", "c": "better", "d": "same", "f": "worse",
     }  # fmt: skip
     assert (changes["a"].times, changes["a"].is_ratio, changes["c"].is_ratio) == (2, True, False)
+    assert {name: change.met for name, change in changes.items()} == {
+        "a": True, "b": None, "c": None, "d": False, "f": None,
+    }  # fmt: skip
     text = StringIO()
     show_changes(Console(width=200, file=text), list(changes.values()))
-    assert "worse" in text.getvalue()
+    assert all(word in text.getvalue() for word in ("worse", "better", "met", "short"))
 
 
-def test_plots_are_drawn_from_curves(tmp_path: Path) -> None:
-    """Each plot that has a curve becomes an SVG file that names its sides; axes are whole decades."""
+@pytest.mark.parametrize("ending", ["svg", "png"] if can_draw() else [])
+def test_plots_are_drawn_from_curves(ending: str, tmp_path: Path) -> None:
+    """Each plot that has a curve becomes a picture that names the sides with points.
+
+    Where matplotlib is installed: the group `bench` is not among the tests' own requirements.
+    """
     curves = [
         Curve("turn", "everdelta", [(100, 0.2), (5000, 0.3)]),
         Curve("turn", "A & B", [(100, 20), (5000, 700)]),
+        Curve("turn", "nothing to draw", [(1, 0)]),
+        Curve("memory", "everdelta", [(0, 20), (4000, 21)]),
         Curve("stream", "everdelta", [(2000, 1)]),
     ]
-    [path] = write_plots(tmp_path, curves)
-    text = path.read_text(encoding="utf-8")
-    document = ET.fromstring(text)  # noqa: S314 - what was just written
-    assert path.name == "turn.svg"
-    assert document.tag.endswith("svg")
-    labels = ["".join(node.itertext()) for node in document.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"everdelta", "A & B", "100", "10,000", "0.1", "1,000"} <= set(labels)
-    with pytest.raises(ValueError, match="nothing to draw"):
-        plot("empty", "x", "y", {"a": [(1, 0)]})
+    written = write_plots(tmp_path, curves)
+    assert [path.name for path in written] == ["turn.svg", "memory.svg"]
+    assert sorted(path.stem for path in tmp_path.glob(f"*.{ending}")) == ["memory", "turn"]
+    if ending == "png":
+        assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.glob("*.png"))
+    else:
+        document = ET.fromstring(written[0].read_text(encoding="utf-8"))  # noqa: S314 - what was just written
+        labels = ["".join(node.itertext()).strip() for node in document.iter("{http://www.w3.org/2000/svg}text")]
+        assert {"everdelta", "A & B", "100", "5,000", "messages in it", PLOTS["turn"].title} <= set(labels)
+        assert "nothing to draw" not in labels
+
+
+def test_drawing_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    """`--plot` without matplotlib is a wrong call that says how to install it.
+
+    Everything else does without it.
+    """
+    hidden = "import sys; sys.modules['matplotlib'] = None; from benchmarks.__main__ import main; "
+    for more, code in (("['--list']", 0), (f"['--list', '--plot', {str(tmp_path)!r}]", 2)):
+        ran = subprocess.run(
+            [sys.executable, "-c", f"{hidden}sys.exit(main({more}))"],
+            cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert ran.returncode == code
+        assert (INSTALL in ran.stderr) == (code == 2)
+
+
+def test_names_of_lines_keep_their_distance() -> None:
+    """Names stand near their lines' ends, in the lines' order, legible and inside the plot."""
+    assert spread_out([0.9, 0.1]) == [0.9, 0.1]
+    for wanted in ([0.5, 0.5, 0.5], [0.0, 0.01, 0.99, 1.0], [0.3] * 30, [1.0, 0.98, 0.4]):
+        found = spread_out(wanted)
+        apart = min(0.05, 1 / (len(wanted) - 1))
+        heights = sorted(found)
+        assert all(high - low >= apart - 1e-9 for low, high in pairwise(heights))
+        assert heights[0] >= 0
+        assert heights[-1] <= 1 + 1e-9
+        assert sorted(wanted) == [want for _, want in sorted(zip(found, wanted, strict=True))]
 
 
 def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes: Notes, tmp_path: Path) -> None:
-    """`--markdown OUT` has a line for each target, missed ones marked, a table for each plot of peers, and what is missing."""
+    """`--markdown OUT` has a line for each target, missed ones marked.
+
+    It has a table for each plot of peers, and what is missing.
+    """
     figures = {figure.id: figure for case in CASES for figure in case.figures}
     some = Notes()
     some.curves = notes.curves
@@ -302,7 +418,10 @@ def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes
 
 
 def test_a_history_is_what_turns_would_have_left(tmp_path: Path) -> None:
-    """A history that is appended in bulk is one that a handle can continue, and its view is that of the turns."""
+    """A history that is appended in bulk can be continued by a handle.
+
+    Its view is that of the turns.
+    """
     work = turns(3)
     with eventlog.open(tmp_path / "store") as store:
         session = store.session(begun(store, work))
@@ -326,8 +445,69 @@ def test_free_pages_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_child_says_what_it_measured() -> None:
-    """A snippet runs in a process of its own, finds the packages and its arguments, and hands back a value."""
+    """A snippet runs in a process of its own, and hands back a value.
+
+    It finds the packages and its arguments.
+    """
     assert child("import sys, eventlog; print([*map(int, sys.argv[1:])])", "1", "2") == [1, 2]
+
+
+def test_a_worker_answers_again_and_again() -> None:
+    """A worker keeps what it has; one that fails is an error where it is asked."""
+    with Worker(adds, "10") as worker:
+        assert [worker.ask(1), worker.ask(5)] == [11, 16]
+        worker.tell(4)
+        assert worker.hear() == 20
+        with pytest.raises(subprocess.CalledProcessError):
+            worker.ask(-1)
+
+
+def test_a_latency_has_figures_and_columns() -> None:
+    """Median and slow end are figures; processor time is a column of each side."""
+    slow, quick = Samples(), Samples()
+    slow.add([Spent(0.004, 0.002), Spent(0.008, 0.003)])
+    quick.add([Spent(0.001, 0.001)])
+    found = beside("a", slow, quick)
+    assert set(found) == {figure.id for figure in figures_of("a", "work", "other work")}
+    assert found["a"] == pytest.approx(Measured(6.0, 1.0))
+    assert found["a.p99"] == pytest.approx(Measured(8.0, 1.0))
+    notes = Notes()
+    put_down(notes, "works", {"slow": slow, "quick": quick})
+    assert [(row.table, row.side) for row in notes.rows] == [("works", "slow"), ("works", "quick")]
+    assert notes.rows[0].cells == pytest.approx({"ms": 6.0, "p10 ms": 4.0, "CPU ms": 2.5, "p99 ms": 8.0})
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system drops no pages")
+def test_pages_are_dropped_from_the_cache(tmp_path: Path) -> None:
+    """What was just written is cached; after dropping it is not, and is read unharmed."""
+    (tmp_path / "empty").touch()
+    file = tmp_path / "below" / "file"
+    file.parent.mkdir()
+    data = os.urandom(1 << 20)
+    file.write_bytes(data)
+    with file.open("r+b") as opened:
+        before = cached(opened.fileno())
+    assert before.there == before.all > 0
+    dropped = drop(tmp_path)
+    assert dropped.all == before.all
+    assert file.read_bytes() == data
+    if filesystem_of(tmp_path) not in VOLATILE:
+        assert dropped.there < before.there
+
+
+def test_many_conversations_in_one_sqlite_file(tmp_path: Path) -> None:
+    """SQLite's side keeps conversations apart, and gives their space back."""
+    [one, other] = turns(2)
+    with SqliteSessions(tmp_path / "sqlite") as sqlite:
+        sqlite.turn(one, "a")
+        sqlite.turns([one, other], "b")
+        sqlite.user("Go on", "b")
+        assert (sqlite.load("a"), sqlite.load("b"), sqlite.page("b", 2), sqlite.newest("b")) == (2, 5, 2, 7)
+        sqlite.turns(turns(100), "b")
+        sqlite.erase("b")
+        assert (sqlite.load("a"), sqlite.load("b")) == (2, 0)
+        sqlite.vacuum()
+    assert kept(tmp_path / "sqlite") < 100_000
 
 
 def test_sides_take_turns_in_changing_order() -> None:
@@ -350,6 +530,15 @@ def test_samples_give_medians_and_percentiles() -> None:
     samples.add(float(number) for number in range(1, 101))
     assert samples.median == 50.5
     assert samples.percentile(0.99) == 100.0
+    samples = Samples()
+    samples.add([Spent(1.0, 0.5), Spent(3.0, 0.7)])
+    assert (samples.median, samples.median_cpu) == (2.0, 0.6)
+
+
+def test_processor_time_is_not_waiting() -> None:
+    """What only waits spends seconds and hardly any processor time."""
+    waited = spent(lambda: time.sleep(0.05))
+    assert waited.cpu < 0.05 <= waited.seconds
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts a process's writes")
@@ -373,7 +562,7 @@ def test_the_workload_is_the_same_each_time() -> None:
 
 
 def test_a_generated_session_is_one_that_can_be_imported(tmp_path: Path) -> None:
-    """Without recorded sessions there is one in their form: it is imported whole, nothing of it skipped."""
+    """Without recorded sessions there is one in their form, imported whole."""
     path = generated_session(tmp_path / "generated.jsonl", 3)
     assert decode_lines(path) == 12
     with eventlog.open("memory:") as store:
@@ -390,19 +579,97 @@ def test_a_stream_is_decoded_event_by_event(tmp_path: Path) -> None:
 
 
 def test_the_limits_do_the_work(tmp_path: Path) -> None:
-    """The raw file holds the turn's bytes, and SQLite two rows for each turn."""
+    """The raw file holds the turn's bytes, and what is encoded one by one is made."""
     [turn] = turns(1)
     with RawFile(tmp_path / "raw", size=1 << 20) as raw:
         raw.write(turn.plain())
     assert (tmp_path / "raw").read_bytes().startswith(turn.plain())
-    with SqliteTurns(tmp_path / "full.db", "FULL") as full:
-        full.turn(turn)
-        assert [role for (role,) in full.rows("role")] == ["user", "assistant"]
     encode_one_by_one(deltas(4), ["a", "b"])
 
 
+def test_sqlite_is_measured_when_its_wal_is_used_again(tmp_path: Path) -> None:
+    """A filled database has moved pages out of its WAL.
+
+    Further turns leave the WAL's file as large as it is.
+    """
+    side = TwoRows(tmp_path / "rows.db")
+    side.fill()
+    size = side.wal_bytes()
+    assert size > 1_000 * 4096
+    for turn in turns(20):
+        side.turn(turn)
+    assert side.wal_bytes() == size
+    side.close()
+
+
+@pytest.mark.parametrize("each_delta", [False, True], ids=["run", "deltas"])
+@pytest.mark.parametrize("each_wait", [False, True], ids=["one", "four"])
+def test_sqlite_keeps_the_facts_that_the_engine_keeps(tmp_path: Path, *, each_delta: bool, each_wait: bool) -> None:
+    """SQLite has a row for each event or run, in one transaction or four.
+
+    The body is under its hash, and a head counts events and messages.
+    """
+    [turn] = turns(1)
+    side = SameFacts(tmp_path / "facts.db", each_delta=each_delta, each_wait=each_wait)
+    statements: list[str] = []
+    side.connection.set_trace_callback(statements.append)
+    side.turn(turn)
+    side.connection.set_trace_callback(None)
+    assert statements.count("COMMIT") == (WAITS if each_wait else 1)
+    rows = side.connection.execute("SELECT version, data FROM event ORDER BY version").fetchall()
+    streamed = len(turn.answer) if each_delta else 1
+    assert len(rows) == len(items_of(1, turn, 0, {})) - 1 + streamed
+    assert rows[-1][0] == 9 + len(turn.answer)
+    assert side.connection.execute("SELECT version, messages FROM session").fetchall() == [(rows[-1][0], 2)]
+    assert side.connection.execute("SELECT length(hash), substr(data, 2) FROM body").fetchall() == [
+        (32, turn.output.encode())
+    ]
+    side.close()
+
+
+def test_the_engine_keeps_as_many_events_of_a_turn(tmp_path: Path) -> None:
+    """SQLite is given the facts that the README's turn leaves in the engine's log."""
+    [turn] = turns(1)
+    facts = [item for item in items_of(1, turn, 0, {}, each_delta=True) if not isinstance(item, DeltaRun)]
+    expected = sorted(type(event).__name__ for _, event in facts)
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session()
+        before = session.version
+        waiting_turn(session, turn)
+        found = [type(recorded.event).__name__ for recorded in session.events() if recorded.version > before]
+    assert sorted(found) == expected
+
+
+@pytest.mark.skipif(not tracer(), reason="strace is not here, or may not trace")
+def test_syncs_are_counted_by_system_call(tmp_path: Path) -> None:
+    """A turn of a raw file is one sync, and one of SQLite a sync for each transaction."""
+    assert alone("raw", tmp_path / "raw", 3).syncs == 1
+    assert alone("facts.waits", tmp_path / "waits", 3).syncs == pytest.approx(WAITS, abs=1)
+
+
+def test_only_calls_that_sync_count_between_the_marks() -> None:
+    """What is outside the two marks does not count, nor a write that syncs nothing."""
+    mark = "7 fsync(1048575) = -1 EBADF (Bad file descriptor)"
+    calls = [
+        "7 fdatasync(3) = 0",
+        mark,
+        "7 fdatasync(3 <unfinished ...>",
+        "8 pwritev2(4, [{...}], 1, 0, 0) = 1",
+        "8 pwritev2(4, [{...}], 1, 0, RWF_DSYNC) = 1",
+        "7 <... fdatasync resumed>) = 0",
+        mark,
+        "7 fsync(3) = 0",
+    ]
+    assert syncs_between_marks("\n".join(calls)) == 2
+    with pytest.raises(ValueError, match="marks"):
+        syncs_between_marks(calls[0])
+
+
 def test_figures_are_measured_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place in memory is passed over when there is another; when there is none, the first one is taken."""
+    """A place in memory is passed over when there is another.
+
+    When there is none, the first one is taken.
+    """
     memory, disk = tmp_path / "memory", tmp_path / "disk"
 
     def filesystem(path: Path) -> str:

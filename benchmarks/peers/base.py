@@ -35,7 +35,10 @@ class Chat(Protocol):
         ...
 
     def load(self) -> int:
-        """Read the whole conversation into the peer's own objects; returns how many messages or records that were."""
+        """Read the whole conversation into the peer's own objects.
+
+        Returns how many messages or records that were.
+        """
         ...
 
     def close(self) -> None:
@@ -72,18 +75,26 @@ class Peer(NamedTuple):
     """Open a new streamed answer in a new directory."""
     server: bool = False
     """Whether it has a process of its own, which may not start on every machine."""
+    note: str = ""
+    """What has to be known to read its figures: what it does besides, or leaves out."""
     quick: int | None = None
-    """Messages beyond which its turns, its loading or its filling take minutes, None if they never do."""
+    """Messages beyond which a turn, loading or filling takes minutes.
+
+    None if they never do.
+    """
 
 
 def imported(name: str) -> Any:
-    """A module by its name: peers are optional, so nothing that is checked or imported may need them."""
+    """A module by its name: peers are optional, so nothing may import them by itself."""
     return import_module(name)
 
 
 @cache
 def missing(peer: Peer) -> Missing | None:
-    """Why a peer cannot be measured, or None if its package can be imported and its server, if it has one, starts."""
+    """Why a peer cannot be measured, or None if it can.
+
+    Its package must be there, and its server, if it has one, must start.
+    """
     try:
         if peer.package:
             imported(peer.package)

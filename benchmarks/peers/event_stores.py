@@ -1,4 +1,6 @@
-"""Event stores: the SQLite recorder of `eventsourcing`, and the UmaDB server on the loopback interface.
+"""Event stores: the SQLite recorder of `eventsourcing`, and the UmaDB server.
+
+The server is reached over the loopback interface.
 
 A turn is three events of JSON in one append; a streamed answer one event for each delta.  The recorder opens its connections itself, in WAL mode
 at SQLite's default, `synchronous=FULL`; UmaDB flushes each append: both are durable, and there is no other choice.
@@ -89,7 +91,7 @@ class RecorderChat:
 
 
 class UmaChat:
-    """A UmaDB server of its own, started on a free port of 127.0.0.1 and stopped with the chat."""
+    """A UmaDB server of its own on a free port of 127.0.0.1, stopped with the chat."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -156,6 +158,7 @@ PEERS = (
         "eventsourcing",
         "eventsourcing SQLite recorder",
         durable=True,
+        note="the recorder alone, without the library's aggregates and transcoders; three events of JSON a turn",
         package="eventsourcing.sqlite",
         install="pip install 'eventsourcing>=9.5.6,<9.6'",
         chat=RecorderChat,
@@ -165,6 +168,7 @@ PEERS = (
         "umadb",
         "UmaDB server (loopback)",
         durable=True,
+        note="a process of its own, asked over the loopback interface; allocates its file in advance, so what is kept is not what was written",
         package="umadb",
         install="pip install 'umadb>=0.7,<0.8'",
         chat=UmaChat,

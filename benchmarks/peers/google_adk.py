@@ -1,4 +1,6 @@
-"""Google ADK's `SqliteSessionService`: a row of JSON for each event, and the session's row rewritten.
+"""Google ADK's `SqliteSessionService`.
+
+A row of JSON for each event, and the session's row rewritten.
 
 It opens a connection for each call and leaves SQLite's defaults, a rollback journal and `synchronous=FULL`: every event is
 durable, and there is no other choice.  Seeding is its own calls, event by event, because there is no other way in.
@@ -71,6 +73,7 @@ PEERS = (
         "google-adk",
         "Google ADK SqliteSessionService",
         durable=True,
+        note="opens a connection for each call, with a rollback journal, and commits each of a turn's three events by itself",
         package="google.adk.sessions.sqlite_session_service",
         install="pip install 'google-adk>=2.13,<3'",
         chat=AdkChat,

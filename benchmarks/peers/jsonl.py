@@ -1,4 +1,7 @@
-"""A line of JSON for each message, or for each delta, at the end of a file, as Claude Code and Codex do; with `fsync` and without."""
+"""A line of JSON for each message, or for each delta, at the end of a file.
+
+Claude Code and Codex do so; with `fsync` and without.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +73,20 @@ def _unsynced(directory: Path) -> JsonlChat:
 
 
 PEERS = (
-    Peer("jsonl", "JSONL, no fsync", durable=False, chat=_unsynced, streamer=_unsynced),
-    Peer("jsonl-fsync", "JSONL + fsync", durable=True, chat=_synced, streamer=_synced),
+    Peer(
+        "jsonl",
+        "JSONL, no fsync",
+        durable=False,
+        note="waits for no disk; nothing says where a message lies or whether a line is whole",
+        chat=_unsynced,
+        streamer=_unsynced,
+    ),
+    Peer(
+        "jsonl-fsync",
+        "JSONL + fsync",
+        durable=True,
+        note="the file grows, so each sync also writes its length; nothing says where a message lies",
+        chat=_synced,
+        streamer=_synced,
+    ),
 )

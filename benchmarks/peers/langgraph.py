@@ -1,4 +1,6 @@
-"""LangGraph's `SqliteSaver`, with messages as it keeps them by default, and with the `DeltaChannel` of its beta.
+"""LangGraph's `SqliteSaver`.
+
+With messages as it keeps them by default, and with the `DeltaChannel` of its beta.
 
 A turn is one run of a graph of two nodes, the model's answer and the tool's result, which checkpoints before the first, between them and
 after the last.  `durability="async"` is its default, "sync" waits for each checkpoint; the database is in WAL mode at SQLite's default,
@@ -109,6 +111,7 @@ PEERS = tuple(
         durable=durability == "sync",
         package=_PACKAGE,
         install=_INSTALL,
+        note="a turn runs a graph of two nodes, which checkpoints its state at each step: running is measured with keeping",
         chat=partial(kind, durability=durability),
         quick=1_000,
     )

@@ -58,6 +58,7 @@ PEERS = (
         "openai-agents",
         "OpenAI Agents SQLiteSession",
         durable=True,
+        note="each call goes through an event loop to a worker thread; it keeps items of JSON and no deltas",
         package="agents",
         install="pip install 'openai-agents>=0.24,<1'",
         chat=AgentsChat,

@@ -1,4 +1,6 @@
-"""Plain SQLite in WAL mode, as a careful program uses it: a row for each message; for streams, three ways to keep the deltas.
+"""Plain SQLite in WAL mode, as a careful program uses it.
+
+A row for each message; for streams, three ways to keep the deltas.
 
 * `rewrite`: the part's row is rewritten with the whole text so far, at each delta.
 * `states`: OpenCode's way: an event row that holds the whole part, and the part's row rewritten, in one transaction.
@@ -117,6 +119,7 @@ PEERS = (
         "sqlite-full",
         "plain SQLite FULL",
         durable=True,
+        note="a row of JSON for each message; in the short conversation its WAL still grows, which the turns' own table leaves out",
         chat=partial(SqliteChat, synchronous="FULL"),
         streamer=partial(SqliteStream, synchronous="FULL", way="rewrite"),
     ),
@@ -124,6 +127,7 @@ PEERS = (
         "sqlite-normal",
         "plain SQLite NORMAL",
         durable=False,
+        note="does not wait for the disk: acknowledged turns are lost with the power",
         chat=partial(SqliteChat, synchronous="NORMAL"),
         streamer=partial(SqliteStream, synchronous="NORMAL", way="rewrite"),
     ),
@@ -131,12 +135,14 @@ PEERS = (
         "sqlite-states",
         "SQLite NORMAL, full-state events (as OpenCode)",
         durable=False,
+        note="the whole part so far in a new row at each delta; does not wait for the disk",
         streamer=partial(SqliteStream, synchronous="NORMAL", way="states"),
     ),
     Peer(
         "sqlite-deltas",
         "SQLite NORMAL, a row per delta",
         durable=False,
+        note="does not wait for the disk",
         streamer=partial(SqliteStream, synchronous="NORMAL", way="deltas"),
     ),
 )

@@ -1,4 +1,6 @@
-"""The limits: raw LMDB, and a raw file that is appended to.  They keep bytes and nothing of what a conversation needs.
+"""The limits: raw LMDB, and a raw file that is appended to.
+
+They keep bytes and nothing of what a conversation needs.
 
 Raw msgspec is a limit, too, for what is encoded and decoded: `limits.py`.
 """
@@ -57,7 +59,7 @@ class LmdbChat:
 
 
 class FileChat:
-    """One write and one `fdatasync` for each turn, or for each delta, at the end of a file that grows."""
+    """One write and one `fdatasync` for each turn or delta, in a file that grows."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -92,6 +94,21 @@ class FileChat:
 
 
 PEERS = (
-    Peer("lmdb", "raw LMDB (limit)", durable=True, package="lmdb", chat=LmdbChat, streamer=LmdbChat),
-    Peer("file", "raw file append (limit)", durable=True, chat=FileChat, streamer=FileChat),
+    Peer(
+        "lmdb",
+        "raw LMDB (limit)",
+        durable=True,
+        note="a value of plain text for each turn, with nothing to find a message by",
+        package="lmdb",
+        chat=LmdbChat,
+        streamer=LmdbChat,
+    ),
+    Peer(
+        "file",
+        "raw file append (limit)",
+        durable=True,
+        note="plain text at the end of a file that grows, so each sync also writes its length; loading decodes nothing",
+        chat=FileChat,
+        streamer=FileChat,
+    ),
 )

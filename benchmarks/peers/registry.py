@@ -19,16 +19,20 @@ PEERS: tuple[Peer, ...] = (
 )
 
 LIMITS = frozenset(peer.id for peer in raw.PEERS)
-"""Not conversations: what nobody can be faster than, so nobody is compared with them when the fastest peer is asked for."""
+"""Not conversations but limits, which the fastest peer is not chosen from."""
 
 
 def present(notes: Notes) -> list[Peer]:
-    """The peers whose packages can be imported; the others are put down as missing."""
+    """The peers whose packages can be imported, each put down with its note.
+
+    The others are put down as missing.
+    """
     found: list[Peer] = []
     for peer in PEERS:
         gap = missing(peer)
         if gap is None:
             found.append(peer)
+            notes.remark(peer.title, peer.note)
         else:
             notes.miss(gap)
     return found

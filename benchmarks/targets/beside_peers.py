@@ -1,4 +1,7 @@
-"""Targets 2 and 5 beside the peers: a durable turn, the load of a whole conversation, and a cold view, at the same lengths."""
+"""Targets 2 and 5 beside the peers, at equal lengths.
+
+A durable turn, the load of a whole conversation, and a cold view.
+"""
 
 from __future__ import annotations
 

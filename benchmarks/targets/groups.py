@@ -1,4 +1,6 @@
-"""Target 3: group commit, 64 callers each waiting for its own append, against the same disk and against the same hand-off.
+"""Target 3: group commit, 64 callers each waiting for its own append.
+
+Against the disk they write to, and against a bare hand-off.
 
 * The raw writes: the engine's own journal writes of a run, noted as they go by, are done again by themselves: the same sizes, each with
   its `fdatasync`, into a file of the same kind.  What the engine adds to that is its ratio.  What a hand-off between threads alone adds to

@@ -1,4 +1,6 @@
-"""Target 8: memory, each figure in a process of its own: opening a view of a long history, and importing a large file.
+"""Target 8: memory, each figure in a process of its own.
+
+Opening a view of a long history, and importing a large file.
 
 What a process took at most is the kernel's `VmHWM`; where there is no such figure the case says zero.  The view's own share is what comes on top
 of opening and viewing a session of one turn in the same process, which loads all the code there is.

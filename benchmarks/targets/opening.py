@@ -1,4 +1,4 @@
-"""Target 5: the model-visible view after a compaction, opened cold in histories of every length."""
+"""Target 5: the view after a compaction, opened cold in histories of every length."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def compact_and_go_on(session: eventlog.Session) -> None:
 
 
 def cold_view(path: Path) -> tuple[float, float]:
-    """Seconds for session and view in a store that was just opened, and the same with opening the store."""
+    """Seconds for session and view in a store just opened, and those with opening it."""
     start = perf_counter()
     with eventlog.open(path) as store:
         name = next(iter(store.sessions())).id

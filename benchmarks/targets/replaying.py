@@ -1,4 +1,7 @@
-"""Target 6: replay of a whole history into the model-visible view, against decoding the same events with bare msgspec."""
+"""Target 6: replay of a whole history into the model-visible view.
+
+Against decoding its events with bare msgspec.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ PROJECTION = ModelViewProjection()
 
 
 class OneByOne(ModelViewProjection):
-    """The same fold with every delta an object, and folded by itself: what a projection does that has no rule for runs."""
+    """The fold with every delta an object, and folded by itself.
+
+    A projection that has no rule for runs does so.
+    """
 
     def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
         """Take in the deltas of a run."""

@@ -1,4 +1,7 @@
-"""Target 4: bytes kept, with everything that lies in the directory of a store that was closed: pages, indexes, journal, locks."""
+"""Target 4: bytes kept, with all that lies in the directory of a closed store.
+
+Pages, indexes, journal, locks.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def _cut_to(texts: Sequence[str], least: int, most: int) -> list[str]:
 
 
 def _streamed(path: Path, answers: Sequence[str]) -> float:
-    """Bytes that streaming the answers adds to a store that has one already, for each byte of their text.
+    """Bytes that streaming adds to a store, for each byte of the answers' text.
 
     Without the journal: its first file is there before, and given up after.
     """
@@ -129,7 +132,10 @@ def free_pages(path: Path) -> tuple[int, int]:
 
 
 def _a_day(setting: Setting) -> dict[str, Measured]:
-    """Answers of 2,000 deltas in a new session each hour, as long as a day's deltas last; folded as they go."""
+    """Answers of 2,000 deltas in a new session each hour, for a day.
+
+    As long as its deltas last; folded as they go.
+    """
     path = setting.directory / "day"
     answers = max(int(DAY * setting.sizes.day / SIMULATED_ANSWER), 1)
     with eventlog.open(path) as store:

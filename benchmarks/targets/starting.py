@@ -1,4 +1,6 @@
-"""Target 9: what starting costs, each time in a new process: importing, the command line's help, the first token count.
+"""Target 9: what starting costs, each time in a new process.
+
+Importing, the command line's help, the first token count.
 
 Importing is told in processor time, which a busy machine stretches less; the other two are what a person waits.
 """

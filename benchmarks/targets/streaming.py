@@ -1,4 +1,7 @@
-"""Target 1: an answer of 2,000 deltas, kept while it streams; at full speed, and at the pace of a model."""
+"""Target 1: an answer of 2,000 deltas, kept while it streams.
+
+At full speed, and at the pace of a model.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,9 @@ def _streamed(stream: Streamer, texts: Sequence[str]) -> float:
 
 
 def _at_full_speed(setting: Setting) -> dict[str, Measured]:
-    """The engine and every peer that can keep deltas, in turn, those that wait for the disk at each delta once only.
+    """The engine and every peer that can keep deltas, in turn.
+
+    Those that wait for the disk at each delta are measured once only.
 
     The peers' times are put down per delta.
     """
@@ -99,7 +104,10 @@ def _deltas_of(peer: Peer, setting: Setting) -> int:
 
 
 def _bytes_written(setting: Setting) -> dict[str, Measured]:
-    """All that is written from opening a store that is in use to closing it, for some answers: journal, folding, LMDB's pages."""
+    """All bytes that are written from opening a store in use to closing it.
+
+    For some answers: journal, folding, LMDB's pages.
+    """
     texts = deltas(STREAMED)
     path = seasoned(setting.directory / "bytes")
     before = written()

@@ -18,7 +18,10 @@ WARM_UP = 3
 
 
 def _by_length(setting: Setting) -> dict[str, Measured]:
-    """Turns in sessions of every length, one of each in turn, in one store that folds in the background."""
+    """Turns in sessions of every length, one of each in turn.
+
+    All are in one store that folds in the background.
+    """
     count = setting.sizes.turns
     lengths = setting.sizes.lengths
     with opened(setting.directory, "lengths") as store:

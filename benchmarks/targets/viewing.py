@@ -1,4 +1,4 @@
-"""Target 7: the next view after one more event, and a request's bytes when only its end changed."""
+"""Target 7: the next view after one more event, and a request after a small change."""
 
 from __future__ import annotations
 

@@ -80,10 +80,17 @@ class LeaseWrite(msgspec.Struct, eq=False):
     state: LeaseState
     replaces: LeaseState | None
     """Given where the lease is taken."""
-    before: LeaseWrite | None = None
-    """What it took the place of, and is written if the command that brought it is refused."""
+    claim: LeaseWrite | None = None
+    """What takes the lease that this gives back, if that was not written when this was made."""
     written: bool = False
     refused: bool = False
+
+    @property
+    def unwritten_claim(self) -> LeaseWrite | None:
+        """What takes the lease, if that is not written yet: it goes in with this."""
+        if self.replaces is not None:
+            return self
+        return None if self.claim is None or self.claim.written else self.claim
 
 
 class PendingAppend(msgspec.Struct, eq=False):
@@ -193,7 +200,7 @@ def append_of(
         check=ConflictCheck(session, certain, events, leased=epoch > 0, card=card != before) if free else None,
         epoch=epoch if lease is None else lease.state.epoch,
         lease=None if lease is None else lease.state,
-        replaces=None if lease is None else lease.replaces,
+        replaces=None if lease is None or (claim := lease.unwritten_claim) is None else claim.replaces,
         request=terms.request,
         digest=terms.digest,
     )

@@ -264,7 +264,7 @@ class SessionWriter:
         """Keep a lease that an append was to give back, and does not yet; False if it is too late for that."""
         with self.lock:
             if self.lease_write is give and self._sent is None:
-                self.lease_write = give.before
+                self.lease_write = give.unwritten_claim
                 return True
         self.flush()
         return False
@@ -569,11 +569,9 @@ class SessionWriter:
     def _give_outcome(self, commands: Sequence[AcceptedCommand], error: Exception) -> None:
         """Settle those of some commands that an error ends; what is not settled is tried again."""
         self._metrics.failures += 1
-        claim = self.lease_write
-        if isinstance(error, FencedError) and claim is not None and claim.replaces is not None:
+        claim = None if self.lease_write is None else self.lease_write.unwritten_claim
+        if isinstance(error, FencedError) and claim is not None:
             claim.refused = True  # another owner has taken the lease since it was looked at
-            if claim.before is not None:
-                claim.before.refused = True
             self.lease_write, self.epoch = None, 0
             error = LeaseHeldError(self.session, "another owner", 0)
         if isinstance(error, (StopError, LeaseHeldError)):
@@ -642,8 +640,8 @@ class SessionWriter:
 
     def _lease_is_written(self, write: LeaseWrite) -> None:
         write.written = True
-        if write.before is not None:
-            write.before.written = True
+        if write.claim is not None:
+            write.claim.written = True
         self.committed.lease = write.state
         if self.lease_write is write:
             self.lease_write = None
@@ -710,7 +708,7 @@ class SessionWriter:
         if write is not None:
             write.refused = True
             if self.lease_write is write:
-                self.lease_write = write.before
+                self.lease_write = write.unwritten_claim
         if not command.owned and isinstance(error, EventlogError):
             self._failure = self._failure or error
 

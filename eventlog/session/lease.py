@@ -181,21 +181,18 @@ class LeaseKeeper:
         writer = self._writer
         if not writer.is_ahead:
             return
-        before = writer.lease_write
-        writer.lease_write = self.last_write(lease)
+        give = writer.lease_write = self.last_write(lease)
         try:
             writer.flush()
         finally:
-            if not lease.is_given:
-                writer.lease_write, lease.give = before, None
+            if give is not None and not give.written:
+                writer.lease_write, lease.give = give.unwritten_claim, None
 
     def last_write(self, lease: Lease) -> LeaseWrite | None:
         """What gives the lease back with the append that it goes in with; None while it is nested."""
         if lease.depth > 1 or self.current is not lease:
             return None
-        before = self._writer.lease_write
-        replaces = before.replaces if before is not None else None
-        lease.give = LeaseWrite(LeaseState(lease.epoch, b"", 0), replaces, before)
+        lease.give = LeaseWrite(LeaseState(lease.epoch, b"", 0), None, lease.claim)
         return lease.give
 
     def renew_if_due(self, now: int, ttl: int) -> None:
@@ -242,7 +239,7 @@ class LeaseKeeper:
             held = writer.committed.lease
             if not is_live(held, host.clock()) and not writer.committed.state.closing(""):
                 state = LeaseState(held.epoch + 1, host.owner.encode(), host.clock() + host.lease_ttl)
-                claim = LeaseWrite(state, held, None)
+                claim = LeaseWrite(state, held)
                 writer.hold(state.epoch, claim)
                 host.keep(self, soon=True)
                 host.counted.leases_taken += 1

@@ -39,12 +39,18 @@ class AsyncContextWindow:
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.sync.__enter__)
+        if self.sync.lease is not None:
+            self.sync.lease.share()  # the thread had a context of its own
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
+        try:
+            await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
+        finally:
+            if self.sync.lease is not None:
+                self.sync.lease.unshare()
 
     async def next_step(self, *, allow_repeats: bool = False) -> Step:
         """What to do now; see `ContextWindow.next_step`."""

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
 
 from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.session.lease import Lease
 from eventlog.session.tool_call import Call
 from eventlog.validation import json_value, require, require_function, require_or_none
 from eventlog.values import Model
@@ -56,15 +57,18 @@ class Started(NamedTuple):
 class ContextWindow(ProjectedSession):
     """A session's window.  `with ContextWindow(session) as window` also holds the lease and closes what is left open."""
 
+    lease: Lease | None = None
+    """The right to run the session, while the window is open."""
+
     # -- the loop ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self.session.acquire()
+        self.lease = self.session.acquire()
         try:
             self.record()
             self.catch_up()
         except BaseException:
-            self.session.release()
+            self.session.release(self.lease)
             raise
         return self
 
@@ -77,7 +81,8 @@ class ContextWindow(ProjectedSession):
             self._cache.flush()
         finally:
             self._reply = None
-            self.session.release()
+            if self.lease is not None:
+                self.session.release(self.lease)
 
     def record(self) -> None:
         """Record the policy, model, limits and `recall` that were given, where the session has not recorded them so."""

@@ -486,3 +486,29 @@ def test_forks_while_threads_lead(tmp_path: Path, where: str) -> None:
         timeout=600,
     )
     assert (done.stdout, done.stderr) == ("0 [] True\n", "")
+
+
+@pytest.mark.promise(1)
+def test_an_exception_at_any_place_of_closing_leaves_a_store_that_opens(tmp_path: Path) -> None:
+    """Wherever it comes, the one who closes sees it; the path opens again at once, and what was queued is there once."""
+    place = 0
+    reached = True
+    step = 11
+    while reached:
+        place += step
+        path = tmp_path / f"s{place}"
+        log = open_log(path)
+        put(log, b"begun")
+        queued = log.submit(append(b"queued"))
+        with thrown_at(place) as thrower, suppress(Thrown):
+            log.close()
+        reached = not thrower.left
+        with suppress(ClosedError):
+            queued.wait(30)
+        again = open_log(path)
+        assert payloads(again) in ([b"begun", b"queued"], [b"begun"]), place
+        put(again, b"more")
+        assert again.check() == []
+        again.close()
+        log.close()
+    assert place > 100

@@ -111,11 +111,11 @@ class _Registry:
             raise shared.partition.failure
 
     def _end(self, shared: _Shared) -> None:
-        """Close a partition, and let its path be opened afresh."""
+        """Close a partition, and let its path be opened afresh; where an interrupt breaks that off, whoever opens the path goes on with it."""
         try:
             shared.partition.close()
         finally:
-            if self.open.get(shared.key) is shared:
+            if shared.partition.closed and self.open.get(shared.key) is shared:
                 del self.open[shared.key]
 
     def exclusively(self, shared: _Shared, job: Callable[[Path, Options], R]) -> R:

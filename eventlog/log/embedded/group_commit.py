@@ -332,7 +332,7 @@ class GroupCommit:
     # --- the end
 
     def close(self, shut: Callable[[], None]) -> None:
-        """Commit what is queued, and `shut`; once, and return when that is done."""
+        """Commit what is queued, and `shut`; return when that is done, by whom ever.  Where an interrupt broke it off, it may be repeated."""
         if self.leads:
             raise BusyError("called inside a commit of the same thread: close the store when that is over")
         mine: list[bool] = []
@@ -356,15 +356,17 @@ class GroupCommit:
         finally:
             if self._flight is not None:  # interrupted twice
                 self.poison = self.poison or PoisonedError("a commit was interrupted while the store was closed")
-            try:
-                shut()
-            finally:
-                self._ended = True
-                if self._flight is not None:
-                    self._flight.error = UnknownOutcomeError("the store was closed while this append was written")
-                self._helper.end()
-                while self._queue or self._flight:
-                    self._commit()
+                self._flight.error = UnknownOutcomeError("the store was closed while this append was written")
+            shut()
+            self._ended = True
+            self._helper.end()
+            while self._queue or self._flight:
+                self._commit()
+
+    @property
+    def refuses(self) -> bool:
+        """Whether nothing more is taken: it is closed, or being closed, or poisoned."""
+        return self._refusal is not None or self.poison is not None
 
     # --- forking
 

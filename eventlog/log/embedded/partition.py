@@ -193,7 +193,7 @@ class Partition:
     @property
     def finished(self) -> bool:
         """Whether nothing more is written here: it is closed, or a write failed."""
-        return self.closed or (self.commits is not None and self.commits.poison is not None)
+        return self.closed or (self.commits is not None and self.commits.refuses)
 
     def stands_at(self, path: Path) -> bool:
         """Whether what is open here is what lies at `path`: a directory that was deleted may have had the same number."""

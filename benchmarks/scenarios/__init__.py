@@ -1,0 +1,1 @@
+"""What programs do all day, measured beside SQLite FULL: a file for each scenario."""

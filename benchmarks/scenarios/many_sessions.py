@@ -1,0 +1,102 @@
+"""One durable turn in each of many sessions, round and round, against turns in one.
+
+A server either keeps the handle and the lease of every session, or begins anew for each request: both are measured, each with
+sessions of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import cycle
+from typing import TypeVar
+
+import eventlog
+from benchmarks.engine import take_turn
+from benchmarks.figures import Case, Measured, Setting
+from benchmarks.history import begun, seasoned, small_turns
+from benchmarks.measure import Spent, in_turn, spent
+from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.scenarios.sqlite_sessions import SQLITE, SqliteSessions
+from benchmarks.workloads import Turn, turns
+
+__all__ = ["CASES"]
+
+HISTORY = 4
+"""Turns of each session before."""
+SHARE = 10
+"""One session for so many of those that are listed elsewhere."""
+WARM_UP = 3
+T = TypeVar("T")
+SIDES = {"kept": "everdelta, leases kept", "anew": "everdelta, a lease for each turn", "sqlite": "plain SQLite FULL"}
+
+
+def _in_ring(ring: Sequence[T], count: int, take: Callable[[T, Turn], object]) -> Callable[[], list[Spent]]:
+    """A turn in the next session each time."""
+    works = zip(cycle(ring), turns(count, seed=12), strict=False)
+
+    def side() -> list[Spent]:
+        one, turn = next(works)
+        return [spent(lambda: take(one, turn))]
+
+    return side
+
+
+def _round_and_round(setting: Setting) -> dict[str, Measured]:
+    most = max(setting.sizes.sessions // SHARE, 4)
+    counts = (1, *sorted({most // 20, most // 5} - {0, 1}), most)
+    path = seasoned(setting.directory / "store")
+    history = list(small_turns(HISTORY))
+    with eventlog.open(path) as store, SqliteSessions(setting.directory / "sqlite") as sqlite:
+        sqlite.fill()
+        kept, anew = ([begun(store, history) for _ in range(most)] for _ in range(2))
+        for name in kept:
+            sqlite.turns(history, name)
+
+        def take_anew(name: str, turn: Turn) -> None:
+            handle = store.session(name)
+            with handle.lease():
+                take_turn(handle, turn)
+
+        def take_row(name: str, turn: Turn) -> None:
+            sqlite.turn(turn, name)
+
+        with ExitStack() as leases:
+            handles = [store.session(name) for name in kept]
+            for handle in handles:
+                leases.enter_context(handle.lease())
+            sides: dict[str, Callable[[], list[Spent]]] = {}
+            for count in counts:
+                sides[f"kept {count}"] = _in_ring(handles[:count], most + WARM_UP, take_turn)
+                sides[f"anew {count}"] = _in_ring(anew[:count], most + WARM_UP, take_anew)
+                sides[f"sqlite {count}"] = _in_ring(kept[:count], most + WARM_UP, take_row)
+            found = in_turn(sides, most, warm_up=WARM_UP)
+    for count in (1, most):
+        rows = {title: found[f"{name} {count}"] for name, title in SIDES.items()}
+        put_down(setting.notes, f"a turn, {count:,} sessions in turn", rows)
+    for name, title in SIDES.items():
+        setting.notes.curve("sessions", title, {count: found[f"{name} {count}"].median * 1e3 for count in counts})
+    return {
+        **beside("many.kept", found[f"kept {most}"], found[f"sqlite {most}"]),
+        **beside("many.anew", found[f"anew {most}"], found[f"sqlite {most}"]),
+        **beside("many.kept.flat", found[f"kept {most}"], found["kept 1"]),
+        **beside("many.anew.flat", found[f"anew {most}"], found["anew 1"]),
+    }
+
+
+MANY = "(1,000 with --full)"
+KEPT = f"durable turn, 200 sessions in turn {MANY}, leases kept"
+ANEW = f"durable turn, 200 sessions in turn {MANY}, handle and lease anew"
+
+CASES = (
+    Case(
+        "many",
+        (
+            *figures_of("many.kept", KEPT, SQLITE),
+            *figures_of("many.anew", ANEW, SQLITE),
+            *figures_of("many.kept.flat", KEPT, "in one session"),
+            *figures_of("many.anew.flat", ANEW, "in one session"),
+        ),
+        _round_and_round,
+    ),
+)

@@ -1,0 +1,161 @@
+"""Reading the newest page and the head of a session while a writer keeps folds going.
+
+The baseline is a store to which nothing is written.  The writer appends records of 64 KB to another session as quickly as it can, once in a process of its own, and once in a thread
+beside the reader.  That folds go on is seen by the file that they write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+
+import eventlog
+from benchmarks.children import Worker
+from benchmarks.figures import Case, Figure, Measured, Setting
+from benchmarks.history import begun, small_turns
+from benchmarks.measure import Samples, Spent, in_turn, spent
+from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.scenarios.sqlite_sessions import SqliteSessions
+from projections.transcript.transcript import Transcript
+
+__all__ = ["CASES", "writes", "writes_in_sqlite"]
+
+HISTORY = 200
+"""Turns of the session that is read."""
+PAGE = 50
+"""Messages of the newest page."""
+RECORD = 64 << 10
+"""Characters of what the writer appends: 64 of them are a fold."""
+WARM_UP = 5
+SIDES = {
+    "idle": "everdelta, nothing is written",
+    "apart": "everdelta, another process folding",
+    "within": "everdelta, a thread beside it folding",
+    "idle.sqlite": "SQLite FULL, nothing is written",
+    "apart.sqlite": "SQLite FULL, another process writing",
+}
+
+
+@contextmanager
+def _endless(write: Callable[[], object]) -> Generator[Callable[[], int]]:
+    """A thread that writes on and on, and has begun to; yields what says how often."""
+    stopping, begun = Event(), Event()
+    done = 0
+
+    def run() -> None:
+        nonlocal done
+        while not stopping.is_set():
+            write()
+            done += 1
+            begun.set()
+
+    thread = Thread(target=run)
+    thread.start()
+    try:
+        begun.wait(30)
+        yield lambda: done
+    finally:
+        stopping.set()
+        thread.join()
+
+
+@contextmanager
+def writes(path: str) -> Generator[Callable[[object], int]]:
+    """In a worker: write until it ends; answers how often it has."""
+    with eventlog.open(path) as store, _endless(_writer(store)) as done:
+        yield lambda _: done()
+
+
+@contextmanager
+def writes_in_sqlite(path: str) -> Generator[Callable[[object], int]]:
+    """In a worker: write rows of the same size until it ends."""
+    with SqliteSessions(Path(path)) as sqlite, _endless(lambda: sqlite.user(_record(), "writer")) as done:
+        yield lambda _: done()
+
+
+def _record() -> str:
+    return os.urandom(RECORD // 2).hex()
+
+
+def _writer(store: eventlog.Store) -> Callable[[], None]:
+    session = store.create_session(title="writer")
+    return lambda: session.record_custom("benchmark", json.dumps(_record()))
+
+
+def _reading(setting: Setting) -> dict[str, Measured]:
+    count = setting.sizes.turns
+    ours, theirs = setting.directory / "engine", setting.directory / "sqlite"
+    found: dict[str, Samples] = {}
+    folds: set[int] = set()
+    with eventlog.open(ours) as store, SqliteSessions(theirs) as sqlite:
+        session = store.session(begun(store, small_turns(HISTORY)))
+        sqlite.fill()
+        sqlite.turns(small_turns(HISTORY), "s")
+        reads: dict[str, Callable[[], object]] = {
+            "page": lambda: Transcript(session).page(PAGE),
+            "head": session.head,
+        }
+        others: dict[str, Callable[[], object]] = {
+            "sqlite.page": lambda: sqlite.page("s", PAGE),
+            "sqlite.head": lambda: sqlite.newest("s"),
+        }
+        data = ours / "lmdb" / "data.mdb"
+
+        def read(works: dict[str, Callable[[], object]], name: str) -> None:
+            def side(work: Callable[[], object]) -> list[Spent]:
+                folds.add(data.stat().st_mtime_ns)
+                return [spent(work)]
+
+            sides = {f"{name}.{what}": partial(side, work) for what, work in works.items()}
+            found.update(in_turn(sides, count, warm_up=WARM_UP))
+
+        read(reads | others, "idle")
+        with Worker(writes_in_sqlite, str(theirs)):
+            read(others, "apart")
+        folds.clear()
+        with Worker(writes, str(ours)):
+            read(reads, "apart")
+        apart = len(folds) - 1
+        folds.clear()
+        with _endless(_writer(store)):
+            read(reads, "within")
+        within = len(folds) - 1
+    for what, table in (("page", f"newest {PAGE} messages"), ("head", "head of a session")):
+        rows = {title: found[f"{name}.{what}"] for name, title in SIDES.items()}
+        put_down(setting.notes, f"{table}, while something is written", rows)
+    return {
+        **beside("folding.page", found["apart.page"], found["idle.page"]),
+        **beside("folding.page.within", found["within.page"], found["idle.page"]),
+        **beside("folding.page.sqlite", found["apart.page"], found["apart.sqlite.page"]),
+        **beside("folding.head", found["apart.head"], found["idle.head"]),
+        **beside("folding.head.within", found["within.head"], found["idle.head"]),
+        **beside("folding.head.sqlite", found["apart.head"], found["apart.sqlite.head"]),
+        "folding.folds": Measured(apart, 2 * count),
+        "folding.folds.within": Measured(within, 2 * count),
+    }
+
+
+IDLE = "nothing is written"
+BUSY = "SQLite FULL, a process writing as large rows"
+
+CASES = (
+    Case(
+        "folding",
+        (
+            *figures_of("folding.page", f"newest {PAGE} messages, another process folding", IDLE),
+            *figures_of("folding.page.within", f"newest {PAGE} messages, a thread beside it folding", IDLE),
+            *figures_of("folding.page.sqlite", f"newest {PAGE} messages, another process folding", BUSY),
+            *figures_of("folding.head", "head of a session, another process folding", IDLE),
+            *figures_of("folding.head.within", "head of a session, a thread beside it folding", IDLE),
+            *figures_of("folding.head.sqlite", "head of a session, another process folding", f"newest id, {BUSY}"),
+            Figure("folding.folds", "folds during these reads, another process folding", "folds", "reads"),
+            Figure("folding.folds.within", "folds during these reads, a thread beside it folding", "folds", "reads"),
+        ),
+        _reading,
+    ),
+)

@@ -328,10 +328,11 @@ def _is_free(command: AcceptedCommand) -> bool:
 
 def _end_of_append(commands: Sequence[AcceptedCommand]) -> int:
     """How many of the commands go into the next append: one with terms of its own alone, and not much more than `MAX_RUN`."""
-    weight = 0
+    ends = {id(command.unit): place for place, command in enumerate(commands) if command.unit is not None}
+    weight = end = 0
     for place, command in enumerate(commands):
         weight += command.weight
-        same = place > 0 and command.unit is not None and command.unit is commands[place - 1].unit
-        if place and not same and (command.terms is not None or commands[0].terms is not None or weight > MAX_RUN):
+        whole, end = place > end, max(end, ends.get(id(command.unit), place))
+        if whole and (command.terms is not None or commands[0].terms is not None or weight > MAX_RUN):
             return place
     return len(commands)

@@ -175,14 +175,21 @@ class SessionWriter:
         self.buffer.require_open()
         self.buffer.hold()
         self._guarded(self._ready, self.backlog.epoch)
-        self.flush()
+        self._empty_buffer()
         self.buffer.admit()
 
     def weigh(self, characters: int) -> None:
         """Commit what is in the buffer before a long delta makes it too much; raises what keeps it there."""
         if self.buffer.weigh(characters) > MAX_RUN:
-            self.flush()
+            self._empty_buffer()
             self.buffer.weigh(characters)
+
+    def _empty_buffer(self) -> None:
+        """Commit what is in the buffer, or, inside a pipeline, accept it for the pipeline's one append."""
+        if self.gate is None or self.gate() is None or self.is_held_by_others:
+            self.flush()
+        else:
+            self._guarded(self._newest)
 
     def _ready(self, epoch: int) -> None:
         """Catch up; raise what became of accepted things without a caller, and `FencedError` if the lease is over."""

@@ -118,6 +118,30 @@ def test_a_long_pipeline_goes_in_whole_or_not_at_all(
 
 
 @pytest.mark.promise(4)
+@pytest.mark.parametrize("bound", ["characters", "deltas"])
+def test_a_pipeline_with_much_text_goes_in_whole(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """Promise 4: more deltas than the buffer holds are part of the pipeline's one append, in their place."""
+    monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
+    if bound == "deltas":
+        session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 2
+    with session.assistant() as reply:
+        text = reply.text(id="p")
+        session.flush()
+        with session.pipeline():
+            session.user("before", id="before")
+            for number in range(5):
+                text.append(str(number) * (5_000 if bound == "characters" else 2))
+            session.user("after", id="after")
+            assert users(log) == []
+        appends = [commit.count for commit in log.read("s")]
+        reply.finish()
+    assert users(log) == ["before", "after"]
+    assert appends == [1, 2, 2 + 5 + 2]
+
+
+@pytest.mark.promise(4)
 def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Session) -> None:
     """Promise 4: a pipeline whose commands the block itself committed hears nothing of what cannot be written now."""
     with session.assistant() as reply:

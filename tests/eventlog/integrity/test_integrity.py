@@ -345,7 +345,7 @@ def test_deep_compares_every_checkpoint(place: Place) -> None:
             ("a", session.version)
         ]
         Checkpoints(store.log).forget(transcript, session)
-        wrong = restore(store.log, session.writer.streams, 3)[0]
+        wrong = restore(store.log, session.ancestry(), 3)[0]
         checkpoint_store.save(
             store.log, STATE, "a", session.version, wrong.encode()[0], surplus=checkpoint_store.newest(1)
         )

@@ -11,7 +11,7 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
-from eventlog.append.conflicts import Meanwhile
+from eventlog.append.conflicts import ConflictCheck
 from eventlog.codec.batch import encode
 from eventlog.errors import BusyError, CallError, ErasedError, LeaseHeldError, RefusedError
 from eventlog.log.contract import Append
@@ -94,7 +94,7 @@ def test_a_message_that_was_on_its_way_is_refused(tmp_path: Path) -> None:
             count=1,
             time=0,
             seen=seen,
-            check=Meanwhile("p", seen, [event], free=True, card=False),
+            check=ConflictCheck("p", seen, [event], leased=False, card=False),
         )
         with pytest.raises(ErasedError):
             store.log.submit(late).wait()

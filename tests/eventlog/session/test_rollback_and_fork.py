@@ -12,6 +12,7 @@ from eventlog.errors import (
     RefusedError,
 )
 from eventlog.history import checkpoint_store
+from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import (
@@ -87,7 +88,7 @@ def test_a_redo_takes_back_what_another_process_rolled_back_just_before(
         session.rollback(3)
         acquire = session.acquire
 
-        def late(*, wait: float = 0.0) -> int:
+        def late(*, wait: float = 0.0) -> Lease:
             monkeypatch.setattr(session, "acquire", acquire)
             other.session("s").rollback(5)
             return acquire(wait=wait)

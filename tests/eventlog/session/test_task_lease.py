@@ -1,0 +1,99 @@
+"""Within its owner a lease belongs to one task, and to what that starts; another task waits for it, or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from threading import Thread
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.errors import EventlogError, FencedError, LeaseHeldError
+from eventlog.session.session import Session
+from eventlog.store import Store
+from tests.support.engines import Engine
+
+
+def in_thread(work: Callable[[], object]) -> EventlogError | None:
+    """Do some work in a thread that inherits nothing; returns how it failed."""
+    found: list[EventlogError | None] = []
+
+    def run() -> None:
+        try:
+            work()
+        except EventlogError as error:
+            found.append(error)
+        else:
+            found.append(None)
+
+    thread = Thread(target=run)
+    thread.start()
+    thread.join(60.0)
+    return found[0]
+
+
+def set_todos(session: Session) -> None:
+    """Give a command that needs the lease."""
+    session.set_todos([])
+
+
+def test_another_thread_is_refused_until_it_is_handed_the_lease(store: Store) -> None:
+    """A thread that did not inherit the lease runs nothing under it, unless it enters it."""
+    session = store.create_session()
+
+    def handed() -> None:
+        with lease:
+            set_todos(session)
+
+    with session.lease() as lease:
+        assert type(in_thread(lambda: set_todos(session))) is LeaseHeldError
+        assert type(in_thread(session.acquire)) is LeaseHeldError
+        assert in_thread(handed) is None
+        assert in_thread(lambda: session.user("needs no lease")) is None
+    assert in_thread(lambda: set_todos(session)) is None
+
+
+@pytest.mark.promise(4)
+def test_a_child_that_outlives_the_lease_is_fenced(store: Store) -> None:
+    """Promise 4: what a task started under the lease writes nothing that needs it once that is over, until it takes one."""
+    session = store.create_session()
+
+    def anew() -> None:
+        with session.lease():
+            set_todos(session)
+        set_todos(session)
+
+    with session.lease() as lease:
+        child = copy_context()
+        child.run(set_todos, session)
+    version = session.version
+    for late in (lambda: child.run(set_todos, session), lease.__enter__):
+        with pytest.raises(FencedError):
+            late()
+    assert session.version == version
+    child.run(anew)
+    assert [type(recorded.event) for recorded in session.events(version)] == [ev.TodosSet] * 2
+
+
+def test_a_lease_left_in_a_store_that_is_gone_stops_no_other(engine: Engine) -> None:
+    """A lease that was never given back ends with its store: a new store's session of the name is another."""
+    with engine.open() as gone:
+        gone.create_session(id="s").acquire()
+    with engine.open() as store:
+        session = store.session("s")
+        set_todos(session)
+        assert not session.holds_lease
+
+
+def test_a_reply_gives_back_only_a_lease_of_its_own(store: Store) -> None:
+    """A reply that begins under the running task's lease ends without ending that."""
+    session = store.create_session()
+    with session.lease() as lease:
+        reply = session.assistant()
+        reply.begin()
+        reply.finish()
+        assert lease.live
+        assert session.holds_lease
+        set_todos(session)
+    assert not session.holds_lease

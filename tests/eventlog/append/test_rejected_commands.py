@@ -120,7 +120,7 @@ def test_a_long_pipeline_goes_in_whole_or_not_at_all(
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("bound", ["characters", "deltas"])
 def test_a_pipeline_with_much_text_goes_in_whole(
-    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, place: str
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
     """Promise 4: more deltas than the buffer holds are part of the pipeline's one append, in their place."""
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)

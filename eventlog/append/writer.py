@@ -455,6 +455,10 @@ class SessionWriter:
             error = pending.error
             if error is None or command.settled or _is_conflict(error) or not any(map(_is_kept, pending.commands)):
                 return
+            if isinstance(error, (FencedError, LeaseHeldError)):  # what is kept does not need the lease
+                return
+            if self._sent is not None:  # another thread has handed it over again, or what is before it
+                return
             if not command.owned:
                 raise error
             self._refuse(command, error)

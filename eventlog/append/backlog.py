@@ -186,6 +186,10 @@ class Backlog:
             write.refused = True
             if self.lease_write is write:
                 self.lease_write = write.unwritten_claim
+                if write.final and self.lease_write is not None:  # it never was taken
+                    self.lease_write, self.epoch = None, 0
+                elif write.final:
+                    self.lease_write = LeaseWrite(write.state, None, final=True)
         if not command.owned and isinstance(error, EventlogError):
             self.failure = self.failure or error
 

@@ -433,7 +433,11 @@ class SessionWriter:
             return  # what is kept needs no lease; or another thread has handed it over again
         if not command.owned:
             raise error
-        self.backlog.refuse(command, error)
+        gate = None if self.gate is None else self.gate()
+        unfinished = set() if gate is None or command in gate.commands else set(map(id, gate.commands))
+        for other in self.backlog.commands:  # all that wait, so that each of them need not begin anew
+            if other.owned and id(other) not in unfinished:
+                self.backlog.refuse(other, error)
         self.backlog.recover()
 
     def _raise_failure(self) -> None:

@@ -461,7 +461,11 @@ class SessionWriter:
                 return
             if not command.owned:
                 raise error
-            self._refuse(command, error)
+            gate = None if self.gate is None else self.gate()
+            unfinished = set() if gate is None or command in gate.commands else set(map(id, gate.commands))
+            for other in self._commands:  # all that wait, so that each of them need not begin anew
+                if other.owned and id(other) not in unfinished:
+                    self._refuse(other, error)
             self._recover()
 
     def _raise_failure(self) -> None:
@@ -657,6 +661,10 @@ class SessionWriter:
         """Accept each command once more, whole, or not at all; those of one pipeline together."""
         state = self.committed.state
         certain = state.version
+        parts: dict[int, list[AcceptedCommand]] = {}
+        for command in self._commands:
+            if command.unit is not None:
+                parts.setdefault(id(command.unit), []).append(command)
         whole = False
         while not whole:
             whole = True
@@ -669,11 +677,11 @@ class SessionWriter:
                 except EventlogError as error:
                     state.retract(before)
                     self._refuse(command, error)
-                    if command.unit is not None:
-                        for other in commands:
-                            if other.unit is command.unit and not other.settled:
-                                self._refuse(other, error)
-                        whole = False
+                    for other in parts.get(id(command.unit), ()):
+                        if not other.settled:
+                            self._refuse(other, error)
+                            whole = False
+                    if not whole:
                         break
         self._wait_with([command for command in self._commands if not command.settled])
 

@@ -79,6 +79,10 @@ class Backlog:
         if command.terms is not None:
             self.apart += 1
 
+    def unsettled(self) -> list[AcceptedCommand]:
+        """All commands whose outcome is not known."""
+        return [*(self.sent.commands if self.sent is not None else ()), *self.commands]
+
     def hand_over(self, wanted: AcceptedCommand) -> None:
         """Submit what waits, or as much of it as goes into one append; `wanted` by a caller who hears of a failure."""
         commands = self.commands

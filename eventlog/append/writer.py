@@ -281,8 +281,7 @@ class SessionWriter:
                 if pending.wait() is not None:
                     self._guarded(self._give_up_behind, pending, command)
         except BaseException:
-            if not command.settled:
-                self.wake()  # an interrupted wait: what it was for is flushed all the same
+            self._disown(command)
             raise
 
     async def waited(self, command: AcceptedCommand) -> None:
@@ -292,9 +291,17 @@ class SessionWriter:
                 if await pending.waited() is not None:
                     self._guarded(self._give_up_behind, pending, command)
         except BaseException:
-            if not command.settled:
-                self.wake()
+            self._disown(command)
             raise
+
+    def _disown(self, command: AcceptedCommand) -> None:
+        """The wait for a command was broken off: it is flushed all the same, with those of its pipeline, and tried again if need be."""
+        if not command.settled:
+            with self.lock:
+                for one in self.backlog.unsettled():
+                    if one is command or (one.unit is not None and one.unit is command.unit):
+                        one.owned = False
+            self.wake()
 
     def flush(self) -> None:
         """Make everything accepted so far durable; raises the first failure of any of it."""
@@ -422,6 +429,8 @@ class SessionWriter:
         error = pending.error
         if error is None or command.settled or is_conflict(error) or all(other.settled for other in pending.commands):
             return
+        if isinstance(error, FencedError) or self.backlog.sent is not None:
+            return  # what is kept needs no lease; or another thread has handed it over again
         if not command.owned:
             raise error
         self.backlog.refuse(command, error)

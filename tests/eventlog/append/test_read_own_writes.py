@@ -12,7 +12,8 @@ import pytest
 
 import eventlog
 from eventlog import Session
-from eventlog.append.writer import KEPT
+from eventlog.append.backlog import KEPT
+from eventlog.append.own_appends import recent
 from eventlog.codec.decoded import Stretch
 from eventlog.errors import BusyError
 from eventlog.history.streams import stretches
@@ -48,10 +49,10 @@ def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
         said(session, text)
         session.flush()
         for after in {before, *(stretch.last for stretch in as_read(session, before))}:
-            recent = session.writer.recent(after)
-            if recent is not None:
-                assert recent == as_read(session, after)
-                told += len(recent)
+            kept = recent(session.writer, after)
+            if kept is not None:
+                assert kept == as_read(session, after)
+                told += len(kept)
     assert told > 3
 
 
@@ -63,7 +64,7 @@ def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> N
         before = session.writer.committed.certain
         session.user(f"question {number}")
         session.flush()
-        told.append(session.writer.recent(before))
+        told.append(recent(session.writer, before))
     assert told == [None, as_read(session, 1)[1:2], as_read(session, 1)[2:]]
 
 
@@ -118,14 +119,14 @@ def test_a_follower_far_behind_reads(store: eventlog.Store) -> None:
     live = LiveView(session)
     for number in range(2 * KEPT):
         session.user(f"question {number}")
-    assert session.writer.recent(live.version) is None
+    assert recent(session.writer, live.version) is None
     assert list(live.advance().messages) == list(ModelView.of(session).messages)
     for number in range(200):
         session.set_metadata(str(number), '"x"')
     with session.pipeline():
         for number in range(300):
             session.user(f"one of many {number} " + "x" * 100)
-    assert session.writer.recent(live.version) is None
+    assert recent(session.writer, live.version) is None
     assert list(live.advance().messages) == list(ModelView.of(session).messages)
 
 

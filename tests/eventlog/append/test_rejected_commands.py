@@ -95,12 +95,12 @@ def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLo
 
 
 @pytest.mark.promise(4)
-@pytest.mark.parametrize("bound", ["MAX_ACCEPTED", "MAX_RUN"])
+@pytest.mark.parametrize("place", ["writer.MAX_ACCEPTED", "backlog.MAX_RUN"])
 def test_a_long_pipeline_goes_in_whole_or_not_at_all(
-    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, bound: str
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """Promise 4: a pipeline of more commands or bytes than are collected otherwise is one append all the same."""
-    monkeypatch.setattr(f"eventlog.append.writer.{bound}", 2)
+    monkeypatch.setattr(f"eventlog.append.{place}", 2)
 
     def commands() -> None:
         with session.pipeline():
@@ -124,6 +124,7 @@ def test_a_pipeline_with_much_text_goes_in_whole(
 ) -> None:
     """Promise 4: more deltas than the buffer holds are part of the pipeline's one append, in their place."""
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
+    monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
     if bound == "deltas":
         session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 2
     with session.assistant() as reply:
@@ -230,6 +231,7 @@ def test_a_long_delta_that_was_refused_is_not_committed_later(
 ) -> None:
     """Promise 1: a delta over what the buffer may hold is refused before it is taken, not after."""
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
+    monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
     with session.assistant() as reply:
         text = reply.text(id="p")
         session.flush()
@@ -290,7 +292,7 @@ def test_a_conflict_that_never_ends_is_no_commit(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 4: a caller who gives up because others were always faster is told of a conflict; nothing of it is written."""
-    monkeypatch.setattr("eventlog.append.writer.TRIES", 3)
+    monkeypatch.setattr("eventlog.append.backlog.TRIES", 3)
     log.fail, log.error = 4, ConflictError("s", 1, 2)
     with pytest.raises(ConflictError):
         together(session, lambda: session.user("a", id="a"))

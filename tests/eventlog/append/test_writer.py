@@ -69,7 +69,7 @@ def test_an_interrupt_loses_and_doubles_nothing(
             reply.part(File("text/plain", piece))
         log.fail = 1
         with monkeypatch.context() as patch:
-            patch.setattr("eventlog.append.writer.decide", interrupted)
+            patch.setattr("eventlog.append.backlog.decide", interrupted)
             with pytest.raises(KeyboardInterrupt if number < 3 else BusyError):
                 session.flush()
         reply.finish()
@@ -320,6 +320,7 @@ def test_pieces_that_could_not_be_handed_over_are_not_lost(
 ) -> None:
     """Promise 1: deltas of a run that goes in several appends all come, in order, when one of these was refused first."""
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 10)
+    monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 10)
     session.user("go")
     with session.assistant(model="m") as reply:
         text = reply.text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from threading import get_ident
 
 from eventlog.append.pending import AcceptedCommand
@@ -21,8 +22,8 @@ class Gate:
 
     __slots__ = ("__weakref__", "_since", "_thread", "commands", "error")
 
-    def __init__(self) -> None:
-        self.commands: list[AcceptedCommand] = []
+    def __init__(self, commands: Sequence[AcceptedCommand]) -> None:
+        self.commands = commands
         """What the pipeline has accepted."""
         self.error: BusyError | None = None
         """What a thread met that has waited too long."""

@@ -24,8 +24,8 @@ class Pipeline:
 
     def __init__(self, writer: SessionWriter, places: local, *, waits: bool) -> None:
         self._writer = writer
-        self._gate = Gate()
-        self.commands: list[AcceptedCommand] = self._gate.commands
+        self.commands: list[AcceptedCommand] = []
+        self._gate: Gate | None = None
         self._places = places
         """Where a thread's commands look for the pipeline they are in."""
         self._waits = waits
@@ -35,6 +35,7 @@ class Pipeline:
     def __enter__(self) -> Self:
         if not self._depth:
             if self._waits:
+                self._gate = Gate(self.commands)
                 self._writer.shut(self._gate)
             self._outer = getattr(self._places, "pipeline", None)
             self._places.pipeline = self

@@ -312,6 +312,8 @@ class Handle:
             self.leases.release(lease)
 
     def _require_no_owner(self) -> None:
+        if self.holds_lease:  # which the log may not know of yet
+            raise LeaseHeldError(self.id, "another task of this process", 0)
         head = self.host.log.head(self.id)
         if head is not None and is_live(head.lease, self.host.clock()):
             raise LeaseHeldError(self.id, "another handle", head.lease.until)

@@ -24,8 +24,21 @@ from tests.support.faults.linearizability import Entry, Operation, faults
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES, THREADS, SECONDS = (8, 4, 60.0) if SLOW else (3, 3, 4.0)
 
-WANTED = {"append done", "append conflict", "append fenced", "lease done", "read done"}
+WANTED = {
+    "append done",
+    "append conflict",
+    "append fenced",
+    "lease done",
+    "read done",
+    "taking append done",
+    "taking append fenced",
+}
 """What a history has to have to tell anything."""
+
+
+def said(one: Operation) -> str:
+    """What kind of call it was, and what came of it."""
+    return f"{'taking ' * one.takes}{one.kind} {one.outcome}"
 
 
 class Crowd:
@@ -91,14 +104,14 @@ def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str
         more = crowd.run(chance)
         killed, stopped = killed + more[0], stopped + more[1]
         operations = begun + [one for record in sorted(crowd.records.iterdir()) for one in read_record(record)]
-        if {f"{one.kind} {one.outcome}" for one in operations} >= WANTED:
+        if {said(one) for one in operations} >= WANTED:
             break
     for session in SESSIONS:
         held = [Entry(one.payload.decode(), one.first, one.last, one.epoch) for one in log.read(session)]
         assert faults(session, operations, held) == []
     assert log.check() == []
     log.close()
-    outcomes = Counter(f"{one.kind} {one.outcome}" for one in operations)
+    outcomes = Counter(map(said, operations))
     assert set(outcomes) >= WANTED, outcomes
     tally(
         f"{PROCESSES} processes x {THREADS} threads" + said_of(kind),
@@ -109,6 +122,7 @@ def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str
         conflicts=outcomes["append conflict"],
         fenced=outcomes["append fenced"],
         leases=outcomes["lease done"],
+        taken=outcomes["taking append done"],
     )
 
 

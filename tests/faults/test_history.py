@@ -29,7 +29,7 @@ def happened(seed: int, calls: int = 120) -> Planted:
     version = epoch = 0
     for _, called, returned, name in sorted(drafts):
         one = Operation(name, name.split("-", maxsplit=1)[0], "s", "append", called, returned)
-        match chance.randrange(6):
+        match chance.randrange(7):
             case 0:
                 operations.append(replace(one, kind="read", outcome="done", first=version))
                 continue
@@ -50,6 +50,11 @@ def happened(seed: int, calls: int = 120) -> Planted:
                     continue
             case 4:
                 one = replace(one, count=3)
+            case 5:
+                one = replace(one, epoch=max(epoch + chance.randrange(2), 1), takes=True)
+                if one.epoch == epoch:
+                    operations.append(replace(one, outcome="fenced", first=epoch))
+                    continue
             case _:
                 pass
         if chance.random() < 0.1:  # whoever called was killed before it came back
@@ -60,6 +65,7 @@ def happened(seed: int, calls: int = 120) -> Planted:
             operations.append(replace(one, outcome="done", first=version + 1))
         log.append(Entry(name, version + 1, version + one.count, one.epoch))
         version += one.count
+        epoch = max(epoch, one.epoch)
     return operations, log
 
 
@@ -141,6 +147,14 @@ def won_twice(operations: list[Operation], log: list[Entry], chance: random.Rand
     return [*operations, replace(operations[place], name="again")], log
 
 
+def taken_late(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
+    """Let an append take a lease that another append was written under before."""
+    epoch, last = max(entry.epoch for entry in log), log[-1].last + 1
+    late = Operation("late", "late", "s", "append", NEVER - 2, NEVER - 1, epoch=epoch, takes=True, outcome="done")
+    del chance
+    return [*operations, replace(late, first=last)], [*log, Entry("late", last, last, epoch)]
+
+
 def forged(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
     """Hold an append that nobody made."""
     del chance
@@ -155,7 +169,7 @@ def gap(operations: list[Operation], log: list[Entry], chance: random.Random) ->
 
 @pytest.mark.parametrize(
     "plant",
-    [lost, doubled, swapped, refused_and_written, needless, stale, fenced_writer, won_twice, forged, gap],
+    [lost, doubled, swapped, refused_and_written, needless, stale, fenced_writer, won_twice, taken_late, forged, gap],
 )
 def test_every_planted_fault_is_found(plant: Callable[[list[Operation], list[Entry], random.Random], Planted]) -> None:
     """No fault that is planted in a sound history is overlooked."""

@@ -13,6 +13,7 @@ import random
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -24,6 +25,8 @@ from eventlog.log.embedded.filesystem import JournalIO
 
 SMALL = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 64 << 20}
 SECTOR = 512
+AT_LAST = LeaseState(99, b"me", 5)
+"""The lease that is written by itself, after all appends."""
 
 
 class CrashingIO(JournalIO):
@@ -109,42 +112,53 @@ class CrashingIO(JournalIO):
 
 
 def workload() -> list[Append]:
-    """The same appends in every run, over a few sessions, small and large."""
+    """The same appends in every run, over a few sessions, small and large; two of three take, keep or give back a lease."""
     chance = random.Random(7)
     appends: list[Append] = []
-    begun: set[str] = set()
+    held: dict[str, LeaseState] = {}
     for number in range(60):
         session = f"s{chance.randrange(3)}"
         size = chance.choice([20, 200, 900, 3000, 9000])
         body = b"body %d" % (number % 7)
+        before = held.get(session, LeaseState())
+        lease = None if number % 3 == 0 else LeaseState(before.epoch + (before.until == 0), b"owner", number % 5)
         appends.append(
             Append(
                 session=session,
                 payload=b"%d:" % number + chance.randbytes(size),
                 count=chance.randrange(1, 4),
                 time=number,
-                creates_at=None if session in begun else 0,
+                creates_at=None if session in held else 0,
+                epoch=0 if lease is None else lease.epoch,
+                lease=lease,
+                replaces=before if lease is not None and lease.epoch > before.epoch else None,
                 request=f"r{number}",
                 digest=b"%d" % number,
                 bodies=[(hashlib.sha256(body).digest(), body)],
                 messages=1,
             )
         )
-        begun.add(session)
+        held[session] = before if lease is None else lease
     return appends
+
+
+def lease_after(appends: Sequence[Append], session: str) -> LeaseState:
+    """The lease of a session once these appends are in."""
+    return next((one.lease for one in reversed(appends) if one.session == session and one.lease), LeaseState())
 
 
 def work(path: Path, acks: int, at: int, mode: str) -> None:
     """Append everything, in groups of one to four; acknowledge what is durable through the pipe `acks`."""
     log = open_log(path, io=CrashingIO(at, mode), **SMALL)
     appends = workload()
+    last = lease_after(appends, "s0")
     chance = random.Random(3)
     while appends:
         group = [appends.pop(0) for _ in range(min(len(appends), chance.randrange(1, 5)))]
         for ticket in [log.submit(append) for append in group]:
             committed = ticket.wait(60)
             os.write(acks, f"{committed.session} {committed.first} {committed.last} {committed.position}\n".encode())
-    log.set_lease("s0", LeaseState(1, b"me", 5), replaces=LeaseState())
+    log.set_lease("s0", AT_LAST, replaces=last)
     os.write(acks, b"lease\n")
     log.close()
     os.write(acks, b"closed\n")
@@ -163,9 +177,13 @@ def verify(path: Path, acknowledged: list[str]) -> list[str]:
         spans = {f"{c.session} {c.first} {c.last} {c.position}" for c in found}
         wrong += [f"acknowledged and gone: {line}" for line in acknowledged if " " in line and line not in spans]
         wrong += log.check()
-        head = log.head("s0")
-        if "lease" in acknowledged and (head is None or head.lease.epoch != 1):
-            wrong.append("the lease is gone")
+        for session in {append.session for append in planned[: len(found)]}:
+            head = log.head(session)
+            lease = None if head is None else head.lease
+            if lease != lease_after(planned[: len(found)], session) and (session, lease) != ("s0", AT_LAST):
+                wrong.append(f"the lease of {session} is not that of its last append: {lease}")
+            if session == "s0" and "lease" in acknowledged and lease != AT_LAST:
+                wrong.append("the lease is gone")
         for append in planned:
             ticket = log.submit(append)
             if ticket.wait(60).repeated != (f"r{append.time}" in {c.request for c in found}):

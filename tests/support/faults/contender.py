@@ -78,23 +78,37 @@ class Contender:
 
     def _lease(self, session: str) -> None:
         """Take the lease if it is free or has run out; whoever held it is not asked."""
-        head = self._log.head(session)
-        now = time.monotonic_ns() // 1_000_000
-        if head is None or head.lease.until > now:
+        before = self._free(session)
+        if before is None:
             return
-        epoch = head.lease.epoch + 1
+        epoch = before.epoch + 1
         made = self._call(Operation("", "", session, "lease", 0, epoch=epoch))
-        taken = LeaseState(epoch, self._name.encode(), now + self._chance.randrange(5, 60))
         try:
-            won = self._log.set_lease(session, taken, replaces=head.lease)
+            won = self._log.set_lease(session, self._for_a_while(epoch), replaces=before)
         except (BusyError, UnknownOutcomeError):
             return
         self._came_back(made, "done" if won else "lost")
         if won:
             self._held[session] = epoch
 
+    def _free(self, session: str) -> LeaseState | None:
+        """The session's lease, if it may be taken."""
+        head = self._log.head(session)
+        return None if head is None or head.lease.until > time.monotonic_ns() // 1_000_000 else head.lease
+
+    def _for_a_while(self, epoch: int) -> LeaseState:
+        """A lease record of this thread that runs out soon."""
+        return LeaseState(epoch, self._name.encode(), time.monotonic_ns() // 1_000_000 + self._chance.randrange(5, 60))
+
+    def _record_of(self, made: Operation) -> LeaseState | None:
+        """The lease record that an append carries: taken, else at times kept or given back."""
+        chance = self._chance.random()
+        if made.takes or (made.epoch and chance < 0.2):
+            return self._for_a_while(made.epoch)
+        return LeaseState(made.epoch, self._name.encode()) if made.epoch and chance < 0.25 else None
+
     def _append(self, session: str) -> None:
-        """Append, with or without a condition; sometimes again with the same request id."""
+        """Append, with or without a condition or a lease record; sometimes again with the same request id."""
         way = self._chance.random()
         made = Operation("", "", session, "append", 0, count=self._chance.randrange(1, 4))
         if way < 0.35:
@@ -104,6 +118,9 @@ class Contender:
                 time.sleep(self._chance.uniform(0, 0.01))  # another may get there first
         elif way < 0.75 and session in self._held:
             made = replace(made, epoch=self._held[session])
+        before = self._free(session) if way >= 0.85 else None
+        if before is not None:
+            made = replace(made, epoch=before.epoch + 1, takes=True)
         made = self._call(made)
         again = self._chance.random() < 0.1
         append = Append(
@@ -113,6 +130,8 @@ class Contender:
             time=1,
             expected=made.expected,
             epoch=made.epoch,
+            lease=self._record_of(made),
+            replaces=before,
             request=made.name if again else None,
             digest=b"d",
         )
@@ -127,6 +146,8 @@ class Contender:
             pass
         else:
             self._came_back(made, "done", committed.first)
+            if made.takes:
+                self._held[session] = made.epoch
             if again:
                 repeated = self._log.submit(append).wait(30)
                 if not repeated.repeated or repeated.first != committed.first:

@@ -31,7 +31,8 @@ class Operation(msgspec.Struct, frozen=True):
     """One call on one session: when it was made and came back (nanoseconds of one clock), by whom, and what came of it.
 
     `kind` "append" asks for `count` versions, under the condition that the version is `expected` (None: no condition) and, if
-    `epoch` is not 0, that the lease's epoch is that.  "lease" asks for the lease to be of `epoch` if it is of the one before.
+    `epoch` is not 0, that the lease's epoch is that; one that `takes` the lease asks for it to be of `epoch` if it is of the one before, and appends
+    under it.  "lease" asks for the lease to be of `epoch` if it is of the one before.
     "read" asks for the version.
 
     `outcome`: "done" (an append: `first` is its first version; a read: the version is `first`), "conflict" (the version was `first`), "fenced"
@@ -47,6 +48,7 @@ class Operation(msgspec.Struct, frozen=True):
     returned: int = NEVER
     expected: int | None = None
     epoch: int = 0
+    takes: bool = False
     count: int = 1
     outcome: Literal["done", "conflict", "fenced", "lost", "unknown"] = "unknown"
     first: int = 0
@@ -134,19 +136,20 @@ def _versions(own: Sequence[Operation], by_name: dict[str, Operation], log: Sequ
 
 def _epochs(own: Sequence[Operation], by_name: dict[str, Operation], log: Sequence[Entry]) -> list[str]:
     """Each epoch was won once, and what was written under it was written while it lasted: between it and the next."""
+    written = [(entry.epoch, by_name[entry.name]) for entry in log if entry.epoch]
     won = [one for one in own if one.kind == "lease" and one.outcome == "done"]
+    won += [operation for _, operation in written if operation.takes]
     times = Counter(one.epoch for one in won)
     found = [f"epoch {epoch} was won {count} times" for epoch, count in times.items() if count > 1]
-    asked = {one.epoch for one in own if one.kind == "lease" and one.outcome in {"done", "unknown"}}
-    written = [(entry.epoch, by_name[entry.name]) for entry in log if entry.epoch]
+    asked = {one.epoch for one in own if (one.kind == "lease" or one.takes) and one.outcome in {"done", "unknown"}}
     for (earlier, _), (later, operation) in pairwise(written):
-        if later < earlier:
+        if later < earlier + operation.takes:
             found.append(f"{operation.name} was written under epoch {later}, after one of epoch {earlier}")
     highest = max([0, *asked & set(times), *(epoch for epoch, _ in written)])
     found += [f"nobody can have taken epoch {epoch}" for epoch in range(1, highest + 1) if epoch not in asked]
     taken = [(2 * one.epoch, one) for one in won]
     under = [(2 * epoch + 1, operation) for epoch, operation in written]
     fenced = [one for one in own if one.outcome == "fenced"]
-    found += [f"{one.name} was fenced by its own epoch" for one in fenced if one.first == one.epoch]
+    found += [f"{one.name} was fenced by its own epoch" for one in fenced if one.first == one.epoch and not one.takes]
     found += [f"{one.name} was fenced by an epoch that nobody took" for one in fenced if one.first not in {0, *asked}]
     return found + _order("epoch", [*taken, *under, *((2 * one.first + 1, one) for one in fenced)])

@@ -21,7 +21,7 @@ from eventlog.log.contract import Append, Committed, Log
 from eventlog.log.embedded import engine, partition
 from eventlog.log.embedded.salvage.probe_child import walk
 from eventlog.log.embedded.segments.layout import TREES
-from tests.support.log_crasher import SMALL, workload
+from tests.support.log_crasher import SMALL, lease_after, workload
 
 __all__ = ["OPTIONS", "compare", "complete", "probe_here", "scratch", "settle", "workload"]
 
@@ -56,6 +56,7 @@ def compare(log: Log, plan: Sequence[Append], acknowledged: Sequence[Committed])
         head = log.head(session)
         assert head is not None
         assert (head.version, head.appends) == (version, len(commits))
+        assert head.lease == lease_after(plan[: len(found)], session), "a lease is not that of its append"
     for append in plan[: len(found)]:
         for digest, body in append.bodies:
             assert log.body(digest) == body, "a body is gone"

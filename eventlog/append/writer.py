@@ -431,6 +431,8 @@ class SessionWriter:
         error = pending.error
         if error is None or command.settled or is_conflict(error) or all(other.settled for other in pending.commands):
             return
+        if isinstance(error, FencedError) or self.backlog.sent is not None:
+            return  # what is kept needs no lease; or another thread has handed it over again
         if not command.owned:
             raise error
         self.backlog.refuse(command, error)

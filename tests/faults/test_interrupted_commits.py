@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,9 @@ from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from tests.faults.tally import SLOW, tally
 from tests.support.embedded_log import put
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = str(Path(eventlog.__file__).parent)
@@ -50,7 +53,7 @@ class ActingIO(JournalIO):
         self.act: Callable[[], object] | None = None
         self.refused: tuple[str, int] = ("", 0)
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
         """Write, or refuse."""
         self._meet("pwrite")
         return super().pwrite(fd, data, offset)

@@ -349,16 +349,15 @@ class Journal:
         """Write and flush, or erase and raise."""
         if self._unflushed is None:
             try:
-                if self._io.pwrite(self._fd, data, offset) != len(data):
-                    write_all(self._io, self._fd, data, offset)
+                written = self._io.pwrite(self._fd, data, offset)
+                if written != len(data):
+                    write_all(self._io, self._fd, data, offset, written)
             except OSError as error:
                 raise self._refused(error, erased=self._erase(offset)) from error
             try:
                 self._io.fdatasync(self._fd)
             except OSError as error:
-                self._unflushed = (
-                    error  # first: whoever does this again after an interrupt must not trust another flush
-                )
+                self._unflushed = error  # first: what does this again after an interrupt must not trust another flush
         if self._unflushed is not None:
             self._erase(offset)
             reason = self._unflushed.strerror

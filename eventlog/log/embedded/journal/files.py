@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.filesystem import JournalIO
 
-__all__ = ["FIRST_FILE_BYTES", "JournalFiles", "io_close", "write_all"]
+__all__ = ["FIRST_FILE_BYTES", "JournalFiles", "io_close", "write_all", "write_rest"]
 
 FIRST_FILE_BYTES = 256 << 10
 """A store's first file, and one that is needed before its spare is ready: small, so that it is quick to fill."""
@@ -145,7 +145,11 @@ class JournalFiles:
 
 def write_all(io: JournalIO, fd: int, data: bytes | bytearray, offset: int) -> None:
     """Write, and go on after a short write, as long as anything is taken."""
-    written = io.pwrite(fd, data, offset)
+    write_rest(io, fd, data, offset, io.pwrite(fd, data, offset))
+
+
+def write_rest(io: JournalIO, fd: int, data: bytes | bytearray, offset: int, written: int) -> None:
+    """The same once so many bytes are written."""
     while written < len(data):
         more = io.pwrite(fd, memoryview(data)[written:], offset + written)
         if not more:

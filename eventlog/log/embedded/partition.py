@@ -328,7 +328,7 @@ class Partition:
     def is_behind(self) -> bool:
         """Whether others may have committed something that is not known here."""
         mark = self._mark
-        return mark is not None and (mark.words[:16] != mark.last or mark.changed())
+        return mark is not None and (mark.words[:16] != mark.last or (mark.short and mark.changed()))
 
     def refresh(self) -> None:
         """See what others have committed."""

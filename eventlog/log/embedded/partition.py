@@ -240,13 +240,12 @@ class Partition:
             self.failure = PoisonedError(f"the last fold of {self.path} failed: {error!r}")
             self.failure.__cause__ = error
         finally:
-            self.closed = True
-            self._wake_watchers()
             try:
                 self._release()
             except BaseException:  # an interrupt: each step may be repeated
                 self._release()
                 raise
+            self._wake_watchers()
 
     def _renew_journal(self, mark: Mark) -> bool:
         """Let the journal end in a file of no size, so that the others can go when all is folded; False if it has to stay as it is."""

@@ -1,4 +1,4 @@
-"""One batch: the requests of one commit, decided one after the other on top of what is committed.
+"""The requests of one commit, decided one after the other on top of what is committed.
 
 `Batch` is what is decided so far; `Flight` is a batch on its way to the disk, of which every step may be repeated
 (`group_commit.py`).
@@ -36,7 +36,7 @@ class LeaseChange(msgspec.Struct, frozen=True):
 
 
 class Flight:
-    """A batch that is being written: its frame is prepared in the journal, and is what `pending` says."""
+    """A batch that is being written: its frame, as `pending` says, is ready in the journal."""
 
     __slots__ = ("durable", "error", "outcomes", "pending", "tickets")
 

@@ -1,5 +1,6 @@
-"""The thread that commits for those who must not do it themselves: event loops, and waits that may take only so long.
+"""The thread that commits for those who must not do it themselves.
 
+These are event loops, and waits that may take only so long.
 It starts when it is called for the first time, and ends with the log.  A daemon, because the interpreter waits for other threads
 before the exit handler that closes the log.
 """

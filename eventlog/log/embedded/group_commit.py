@@ -1,5 +1,6 @@
-"""Group commit: whoever waits for an append writes everything that is queued, the appends of others included.
+"""Group commit: a caller who waits for an append writes all that is queued.
 
+The appends of others are included.
 `put` queues a request.  Nothing is written until a caller waits: that caller tries to become the *leader*, without blocking, and
 commits batch by batch until its own ticket has its outcome.  Who finds a leader at work leaves a lock in its ticket, tries once more,
 and sleeps; a leader that ends wakes the first queued ticket that has a waiter.  For event loops, and for waits that may take only so
@@ -14,7 +15,7 @@ An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhe
 
 * A batch in flight is a field, set before the first side effect and cleared after the last, and every step may be repeated.  The
   leader that is interrupted repeats them before the exception goes on; if that is interrupted too, the flight stays in its field, and
-  the writers' lock stays held, for whoever leads next.  Requests stay queued until then.
+  the writers' lock stays held, for the next leader.  Requests stay queued until then.
 * Python looks for signals after calls, where a function begins and where a loop goes back, nowhere else.  So what must not be lost
   is taken by one C call that stores its result itself (`list.extend`), and given back by one C call at the beginning of a `finally`.
 * Who was to be woken and was not, because the interrupt came just before, looks by itself after a second.
@@ -124,7 +125,10 @@ class GroupCommit:
         self._queue.put(ticket)
 
     def _make_room(self, size: int) -> None:
-        """Return when the queue has room for `size` bytes, or is empty; `BusyError` after the timeout."""
+        """Return when the queue has room for `size` bytes, or is empty.
+
+        `BusyError` after the timeout.
+        """
         deadline = time.monotonic() + self._timeout
         while self._refusal is None and (first := self._queue.in_the_way(size)) is not None:
             if self.leads:
@@ -133,9 +137,10 @@ class GroupCommit:
                 raise BusyError(f"the queue of {self._queue.limit} bytes was full for {self._timeout:g} s")
 
     def settle(self, ticket: AnyTicket, timeout: float | None) -> None:
-        """Lead, or wait for the leader, until a ticket has its outcome; `UnknownOutcomeError` after `timeout` seconds.
+        """Lead, or wait for the leader, until a ticket has its outcome.
 
-        A wait that may take only so long leaves leading to the helper: how long the disk takes nobody can say.
+        `UnknownOutcomeError` after `timeout` seconds.
+        A wait that may take only so long leaves leading to the helper: how long the disk takes is not known.
         """
         if self._leader == get_ident():
             self._reentered(ticket)
@@ -185,7 +190,10 @@ class GroupCommit:
 
     @property
     def leads(self) -> bool:
-        """Whether this very thread is in the middle of a commit: in a signal handler, a finalizer, a check."""
+        """Whether this very thread is in the middle of a commit.
+
+        So it is in a signal handler, a finalizer or a check.
+        """
         return self._leader == get_ident()
 
     def _reentered(self, ticket: AnyTicket) -> NoReturn:
@@ -203,8 +211,9 @@ class GroupCommit:
     # --- leading
 
     def _lead(self, ticket: AnyTicket | None, *, blocking: bool = False) -> None:
-        """Commit until the ticket has its outcome, or nothing is queued; return at once if another thread leads.
+        """Commit until the ticket has its outcome, or nothing is queued.
 
+        Return at once if another thread leads.
         With `blocking` wait for that thread.
         """
         mine: list[bool] = []
@@ -242,7 +251,10 @@ class GroupCommit:
             raise
 
     def _take_off(self) -> None:
-        """Decide what is queued, and prepare its frame; nothing has happened until the flight is in its field."""
+        """Decide what is queued, and prepare its frame.
+
+        Nothing has happened until the flight is in its field.
+        """
         taken, locked = self._taken, False
         batch: Batch | None = None
         self._queue.take(taken)
@@ -261,7 +273,7 @@ class GroupCommit:
                 pending = batch.pending
                 pending.end, pending.size = partition.journal.prepare(batch.records)
             self._flight = Flight(taken, outcomes, pending)
-        except Exception as error:  # noqa: BLE001 - a waiter must not hang because of a fault nobody thought of
+        except Exception as error:  # noqa: BLE001 - a waiter must not hang because of an unforeseen fault
             flight = Flight(taken, [None] * len(taken), None)
             flight.error = self._reason(error)
             self._flight = flight
@@ -280,7 +292,10 @@ class GroupCommit:
         raise self.poison or ClosedError("the store is closed")
 
     def _suspected(self, ticket: AnyTicket, interrupt: BaseException) -> None:
-        """An interrupt came while a request was decided: if that is not the first time, it is the request's own check that raises it."""
+        """Take note of an interrupt that came while a request was decided.
+
+        If that is not the first time, it is the request's own check that raises it.
+        """
         if self._suspect is ticket:
             self._queue.withdraw(ticket)
             ticket.fail(interrupt)
@@ -311,7 +326,10 @@ class GroupCommit:
         self._flight = None
 
     def _reason(self, error: Exception) -> BaseException:
-        """The outcome of the tickets of a batch that failed; the log is poisoned unless nothing was written."""
+        """The outcome of the tickets of a batch that failed.
+
+        The log is poisoned unless nothing was written.
+        """
         if self._disowned:
             return _forked()
         if self.poison is not None or self._ended or isinstance(error, BusyError | StorageError):
@@ -332,7 +350,10 @@ class GroupCommit:
     # --- the end
 
     def close(self, shut: Callable[[], None]) -> None:
-        """Commit what is queued, and `shut`; return when that is done, by whom ever.  Where an interrupt broke it off, it may be repeated."""
+        """Commit what is queued, and `shut`; return when that is done, by any thread.
+
+        Where an interrupt broke it off, it may be repeated.
+        """
         if self.leads:
             raise BusyError("called inside a commit of the same thread: close the store when that is over")
         mine: list[bool] = []
@@ -371,7 +392,10 @@ class GroupCommit:
     # --- forking
 
     def hold_still(self) -> bool:
-        """Before a fork: let no other thread lead; whether this one does, which forks in the middle of a commit."""
+        """Let no other thread lead, before a fork.
+
+        Returns whether this one leads, and so forks in the middle of a commit.
+        """
         self._leadership.acquire()
         return self.leads
 

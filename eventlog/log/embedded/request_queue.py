@@ -22,7 +22,10 @@ BATCH_BYTES = 4 << 20
 
 
 class RequestQueue(deque["QueuedTicket[Any, Any]"]):
-    """A deque of tickets, and about how many bytes they are: threads add unguarded, and each batch counts anew."""
+    """A deque of tickets, and about how many bytes they are.
+
+    Threads add unguarded, and each batch counts anew.
+    """
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -35,14 +38,20 @@ class RequestQueue(deque["QueuedTicket[Any, Any]"]):
         self.append(ticket)
 
     def in_the_way(self, size: int) -> QueuedTicket[Any, Any] | None:
-        """The first request if there is no room for `size` bytes more; one of any size fits into an empty queue."""
+        """The first request if there is no room for `size` bytes more.
+
+        One of any size fits into an empty queue.
+        """
         if self._bytes + size > self.limit:
             with suppress(IndexError):
                 return self[0]
         return None
 
     def take(self, into: list[QueuedTicket[Any, Any]]) -> None:
-        """Copy what goes into one batch, at least one request; in one call first, so that a signal handler sees it as taken."""
+        """Copy what goes into one batch, at least one request.
+
+        It is in one call first, so that a signal handler sees it as taken.
+        """
         into.clear()
         into.extend(self)
         if self._bytes > BATCH_BYTES:

@@ -106,7 +106,7 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False
 
     @classmethod
     def of(cls, commit: Commit, append: Append, bodies: list[tuple[bytes, bytes]]) -> CommitRecord:
-        """The record of a commit, and of what else its append says; `bodies` are those that are new."""
+        """The record of a commit, and of what else its append says; `bodies` are the new ones."""
         return cls(
             commit.session, commit.first, commit.count, commit.position, commit.time, commit.payload, commit.salt,
             commit.leaf, commit.epoch, append.messages, append.creates_at, append.card, commit.request, append.digest,

@@ -82,7 +82,7 @@ class Journal:
             io_close(fd)
 
     def disown(self, instead: int) -> None:
-        """This is a child process, in the middle of an append: whatever it still does to the file is done to `instead`."""
+        """Let a child process, in the middle of an append, write to `instead` from now on."""
         if self._fd >= 0:
             os.dup2(instead, self._fd, inheritable=False)
 
@@ -283,7 +283,10 @@ class Journal:
         return self.address + total, total
 
     def put(self) -> None:
-        """Write the frame that was prepared, and flush it; may be done again until the cursor `advance`s."""
+        """Write the frame that was prepared, and flush it.
+
+        May be done again until the cursor `advance`s.
+        """
         self._put(self.address & OFFSET_MASK, self._buffer)
 
     def advance(self, address: int, position: int) -> None:
@@ -316,7 +319,7 @@ class Journal:
         return self.address
 
     def remove_before(self, before: int) -> None:
-        """Remove the files that end before the folded address, and those that wait to be used; nobody else has the store open."""
+        """Remove the files that end before the folded address, and those that wait to be used; no other has the store open."""
         self._files.remove(before)
 
     def takes_room(self) -> bool:

@@ -122,7 +122,7 @@ class _Registry:
                 del self.open[shared.key]
 
     def exclusively(self, shared: _Shared, job: Callable[[Path, Options], R]) -> R:
-        """Close a partition, do something to its directory that no other may witness, and open it again.
+        """Close a partition, do something to its directory unseen, and open it again.
 
         `BusyError` if another handle or another process has it open.
         """
@@ -370,8 +370,9 @@ class EmbeddedLog(Undivided):
         return self._partition.options
 
     def exclusively(self, job: Callable[[Path, Options], R]) -> R:
-        """Do something to the directory while no other has it open, not even this handle: `BusyError` meanwhile.
+        """Do something to the directory while no other has it open, not even this handle.
 
+        Callers get `BusyError` meanwhile.
         `BusyError` if anybody else has it open.
         """
         self._use()

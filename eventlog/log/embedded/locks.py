@@ -4,15 +4,15 @@ One process at a time appends.  Two `flock`s.  `turn` is taken before `lock` and
 committed has to queue behind one that already waits: two busy processes alternate.  The kernel releases both
 when a process dies.  Waiting is polling, because a blocking `flock` cannot be bounded in time.
 
-A process that has the store open holds a shared lock on `open`, so that the first one knows that it is alone.
+Whoever has the store open holds a shared lock on `open`, so that the first one knows that it is alone.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ _LONGEST = 1e-3
 
 
 class WriterLock:
-    """The pair of locks, for the leader in this process."""
+    """The pair of locks, for whoever leads in this process."""
 
     def __init__(self, directory: Path, timeout: float) -> None:
         self._directory = directory
@@ -41,7 +41,7 @@ class WriterLock:
         except BaseException:
             os.close(self._turn)
             raise
-        self.release: Callable[[], None] = partial(fcntl.flock, self._lock, fcntl.LOCK_UN)
+        self.release: Callable[[], object] = partial(flock, self._lock, LOCK_UN)
         """Give the lock back, if it is held.  One C call, so that no interrupt comes before it at the beginning of a `finally`."""
 
     def acquire(self) -> None:
@@ -49,30 +49,29 @@ class WriterLock:
 
         `release` must follow, also after an exception.
         """
-        deadline = time.monotonic() + self._timeout
         try:
-            self._take(self._turn, deadline)
-            self._take(self._lock, deadline)
+            flock(self._turn, LOCK_EX | LOCK_NB)
+            flock(self._lock, LOCK_EX | LOCK_NB)
+        except OSError:
+            self._poll()
         finally:
-            fcntl.flock(self._turn, fcntl.LOCK_UN)
+            flock(self._turn, LOCK_UN)
 
     def close(self) -> None:
         """Close both files, which gives back what is held."""
-        for fd in (self._turn, self._lock):
+        self.release = partial(bool)
+        fds, self._turn, self._lock = (self._turn, self._lock), -1, -1
+        for fd in fds:
             if fd >= 0:
                 os.close(fd)
-        self._turn = self._lock = -1
 
-    def disown(self, instead: int) -> None:
-        """Let a child process, in the middle of an append, lock and unlock `instead`."""
-        for fd in (self._turn, self._lock):
-            os.dup2(instead, fd, inheritable=False)
-
-    def _take(self, fd: int, deadline: float) -> None:
+    def _poll(self) -> None:
+        deadline = time.monotonic() + self._timeout
         pause = _SHORTEST
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(self._turn, LOCK_EX | LOCK_NB)
+                flock(self._lock, LOCK_EX | LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise BusyError(
@@ -90,7 +89,7 @@ def try_shared(directory: Path) -> int | None:
     """A descriptor that keeps writers out until it is closed, or None if one is at work right now."""
     fd = os.open(directory / "lock", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        flock(fd, LOCK_SH | LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         return None
@@ -106,7 +105,7 @@ class Presence:
     def __init__(self, directory: Path, *, read_only: bool) -> None:
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
         self.alone = True
-        """Whether no other has it open; then no other can open it before `share`."""
+        """Whether nobody else has it open; then nobody else can open it before `share`."""
         try:
             self._fd = os.open(directory / "open", flags | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:  # a copy without it, which cannot be given one
@@ -119,28 +118,28 @@ class Presence:
 
     def _take(self) -> None:
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(self._fd, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             self.alone = False
-            fcntl.flock(self._fd, fcntl.LOCK_SH)
+            flock(self._fd, LOCK_SH)
 
     def share(self) -> None:
         """Let others in."""
         if self.alone:
             self.alone = False
-            fcntl.flock(self._fd, fcntl.LOCK_SH)
+            flock(self._fd, LOCK_SH)
 
     def alone_again(self) -> bool:
-        """Whether no other has the store open at its end here: then none can open it before `close`.
+        """Whether nobody else has the store open at its end here: then nobody else can open it before `close`.
 
         Under the writers' lock, so that of two that end neither misses the other: a lock that cannot be changed is lost, and
         has to be taken again.
         """
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(self._fd, LOCK_EX | LOCK_NB)
         except BlockingIOError:
-            with suppress(BlockingIOError):  # another process just opens it, and waits for the writers' lock
-                fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            with suppress(BlockingIOError):  # somebody just opens it, and waits for the writers' lock
+                flock(self._fd, LOCK_SH | LOCK_NB)
             return False
         return True
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.filesystem import JournalIO
 
-__all__ = ["FIRST_FILE_BYTES", "JournalFiles", "io_close", "write_all"]
+__all__ = ["FIRST_FILE_BYTES", "JournalFiles", "io_close", "write_all", "write_rest"]
 
 FIRST_FILE_BYTES = 256 << 10
 """A store's first file, and one that is needed before its spare is ready: small, so that it is quick to fill."""
@@ -96,8 +96,9 @@ class JournalFiles:
                     self._io.unlink(str(path))
 
     def remove(self, before: int) -> None:
-        """Remove the files that end before an address, and those that wait to be used; no other has the store open.
+        """Remove the files that end before an address, and those that wait to be used.
 
+        No other has the store open.
         What was written into them is overwritten first: a scrub, which does that with everything in the store, cannot reach
         them any more.  A spare that was never used holds zeros.
         """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.filesystem import JournalIO
 
-__all__ = ["FIRST_FILE_BYTES", "JournalFiles", "io_close", "write_all", "write_rest"]
+__all__ = ["FIRST_FILE_BYTES", "JournalFiles", "io_close", "write_all"]
 
 FIRST_FILE_BYTES = 256 << 10
 """A store's first file, and one that is needed before its spare is ready: small, so that it is quick to fill."""

@@ -130,7 +130,7 @@ class Presence:
             flock(self._fd, LOCK_SH)
 
     def alone_again(self) -> bool:
-        """Whether no other has the store open at its end here: then none can open it before `close`.
+        """Whether no other has the store open at its end here: none can open it before `close`.
 
         Under the writers' lock, so that of two that end neither misses the other: a lock that cannot be changed is lost, and
         has to be taken again.

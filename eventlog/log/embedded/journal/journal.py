@@ -328,7 +328,10 @@ class Journal:
         return self.address
 
     def remove_before(self, before: int) -> None:
-        """Remove the files that end before the folded address, and those that wait to be used; no other has the store open."""
+        """Remove the files that end before the folded address, and those that wait to be used.
+
+        No other has the store open.
+        """
         self._files.remove(before)
 
     def takes_room(self) -> bool:

@@ -102,7 +102,7 @@ class _Taking:
 
 
 async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> Lease:
-    """Take the lease in a thread, for the running task; a cancelled await does not leave it held."""
+    """Take the lease in a thread, for the running task; cancelling the await gives it back."""
     require_wait(wait)
     taking = _Taking(session, wait, lazily=lazily)
     try:

@@ -1,5 +1,6 @@
-"""What a session has accepted and not committed: commands that wait, the append that is on its way, and what becomes of them.
+"""What a session has accepted and not committed, and what becomes of it.
 
+That is the commands that wait, and the append that is on its way.
 The state is ahead of what is committed by both.  When an append fails, or finds that another writer came between, the state
 goes back to what is committed and everything that is left is decided anew, in its order.  The caller who waits for a
 command hears why it is not committed, and then it will not be; what no caller waits for is tried again, and what cannot
@@ -44,7 +45,7 @@ KEPT = 8
 
 
 class Backlog:
-    """The commands of one session that are accepted, in their order, up to the outcome of each."""
+    """The accepted commands of one session, in their order, up to the outcome of each."""
 
     def __init__(self, committed: CommittedState, metrics: Metrics) -> None:
         self.committed = committed
@@ -84,7 +85,10 @@ class Backlog:
         return [*(self.sent.commands if self.sent is not None else ()), *self.commands]
 
     def hand_over(self, wanted: AcceptedCommand) -> None:
-        """Submit what waits, or as much of it as goes into one append; `wanted` by a caller who hears of a failure."""
+        """Submit what waits, or as much of it as goes into one append.
+
+        `wanted` is waited for by a caller, who hears of a failure.
+        """
         commands = self.commands
         rest: list[AcceptedCommand] = []
         if self.apart or self.weight > MAX_RUN:
@@ -148,7 +152,7 @@ class Backlog:
         self.sent = None  # last: an interrupt before it only has all this done again
 
     def recover(self) -> None:
-        """Go back to what is committed, read on, and decide anew on what is accepted, in its order.
+        """Go back to what is committed, read on, and decide anew on what is accepted.
 
         If the log cannot be read now, or the caller is interrupted, nothing is lost or doubled: the next look begins here.
         """
@@ -179,7 +183,10 @@ class Backlog:
         self.torn = False
 
     def refuse(self, command: AcceptedCommand, error: Exception) -> None:
-        """Say why a command is not committed, and will not be: to its caller, or to the session's next one."""
+        """Say why a command is not committed, and will not be.
+
+        Its caller hears of it, or, if none waits, the session's next one.
+        """
         command.error, command.settled = error, True
         write = command.lease_write
         if write is not None:
@@ -208,7 +215,10 @@ class Backlog:
         self.apart = sum(command.terms is not None for command in commands)
 
     def _settle(self, sent: PendingAppend) -> Committed | None:
-        """Give the commands of an append their outcome; None if it is not committed, and what is not settled is tried again."""
+        """Give the commands of an append their outcome; None if it is not committed.
+
+        What is not settled then is tried again.
+        """
         if sent.result is None:
             if sent.ticket is None:  # an interrupt came while it was handed over
                 sent.result = self._found(sent.append)
@@ -337,7 +347,10 @@ def _is_free(command: AcceptedCommand) -> bool:
 
 
 def _end_of_append(commands: Sequence[AcceptedCommand]) -> int:
-    """How many of the commands go into the next append: one with terms of its own alone, and not much more than `MAX_RUN`."""
+    """How many of the commands go into the next append.
+
+    One with terms of its own goes alone; others together, while they are not much more than `MAX_RUN`.
+    """
     ends = {id(command.unit): place for place, command in enumerate(commands) if command.unit is not None}
     weight = end = 0
     for place, command in enumerate(commands):

@@ -20,7 +20,10 @@ __all__ = ["ConflictCheck"]
 
 
 class ConflictCheck:
-    """The check of one append.  `leased`: it needs the lease, or may.  `card`: it replaces the session's card."""
+    """The check of one append.
+
+    `leased`: it needs the lease, or may.  `card`: it replaces the session's card.
+    """
 
     __slots__ = ("_card", "_events", "_leased", "_seen", "_session")
 

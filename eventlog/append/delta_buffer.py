@@ -1,4 +1,4 @@
-"""Deltas that are accepted and that nobody has decided on yet: one flat list of a session, and its bounds.
+"""Deltas that are accepted and not decided on yet: a session's flat list, and its bounds.
 
 Accepting a delta is one `extend` of the list, a single C call, so it needs no lock (`session/reply.py` writes it out).  Taking them out
 again is the business of the session's writer, under its lock.

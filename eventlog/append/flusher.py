@@ -83,7 +83,10 @@ class Flusher:
             self._ring()
 
     def keep(self, session: Leased, *, soon: bool = False) -> None:
-        """Renew this session's lease from now on; `soon`: it is not written yet, so what goes with it is flushed sooner."""
+        """Renew this session's lease from now on.
+
+        `soon`: it is not written yet, so what goes with it is flushed sooner.
+        """
         with self._lock:
             first = not self._leased
             self._leased[session.id] = session
@@ -158,7 +161,10 @@ class Flusher:
         return self._lease_ttl / 4000 if leased else None
 
     def _tried(self, work: Callable[[], None], writer: SessionWriter) -> bool:
-        """Do some of a writer's work; what it meets is kept for the session's next command, and tried again unless it is final."""
+        """Do some of a writer's work; an error is kept for the session's next command.
+
+        The work is tried again unless the error is final.
+        """
         try:
             work()
         except StopError:

@@ -18,7 +18,10 @@ POLL = 0.002
 
 
 class Gate:
-    """Shut by the thread that makes it, until that opens it or it is forgotten; others wait in front of it as for an append."""
+    """Shut by the thread that makes it, until that opens it or it is forgotten.
+
+    Other threads wait in front of it as for an append.
+    """
 
     __slots__ = ("__weakref__", "_since", "_thread", "commands", "error")
 

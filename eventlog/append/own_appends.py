@@ -1,4 +1,4 @@
-"""What a handle of this process has accepted and committed itself, for those who follow the session through it.
+"""What a handle has accepted and committed itself, for those who follow the session.
 
 Nothing is read back from the log for that, and nothing is handed over.
 """
@@ -17,8 +17,9 @@ KEPT_BYTES = 1 << 14
 
 
 def uncommitted(writer: SessionWriter, after: int) -> list[Span]:
-    """What is accepted and not handed over, beyond version `after`, as it will be if nothing comes between; positions are 0.
+    """What is accepted and not handed over, beyond version `after`.
 
+    It is told as it will be if nothing comes between; positions are 0.
     Waits for a thread that is deciding right now, and takes nothing away.
     """
     with writer.lock:
@@ -42,8 +43,9 @@ def uncommitted(writer: SessionWriter, after: int) -> list[Span]:
 
 
 def recent(writer: SessionWriter, after: int) -> list[Stretch] | None:
-    """The appends beyond version `after`, if this writer made all of them and not long ago; None: they are to be read.
+    """The appends beyond version `after`, if this writer made all of them and not long ago.
 
+    None: they are to be read.
     Hands nothing over, so it is quick; it says None if anything waits to be.
     """
     with writer.lock:

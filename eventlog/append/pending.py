@@ -1,4 +1,4 @@
-"""What a session's writer has accepted, command by command, and the one append it has on its way to the log."""
+"""Accepted commands, and the append that takes some of them to the log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class AcceptedCommand(msgspec.Struct, eq=False):
-    """What one command appends: it goes in whole or not at all, under the lease epoch that it was decided under."""
+    """What one command appends: it goes in whole or not at all.
+
+    It goes in under the lease epoch that it was decided under.
+    """
 
     items: list[Item]
     bodies: Mapping[bytes, bytes] | None
@@ -145,7 +148,7 @@ class PendingAppend(msgspec.Struct, eq=False):
 def append_of(
     committed: CommittedState, commands: list[AcceptedCommand], last: int, lease: LeaseWrite | None
 ) -> PendingAppend:
-    """Put commands, decided up to version `last`, into one append, in one walk over their events."""
+    """Put commands, decided up to version `last`, into one append."""
     session, certain, card = committed.session, committed.certain, committed.card
     first = commands[0].items[0]
     start = first.start if isinstance(first, DeltaRun) else first[0]

@@ -58,7 +58,10 @@ class Pipeline:
                 self.commit()
 
     def commit(self) -> None:
-        """Block until all of it is durable; raises what went wrong first, and then nothing of it is committed."""
+        """Block until all of it is durable; raises what went wrong first.
+
+        Then nothing of it is committed.
+        """
         for command in self.commands[-1:]:
             self._writer.wait(command)
 

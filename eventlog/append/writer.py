@@ -1,4 +1,4 @@
-"""One session's writer: decides commands against the session's state, and commits what they append.
+"""One session's writer: decides commands against the state, and commits what they append.
 
 A command is decided at once, and the state takes it in.  What is accepted goes to the log in one append: when a caller waits
 for it, or with the store's next flush.  One append of a session is on its way at a time; what is accepted meanwhile goes with the next.
@@ -76,13 +76,14 @@ class SessionWriter:
 
     @property
     def is_held_by_others(self) -> bool:
-        """Whether a pipeline of another thread is open, which alone hands anything over until it ends."""
+        """Whether another thread's pipeline is open: only that hands anything over until it ends."""
         gate = None if self.gate is None else self.gate()
         return gate is not None and gate.is_others()
 
     def _guarded(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Work on the state, held still; what an interrupt leaves half changed is read again before it is used.
+        """Work on the state, held still.
 
+        What an interrupt leaves half changed is read again before it is used.
         An interrupt is what is no `Exception`: after one of those everything is put right on the spot.
         """
         with self.lock:
@@ -113,8 +114,9 @@ class SessionWriter:
         then: Callable[[State], Sequence[ev.Event]] | None = None,
         lease_write: LeaseWrite | None = None,
     ) -> AcceptedCommand:
-        """Decide on a command's events, with their times; they are committed with what comes next, or when waited for.
+        """Decide on a command's events, with their times.
 
+        They are committed with what comes next, or when a caller waits for them.
         Raises, and takes nothing in, unless the state allows all of them.  `then` is asked for more events, at the time of the
         last one, once the state has taken these in.  `lease_write` goes in with the append that this command goes in with.
         """
@@ -180,20 +182,26 @@ class SessionWriter:
         self.buffer.admit()
 
     def weigh(self, characters: int) -> None:
-        """Commit what is in the buffer before a long delta makes it too much; raises what keeps it there."""
+        """Commit what is in the buffer before a long delta makes it too much.
+
+        Raises what keeps it there.
+        """
         if self.buffer.weigh(characters) > MAX_RUN:
             self._empty_buffer()
             self.buffer.weigh(characters)
 
     def _empty_buffer(self) -> None:
-        """Commit what is in the buffer, or, inside a pipeline, accept it for the pipeline's one append."""
+        """Commit what is in the buffer; inside a pipeline, accept it for the pipeline's append."""
         if self.gate is None or self.gate() is None or self.is_held_by_others:
             self.flush()
         else:
             self._guarded(self._newest)
 
     def _ready(self, epoch: int) -> None:
-        """Catch up; raise what became of accepted things without a caller, and `FencedError` if the lease is over."""
+        """Catch up; raise what became of accepted things without a caller.
+
+        `FencedError` if the lease is over.
+        """
         if self.buffer.sealed:
             self.buffer.require_open()
         backlog, committed = self.backlog, self.committed
@@ -234,14 +242,14 @@ class SessionWriter:
             self.buffer.admit()  # what an earlier lease could not write is gone with it
 
     def leave(self) -> None:
-        """The lease is over: what was accepted under it and is not handed over will not be written."""
+        """Drop what was accepted under the lease, which is over, and is not handed over."""
         backlog = self.backlog
         epoch, backlog.epoch, backlog.lease_write = backlog.epoch, 0, None
         if epoch:
             self._guarded(self._drop, epoch)
 
     def take_back(self, give: LeaseWrite) -> bool:
-        """Keep a lease that an append was to give back, and does not yet; False if it is too late for that."""
+        """Keep a lease that an append is to give back; False if it is too late for that."""
         with self.lock:
             if self.backlog.lease_write is give and self.backlog.sent is None:
                 self.backlog.lease_write = give.unwritten_claim
@@ -250,7 +258,7 @@ class SessionWriter:
         return False
 
     def shut(self, gate: Gate) -> None:
-        """Keep other threads from handing anything over while a gate is shut, once none of theirs is."""
+        """Keep other threads from handing anything over, once none of their gates is shut."""
         while True:
             with self.lock:
                 other = None if self.gate is None else self.gate()
@@ -296,7 +304,10 @@ class SessionWriter:
             raise
 
     def _disown(self, command: AcceptedCommand) -> None:
-        """The wait for a command was broken off: it is flushed all the same, with those of its pipeline, and tried again if need be."""
+        """Flush a command whose wait was broken off all the same, with those of its pipeline.
+
+        It is tried again if need be.
+        """
         if not command.settled:
             with self.lock:
                 for one in self.backlog.unsettled():
@@ -312,7 +323,10 @@ class SessionWriter:
         self._guarded(self._raise_failure)
 
     def hand_over(self) -> None:
-        """Submit what is accepted unless an append is on its way; the caller sees to it that the log is waited for."""
+        """Submit what is accepted unless an append is on its way.
+
+        The caller sees to it that the log is waited for.
+        """
         last = self._guarded(self._newest)
         if last is not None and not self.is_held_by_others:
             self._next(last)
@@ -353,7 +367,10 @@ class SessionWriter:
         return command.result
 
     def end(self) -> None:
-        """Commit everything accepted, the buffer being closed, and what comes in meanwhile; accept nothing from then on."""
+        """Commit everything accepted, and what comes in meanwhile; accept nothing from then on.
+
+        The buffer is closed before.
+        """
         while True:
             try:
                 self.flush()
@@ -369,7 +386,10 @@ class SessionWriter:
                     return
 
     def _known(self, request: str, digest: bytes) -> Committed | None:
-        """What became of a request id that was used before; `RequestReusedError` if that was for something else."""
+        """What became of a request id that was used before.
+
+        `RequestReusedError` if that was for something else.
+        """
         if self.log.request(self.session, request) is None:
             return None
         with suppress(StopError):  # a caller who may not write any more still learns what became of the request
@@ -391,7 +411,10 @@ class SessionWriter:
         return backlog.sent.commands[-1] if backlog.sent is not None else None
 
     def _next(self, command: AcceptedCommand) -> PendingAppend | Gate | None:
-        """What to wait for before `command` has its outcome; None if it is durable; raises why it is not."""
+        """What to wait for before `command` has its outcome.
+
+        None if it is durable; raises why it is not.
+        """
         with self.lock:
             if self._inside:
                 raise _reentered(self.session)
@@ -426,7 +449,10 @@ class SessionWriter:
                 self._inside = False
 
     def _give_up_behind(self, pending: PendingAppend | Gate, command: AcceptedCommand) -> None:
-        """Refuse a command behind what could not be written and is tried again later; told at once, if no caller waits for it."""
+        """Refuse a command behind what could not be written and is tried again later.
+
+        Raised at once, if no caller waits for the command.
+        """
         self._catch_up()
         error = pending.error
         if error is None or command.settled or is_conflict(error) or all(other.settled for other in pending.commands):
@@ -473,7 +499,10 @@ class SessionWriter:
             return self.committed.ancestry()
 
     def newest(self) -> int:
-        """The version up to which everything is committed now; without a state only the head is read."""
+        """The version up to which everything is committed now.
+
+        Without a state only the head is read.
+        """
         with self.lock:
             if not self.committed.loaded:
                 return head_of(self.log, self.session).version
@@ -481,7 +510,7 @@ class SessionWriter:
             return self.committed.certain
 
     def checkpoint(self) -> None:
-        """Keep the state as of now if all is committed and enough events have come since it was kept last."""
+        """Keep the state as of now, if all is committed and it was kept long enough ago."""
         with self.lock:
             if self.committed.loaded and not self.backlog.torn and not self.backlog.sent and not self.backlog.commands:
                 self.committed.keep_if_due()

@@ -1,5 +1,6 @@
-"""A quick look at the types of an event's fields, compiled from its annotations when a kind is first seen.
+"""A quick look at the types of an event's fields.
 
+It is compiled from the annotations when a kind is first seen.
 It is certain of the types that nearly all fields have: text, whole numbers, truth values, bytes, None, literals, and
 structs and tuples of these.  Of anything else it is not certain: then `batch.validate` compares the event with what is read
 back from its bytes.
@@ -41,7 +42,10 @@ def _compiled(kind: type[msgspec.Struct]) -> Callable[[Any], bool]:
 
 
 def _test(value: str, hint: Any, names: dict[str, Any]) -> str:
-    """The expression that tests whether `value` is of the type `hint`; what else it needs goes into `names`."""
+    """The expression that tests whether `value` is of the type `hint`.
+
+    What else it needs goes into `names`.
+    """
     choices = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
     exact = [choice.__name__ for choice in choices if choice in _EXACT]
     structs = [choice for choice in choices if isinstance(choice, type) and issubclass(choice, msgspec.Struct)]

@@ -17,7 +17,7 @@ What every engine promises, and `tests/eventlog/log/test_contract.py` checks:
   queue may hold, by the one who submits then.  Until then nothing happens to it.  (The memory engine commits at once.)
 * The caller who waits may be the one whose thread commits, the appends of others included.  A wait from inside a commit of the same
   thread (in a signal handler, a finalizer, a `check`) is `BusyError`, and its append withdrawn; `submit` only queues there.  A `KeyboardInterrupt`
-  or its like leaves a wait as what it is: what was submitted is committed by whoever waits next.
+  or its like leaves a wait as what it is: what was submitted is committed by the caller who waits next.
 * A committed append is on disk and survives power loss (the memory engine: as long as the process).
 * If the write itself fails, every request of the batch gets the error; after a failed sync the log
   is poisoned: it can be read, and written when it is opened again, also while the poisoned handle is held.  `ENOSPC` before the sync fails that batch only.
@@ -227,7 +227,10 @@ class Log(Belongings, Protocol):
         ...
 
     def submit(self, append: Append) -> Ticket:
-        """Queue an append; what is queued is committed when a caller waits.  Outcomes come through the ticket."""
+        """Queue an append; what is queued is committed when a caller waits.
+
+        Outcomes come through the ticket.
+        """
         ...
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:

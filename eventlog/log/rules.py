@@ -53,7 +53,10 @@ class Past(Protocol):
 
 
 def admit(past: Past, append: Append, head: Head | None) -> Committed | Head | None:
-    """Decide, the session's head being this: `Committed` if the request is known, else that head (None begins it); or raise."""
+    """Decide on an append, the session's head being this; raise if it is refused.
+
+    Returns `Committed` if the request is known, else that head, which is None before the session begins.
+    """
     session = append.session
     if append.request is not None and (seen := past.seen(session, append.request)) is not None:
         if seen.digest and seen.digest != append.digest:  # without one, what was said then was redacted
@@ -133,7 +136,7 @@ def head_after(
 
 
 def may_replace_lease(session: str, head: Head | None, replaces: LeaseState) -> Head | None:
-    """The session's head if its lease may be replaced, or None if the lease is another one by now."""
+    """The session's head if its lease may be replaced; None if that is another one by now."""
     if head is None:
         raise NotFoundError("session", session)
     return head if head.lease == replaces else None

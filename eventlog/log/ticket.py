@@ -25,7 +25,10 @@ class Commits(Protocol):
     """Where the outcome of a ticket comes from, once a caller waits for it."""
 
     def settle(self, ticket: QueuedTicket[Any, Any], timeout: float | None) -> None:
-        """Return when the ticket has its outcome; `UnknownOutcomeError` when `timeout` runs out first."""
+        """Return when the ticket has its outcome.
+
+        `UnknownOutcomeError` when `timeout` runs out first.
+        """
         ...
 
     def hasten(self) -> None:
@@ -101,7 +104,7 @@ def wake(tickets: Iterable[QueuedTicket[Any, Any]]) -> None:
                     except RuntimeError:  # it was woken before
                         continue
     for loop, waiting in futures.items():
-        with suppress(RuntimeError):  # the loop was closed; nobody waits there any more
+        with suppress(RuntimeError):  # the loop was closed; none waits there any more
             loop.call_soon_threadsafe(_finish, waiting)
 
 

@@ -95,7 +95,7 @@ class Handle:
         return chain.from_iterable(map(Stretch.spans, self.stretches(after, upto)))
 
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
-        """The same append by append, for whoever takes in many at once."""
+        """The same append by append, for a caller who takes in many at once."""
         require_version(after)
         if upto is not None:
             require_version(upto)
@@ -230,7 +230,10 @@ class Handle:
         return Pipeline(self.writer, self._local, waits=True) if outer is None else outer
 
     def collecting(self) -> Pipeline:
-        """Collect commands as `pipeline` does, in whatever pipeline the caller is, for a caller that awaits them: for asyncio."""
+        """Collect commands as `pipeline` does, for a caller that awaits them: for asyncio.
+
+        The caller may be in any pipeline.
+        """
         return Pipeline(self.writer, self._local, waits=False)
 
     def command(
@@ -243,8 +246,9 @@ class Handle:
         lease: Lease | None = None,
         last: bool = False,
     ) -> None:
-        """Append events under a lease, or without one if they need none.  For the handles in this package.
+        """Append events under a lease, or without one if they need none.
 
+        For the handles in this package.
         `lease` is that of the running task by default; with `last` it is given back with this append.  Without `wait`, and inside
         a pipeline, the events are accepted.
         """

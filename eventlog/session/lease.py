@@ -1,5 +1,6 @@
-"""The right to run a session: one owner at a time, by a side record with an epoch, never by an event.
+"""The right to run a session: one owner at a time, by a side record with an epoch.
 
+No event says who has it.
 Taking a lease raises the epoch, which is written with every append of the owner; an append with an epoch that is over is
 refused inside the commit.  A lease ends by release, by expiry, or when its owner is seen to be dead: a process of this
 same machine, boot and process namespace that is gone.  The holder renews it in the background.
@@ -88,7 +89,7 @@ class Lease:
             _HELD.set(tuple(reversed(held)))
 
     def require_live(self) -> None:
-        """`FencedError` if it is over, `LeaseHeldError` if another owner was quicker to have it written."""
+        """`FencedError` if it is over, `LeaseHeldError` if another owner was quicker to write it."""
         if self.claim is not None and self.claim.refused:
             raise LeaseHeldError(self.session, "another owner", 0)
         if not self.live:
@@ -111,7 +112,10 @@ class Lease:
 
 
 class LeaseKeeper:
-    """A handle's lease: taken, nested, renewed in the background, given back.  Safe across threads."""
+    """A handle's lease: taken, nested, renewed in the background, given back.
+
+    Safe across threads.
+    """
 
     def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
         self.id = session
@@ -137,8 +141,9 @@ class LeaseKeeper:
         return None
 
     def acquire(self, wait: float = 0.0, *, lazily: bool = False) -> Lease:
-        """Take the lease, or nest into it; `LeaseHeldError` if another owner or task holds it after `wait` seconds.
+        """Take the lease, or nest into it.
 
+        `LeaseHeldError` if another owner or task holds it after `wait` seconds.
         Settles what a dead owner left open.
         """
         require_wait(wait)
@@ -161,7 +166,10 @@ class LeaseKeeper:
             time.sleep(POLL)
 
     def release(self, lease: Lease) -> None:
-        """Give back one `acquire`; the lease itself ends with the last, and what was accepted under it is durable then."""
+        """Give back one `acquire`; the lease itself ends with the last.
+
+        What was accepted under it is durable then.
+        """
         with self.lock:
             if lease.depth > 1:
                 lease.depth -= 1
@@ -196,8 +204,9 @@ class LeaseKeeper:
         return lease.give
 
     def renew_if_due(self, now: int, ttl: int) -> None:
-        """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone; called in the background.
+        """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone.
 
+        Called in the background.
         A handle that is just taking or giving back a lease is left for the next time: the caller must not wait for it.
         """
         if not self.lock.acquire(blocking=False):
@@ -314,7 +323,10 @@ def renew_lease(log: Log, session: str, state: LeaseState, until: int) -> LeaseS
 
 
 def release_lease(log: Log, session: str, state: LeaseState) -> None:
-    """Give the lease back; harmless if it is another owner's by now.  If the log has no room for that, it runs out by itself."""
+    """Give the lease back; harmless if it is another owner's by now.
+
+    If the log has no room for that, it runs out by itself.
+    """
     try:
         log.set_lease(session, LeaseState(state.epoch, b"", 0), replaces=state)
     except RetryError as error:

@@ -1,4 +1,4 @@
-"""Who holds a lease: a store of a process, named so precisely that others see when it is dead."""
+"""Who holds a lease: a store of a process, named so that others see when it is dead."""
 
 from __future__ import annotations
 

@@ -79,7 +79,10 @@ class Reply:
                 self._session.release(self.lease)
 
     def begin(self, lease: Lease | None = None) -> None:
-        """Open the message under a lease, by default the running task's; `with` does this, after it has taken one."""
+        """Open the message under a lease, by default the running task's.
+
+        `with` does this, after it has taken one.
+        """
         require_or_none(Lease, lease, A_LEASE)
         self._took_lease = lease is not None
         self.lease = lease or self._session.leases.held
@@ -101,7 +104,7 @@ class Reply:
             raise
         except (
             EventlogError
-        ):  # of what was accepted before, and nobody was told yet: no reason to leave the message open
+        ):  # of what was accepted before, and no caller was told yet: no reason to leave the message open
             self._abort(reason)
             raise
 
@@ -138,7 +141,7 @@ class Reply:
 
     @property
     def interrupt_requested(self) -> bool:
-        """Whether somebody, in whatever process, asked for a stop since what this message answers was said."""
+        """Whether a stop was asked for, in any process, since what this message answers was said."""
         state = self._session.state()
         asked = self._started.reply_to
         since = 0 if asked is None else state.message(asked).added

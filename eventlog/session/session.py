@@ -244,12 +244,12 @@ class Session(ContextCommands):
         self.command([ev.MetadataSet(key, value)])
 
     def interrupt(self, reason: str = "") -> None:
-        """Ask whoever runs the session to stop.  Needs no lease."""
+        """Ask the owner of the session to stop.  Needs no lease."""
         self.command([ev.InterruptRequested(reason)])
 
     @property
     def interrupt_requested(self) -> bool:
-        """Whether somebody asked for a stop that no finished message has answered yet."""
+        """Whether a stop was asked for that no finished message has answered yet."""
         return self.state().interrupt_pending()
 
     def record_custom(self, namespace: str, data: Json) -> None:

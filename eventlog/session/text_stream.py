@@ -28,7 +28,7 @@ MAX_DELTA = 16 * 1024 * 1024
 class Stream:
     """A text or reasoning part that grows."""
 
-    # `_open` says no more than that nobody asked for its end: what became of that the state knows.
+    # `_open` says no more than that its end was not asked for: what became of that the state knows.
     __slots__ = ("_buffer", "_clock", "_flat", "_key", "_lease", "_open", "_session", "_writer", "id")
 
     def __init__(self, session: Handle, part: str, field: str, lease: Lease | None) -> None:

@@ -1,5 +1,6 @@
-"""The state of a session: read from the log, folded on with what comes there, and kept as a checkpoint from time to time.
+"""The state of a session: read from the log, and folded on with what comes there.
 
+From time to time it is kept as a checkpoint.
 A session's writer decides commands against it, and so takes it ahead of what is committed (`append/writer.py`).
 """
 
@@ -20,7 +21,10 @@ CHECKPOINT_EVENTS = 2_000
 
 
 class CommittedState:
-    """A session's state and card, and the version up to which they are certain.  Its user has the lock."""
+    """A session's state and card, and the version up to which they are certain.
+
+    Its user has the lock.
+    """
 
     def __init__(self, log: Log, session: str, checkpoint_events: int) -> None:
         self.log = log
@@ -63,7 +67,7 @@ class CommittedState:
         self.loaded = True
 
     def read_on(self) -> bool:
-        """Take in what the log has beyond the state, all of which is certain; whether there was anything."""
+        """Take in what the log has beyond the state, and is certain; whether there was anything."""
         head = self.log.head(self.session)
         if head is None:
             return False

@@ -1,4 +1,7 @@
-"""One batch: the requests of one commit, decided one after the other on top of what is committed, on their way to the disk."""
+"""One batch: the requests of one commit, on their way to the disk.
+
+The requests are decided one after the other on top of what is committed.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The thread that commits for those who must not do it themselves: event loops, and waits that may take only so long.
+"""The thread that commits for those who must not do it themselves.
 
+These are event loops, and waits that may take only so long.
 It starts when it is called for the first time, and ends with the log.  A daemon, because the interpreter waits for other threads
 before the exit handler that closes the log.
 """
@@ -17,7 +18,10 @@ __all__ = ["CommitHelper"]
 
 
 class CommitHelper:
-    """Does `work` when it is called, and after an exception was thrown into it: that has no caller to be told to."""
+    """Does `work` when it is called, and after an exception was thrown into it.
+
+    No caller could be told of that exception.
+    """
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work

@@ -111,7 +111,10 @@ class _Registry:
             raise shared.partition.failure
 
     def _end(self, shared: _Shared) -> None:
-        """Close a partition, and let its path be opened afresh; where an interrupt breaks that off, whoever opens the path goes on with it."""
+        """Close a partition, and let its path be opened afresh.
+
+        Where an interrupt breaks that off, the next to open the path goes on with it.
+        """
         try:
             try:
                 shared.partition.close()
@@ -123,7 +126,7 @@ class _Registry:
                 del self.open[shared.key]
 
     def exclusively(self, shared: _Shared, job: Callable[[Path, Options], R]) -> R:
-        """Close a partition, do something to its directory that nobody may witness, and open it again.
+        """Close a partition, do something to its directory unseen, and open it again.
 
         `BusyError` if another handle or another process has it open.
         """
@@ -158,7 +161,7 @@ class _Registry:
     def _leave_quietly(self, shared: _Shared) -> None:
         try:
             self.leave(shared)
-        except EventlogError as error:  # nobody called who could be told
+        except EventlogError as error:  # no caller could be told
             logger.warning("a log that was forgotten was closed: %s", error)
 
     def before_fork(self) -> None:
@@ -371,8 +374,9 @@ class EmbeddedLog(Undivided):
         return self._partition.options
 
     def exclusively(self, job: Callable[[Path, Options], R]) -> R:
-        """Do something to the directory while nobody has it open, not even this handle: `BusyError` meanwhile.
+        """Do something to the directory while no other has it open, not even this handle.
 
+        Callers get `BusyError` meanwhile.
         `BusyError` if anybody else has it open.
         """
         self._use()

@@ -107,7 +107,7 @@ class JournalIO:
         return os.urandom(8)
 
     def random(self, size: int) -> bytes:
-        """Bytes that nobody can guess."""
+        """Bytes that no other can guess."""
         return os.urandom(size)
 
     def reach(self, point: str) -> None:
@@ -124,7 +124,10 @@ def unreadable(path: Path, error: OSError) -> BusyError | StorageError | Damaged
 
 
 def require_files(directory: Path) -> None:
-    """`DamagedError` if there is something in a directory that is neither file nor directory: whoever opens a FIFO waits for ever."""
+    """`DamagedError` if something in a directory is neither file nor directory.
+
+    A program that opens a FIFO waits for ever.
+    """
     try:
         with os.scandir(directory) as entries:
             strange = [entry.name for entry in entries if not entry.is_file() and not entry.is_dir()]

@@ -1,4 +1,6 @@
-"""Group commit: a caller who waits for an append writes everything that is queued, the appends of others included.
+"""Group commit: a caller who waits for an append writes all that is queued.
+
+The appends of others are included.
 
 `put` queues a request.  Nothing is written until a caller waits: that caller tries to become the *leader*, without blocking, and
 commits batch by batch until its own ticket has its outcome.  A caller that finds a leader at work leaves a lock in its ticket, tries once
@@ -120,7 +122,10 @@ class GroupCommit:
     # --- queueing and waiting
 
     def put(self, ticket: AnyTicket) -> None:
-        """Queue a request; where the queue is full, commit some of it first, or wait for the leader."""
+        """Queue a request.
+
+        Where the queue is full, commit some of it first, or wait for the leader.
+        """
         if self._bytes + ticket.size > self._limit and self._queue:
             self._make_room(ticket.size)
         refusal = self._refusal
@@ -132,7 +137,10 @@ class GroupCommit:
             self._lead(None, blocking=True)
 
     def _make_room(self, size: int) -> None:
-        """Return when the queue has room for `size` bytes, or is empty; `BusyError` after the timeout."""
+        """Return when the queue has room for `size` bytes, or is empty.
+
+        `BusyError` after the timeout.
+        """
         deadline = time.monotonic() + self._timeout
         if self.leads:
             raise BusyError(f"the queue of {self._limit} bytes is full, inside a commit of the same thread")
@@ -145,8 +153,9 @@ class GroupCommit:
                 raise BusyError(f"the queue of {self._limit} bytes was full for {self._timeout:g} s")
 
     def settle(self, ticket: AnyTicket, timeout: float | None) -> None:
-        """Lead, or wait for the leader, until a ticket has its outcome; `UnknownOutcomeError` after `timeout` seconds.
+        """Lead, or wait for the leader, until a ticket has its outcome.
 
+        `UnknownOutcomeError` after `timeout` seconds.
         A wait that may take only so long leaves leading to the helper: how long the disk takes is not known before.
         """
         if self._leader == get_ident():
@@ -193,7 +202,10 @@ class GroupCommit:
 
     @property
     def leads(self) -> bool:
-        """Whether this very thread is in the middle of a commit: in a signal handler, a finalizer, a check."""
+        """Whether this very thread is in the middle of a commit.
+
+        So it is in a signal handler, a finalizer or a check.
+        """
         return self._leader == get_ident()
 
     def _reentered(self, ticket: AnyTicket) -> NoReturn:
@@ -214,8 +226,9 @@ class GroupCommit:
     def _lead(
         self, ticket: AnyTicket | None, *, blocking: bool = False, shut: Callable[[], None] | None = None
     ) -> None:
-        """Commit until the ticket has its outcome, or nothing is queued, and `shut`; return at once if another thread leads.
+        """Commit until the ticket has its outcome, or nothing is queued, and `shut`.
 
+        Return at once if another thread leads.
         With `blocking` wait for that thread.
         """
         mine: list[bool] = []
@@ -253,7 +266,10 @@ class GroupCommit:
                     return
 
     def _take_off(self) -> None:
-        """Decide what is queued, and prepare its frame: nothing has happened until the batch is ready."""
+        """Decide what is queued, and prepare its frame.
+
+        Nothing has happened until the batch is ready.
+        """
         partition = self._partition
         self._batch = batch = Batch(partition)
         tickets, outcomes = batch.tickets, batch.outcomes
@@ -321,7 +337,10 @@ class GroupCommit:
         raise self._partition.why_closed()
 
     def _reason(self, error: Exception) -> BaseException:
-        """The outcome of the tickets of a batch that failed; the log is poisoned unless nothing was written."""
+        """The outcome of the tickets of a batch that failed.
+
+        The log is poisoned unless nothing was written.
+        """
         if self.poison is not None or self._partition.closed:
             return self._partition.why_closed()
         if isinstance(error, BusyError | StorageError):
@@ -342,7 +361,10 @@ class GroupCommit:
     # --- the end
 
     def close(self, shut: Callable[[], None]) -> None:
-        """Commit what is queued, and `shut` once; return when that is done.  Where an interrupt broke it off, it may be repeated."""
+        """Commit what is queued, and `shut` once; return when that is done.
+
+        Where an interrupt broke it off, it may be repeated.
+        """
         if self.leads:
             raise BusyError("called inside a commit of the same thread: close the store when that is over")
         self._refusal = self._refusal or ClosedError("the store is closed")
@@ -356,7 +378,10 @@ class GroupCommit:
     # --- forking
 
     def hold_still(self) -> bool:
-        """Before a fork: let no other thread lead; whether this one does, which forks in the middle of a commit."""
+        """Let no other thread lead, before a fork.
+
+        Returns whether this one leads, and so forks in the middle of a commit.
+        """
         self._leadership.acquire()
         return self.leads
 

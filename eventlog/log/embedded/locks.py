@@ -4,7 +4,7 @@ One process at a time appends.  Two `flock`s.  `turn` is taken before `lock` and
 committed has to queue behind one that already waits: two busy processes alternate.  The kernel releases both
 when a process dies.  Waiting is polling, because a blocking `flock` cannot be bounded in time.
 
-Whoever has the store open holds a shared lock on `open`, so that the first one knows that it is alone.
+A process that has the store open holds a shared lock on `open`, so that the first one knows that it is alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST = 1e-3
 
 
 class WriterLock:
-    """The pair of locks, for whoever leads in this process."""
+    """The pair of locks, for the leader in this process."""
 
     def __init__(self, directory: Path, timeout: float) -> None:
         self._directory = directory
@@ -45,7 +45,10 @@ class WriterLock:
         """Give the lock back, if it is held.  One C call, so that no interrupt comes before it at the beginning of a `finally`."""
 
     def acquire(self) -> None:
-        """Take the lock; `BusyError` after the timeout.  `release` must follow, also after an exception."""
+        """Take the lock; `BusyError` after the timeout.
+
+        `release` must follow, also after an exception.
+        """
         try:
             flock(self._turn, LOCK_EX | LOCK_NB)
             flock(self._lock, LOCK_EX | LOCK_NB)
@@ -102,7 +105,7 @@ class Presence:
     def __init__(self, directory: Path, *, read_only: bool) -> None:
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
         self.alone = True
-        """Whether nobody else has it open; then nobody else can open it before `share`."""
+        """Whether no other has it open; then no other can open it before `share`."""
         try:
             self._fd = os.open(directory / "open", flags | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:  # a copy without it, which cannot be given one
@@ -127,7 +130,7 @@ class Presence:
             flock(self._fd, LOCK_SH)
 
     def alone_again(self) -> bool:
-        """Whether nobody else has the store open at its end here: then nobody else can open it before `close`.
+        """Whether no other has the store open at its end here: none can open it before `close`.
 
         Under the writers' lock, so that of two that end neither misses the other: a lock that cannot be changed is lost, and
         has to be taken again.
@@ -135,7 +138,7 @@ class Presence:
         try:
             flock(self._fd, LOCK_EX | LOCK_NB)
         except BlockingIOError:
-            with suppress(BlockingIOError):  # somebody just opens it, and waits for the writers' lock
+            with suppress(BlockingIOError):  # another process just opens it, and waits for the writers' lock
                 flock(self._fd, LOCK_SH | LOCK_NB)
             return False
         return True

@@ -1,7 +1,7 @@
 """The unfolded end of the journal, in memory: heads, commits, requests and bodies that LMDB does not have yet.
 
 It is a list of *generations*, oldest first.  Only the newest one grows; the others never change, so they can be
-folded by another thread, and dropped as a whole once they are folded, whoever did it.  A generation may hold
+folded by another thread, and dropped as a whole once they are folded, by any process.  A generation may hold
 what is folded already; it never misses anything behind the folded address.
 
 Not thread-safe: the partition guards it.

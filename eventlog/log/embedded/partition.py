@@ -4,10 +4,10 @@ At any moment the log is: what is folded (LMDB), then what the journal holds bey
 (`memtable.py`).  What others append is seen by comparing the mark (`watermark.py`); `lookup.py` finds things in both parts.
 
 Two locks inside the process: `_guard` around tail and cursor, held briefly; `_folding` around a fold.  The writers'
-lock between processes is held by whoever leads (`group_commit.py`).
+lock between processes is held by the leader (`group_commit.py`).
 
 An interrupt may come anywhere, and a signal handler may read while its own thread is catching up.  So what changes tail and cursor says
-so first (`_changing`): what was broken off is read again, from where LMDB ends, by whoever comes next; a handler sees what was there before.
+so first (`_changing`): what was broken off is read again, from where LMDB ends, by the next to come; a handler sees what was there before.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Partition:
         return self._presence.stands_in(path)
 
     def why_closed(self) -> EventlogError:
-        """What to tell whoever still uses it."""
+        """What to tell those who still use it."""
         poison = None if self.commits is None else self.commits.poison
         return ClosedError("the store is closed") if poison is None else poison
 
@@ -213,11 +213,17 @@ class Partition:
 
     @property
     def commits_here(self) -> bool:
-        """Whether the calling thread is in the middle of a commit, so that it cannot wait for the end of one."""
+        """Whether the calling thread is in the middle of a commit.
+
+        Then it cannot wait for the end of one.
+        """
         return self.commits is not None and self.commits.leads
 
     def close(self) -> None:
-        """Commit what is queued, fold, release everything; returns when that is done, whoever does it.  `failure` says why the fold failed."""
+        """Commit what is queued, fold, release everything; return when that is done.
+
+        `failure` says why the fold failed.
+        """
         if self.commits is not None:
             self.commits.close(self._shut)
         elif not self.closed:
@@ -231,7 +237,7 @@ class Partition:
                 self.fold(recycle=not renewed)
                 if self._mark is not None and not self.tail.size:
                     if renewed:
-                        with suppress(OSError):  # what is left is in nobody's way, and goes the next time
+                        with suppress(OSError):  # what is left is in no one's way, and goes the next time
                             self.journal.remove_before(self.journal.address)
                     self._mark.set_closed(self.journal.address)
         except EventlogError as error:  # the journal has it all; it is folded when the store is opened again
@@ -262,7 +268,7 @@ class Partition:
                 mark.set(address)
             if not waiting:
                 write_address(self._segments, address)
-        except (BusyError, OSError):  # somebody is at work, so this is not the last; or no room, not even for that
+        except (BusyError, OSError):  # another is at work, so this is not the last; or no room, not even for that
             return False
         finally:
             self.lock.release()
@@ -286,9 +292,12 @@ class Partition:
         self._presence.close()
 
     def hold_still(self) -> None:
-        """Before a fork: nothing half done may be inherited, unless the thread that forks is in the middle of it itself."""
+        """Let nothing half done be inherited, before a fork.
+
+        Only the thread that forks may be in the middle of something itself.
+        """
         self._forks_inside = self.commits is not None and self.commits.hold_still()
-        if self._forks_inside:  # whoever reads may wait for a lock that this thread holds
+        if self._forks_inside:  # a reader may wait for a lock that this thread holds
             self._held = self._guard.acquire(timeout=1.0)
         else:
             self._held = self._guard.acquire()
@@ -354,7 +363,7 @@ class Partition:
                 self._change(mark, self._catch_up_to_end)
 
     def publish(self, generation: Generation) -> None:
-        """Make a frame that was just flushed visible to everyone; once more if that was broken off."""
+        """Make a frame that was just flushed visible to all; once more if that was broken off."""
         mark = self._mark
         assert mark is not None
         with self._guard:
@@ -388,14 +397,18 @@ class Partition:
         self.salts += [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
 
     def _refuse(self) -> NoReturn:
-        """It is closed; or a signal handler, say, writes while its own thread is in the middle of reading."""
+        """Refuse what is closed, or a write while the thread itself is in the middle of reading.
+
+        A signal handler, say, comes between like that.
+        """
         if self.closed:
             raise self.why_closed()
         raise BusyError("called while the same thread reads what others have committed; nothing was written")
 
     def _change(self, mark: Mark, change: Callable[[Mark], None]) -> None:
-        """Change tail and cursor.  What fails, or is interrupted, is done again, from where LMDB ends, by whoever comes next.
+        """Change tail and cursor.
 
+        What fails, or is interrupted, is done again, from where LMDB ends, by the next thread to come.
         Else one error would be reported once, and from then on what it hid would look as if it had never been there.
         """
         again, self._unfinished = self._unfinished, True

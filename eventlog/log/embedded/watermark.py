@@ -65,7 +65,7 @@ class Mark:
             os.close(fd)
 
     def changed(self) -> bool:
-        """Whether somebody else has moved the mark since `settle`."""
+        """Whether another has moved the mark since `settle`."""
         if self.short and os.access(self._path, os.R_OK):  # a writer may have made it since
             with suppress(OSError):  # the system has no descriptor to give now: the next call looks again
                 self.words = self._mapped(read_only=True)

@@ -85,7 +85,7 @@ class JournalFiles:
     def recycle(self, before: int, current: int) -> None:
         """Set free the files that end before an address: to be used again, if they are no shorter than `current` bytes.
 
-        Several processes may do it at once: a name that is gone was somebody else's work.
+        Several processes may do it at once: a name that is gone was another's work.
         """
         for path in self._ended(before):
             with suppress(FileNotFoundError):
@@ -96,8 +96,9 @@ class JournalFiles:
                     self._io.unlink(str(path))
 
     def remove(self, before: int) -> None:
-        """Remove the files that end before an address, and those that wait to be used; nobody else has the store open.
+        """Remove the files that end before an address, and those that wait to be used.
 
+        No other has the store open.
         What was written into them is overwritten first: a scrub, which does that with everything in the store, cannot reach
         them any more.  A spare that was never used holds zeros.
         """
@@ -144,7 +145,10 @@ class JournalFiles:
 
 
 def write_all(io: JournalIO, fd: int, data: bytes | bytearray, offset: int, written: int = 0) -> None:
-    """Write what is behind the first `written` bytes, going on after a short write as long as anything is taken."""
+    """Write what is behind the first `written` bytes.
+
+    A short write goes on as long as anything is taken.
+    """
     while written < len(data):
         more = io.pwrite(fd, memoryview(data)[written:] if written else data, offset + written)
         if not more:

@@ -287,7 +287,7 @@ class Journal:
         return self.address + total, total
 
     def put(self, frame: bytes | bytearray | None = None) -> None:
-        """Write a frame, if not another the one that was prepared, and flush it, or erase it and raise.
+        """Write a frame, by default the prepared one, and flush it; or erase it and raise.
 
         May be done again until the caller moves the cursor behind it (`address`, `position`).
         """
@@ -328,7 +328,10 @@ class Journal:
         return self.address
 
     def remove_before(self, before: int) -> None:
-        """Remove the files that end before the folded address, and those that wait to be used; nobody else has the store open."""
+        """Remove the files that end before the folded address, and those that wait to be used.
+
+        No other has the store open.
+        """
         self._files.remove(before)
 
     def takes_room(self) -> bool:

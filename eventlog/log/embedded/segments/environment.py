@@ -4,8 +4,8 @@
 * Default sync mode, no writemap: a committed transaction is on disk, and a stray pointer cannot write to it.
 * The map is reserved once, large.  A full map grows between transactions and the same job runs again; a map that
   another process has grown is adopted.  Both need the map without any transaction in this process: readers take
-  `_gate` to begin, and whoever resizes holds it until the last one has ended.  Locks are not fair, so readers that come while
-  somebody wants the gate for himself wait in front of it, at `_turn`: they might keep him out for good.
+  `_gate` to begin, and the thread that resizes holds it until the last one has ended.  Locks are not fair, so readers that come while
+  a thread wants the gate for itself wait in front of it, at `_turn`: they might keep him out for good.
 * Readers that died are cleared when the environment opens, and before each write.
 * An environment must not be used by a child, nor closed there while it has a transaction: `hold_still` before a
   fork, `disown` in the child.
@@ -261,7 +261,7 @@ class Environment:
 
     @contextmanager
     def _undisturbed(self) -> Generator[None, None, None]:
-        """Nobody reads, and nobody begins to."""
+        """No thread reads, and none begins to."""
         with self._turn:
             self._wanted = True
             try:

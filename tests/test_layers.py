@@ -27,7 +27,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.log": "contract ticket | merkle validation | rules merkle_check | memory embedded | __init__",
     "eventlog.log.embedded": """
-        filesystem locks fold_worker commit_helper request_queue | options watermark swap journal | memtable | segments | derived lookup directory
+        filesystem locks fold_worker commit_helper | options watermark swap journal | memtable | segments | derived lookup directory
         salvage | check bulk_writer batch | group_commit | partition | engine
     """,
     "eventlog.session": """

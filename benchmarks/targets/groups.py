@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from benchmarks.figures import Case, Figure, Measured, Setting, Target
 from benchmarks.groups import SMALL, run_tasks, run_threads
@@ -26,6 +27,9 @@ from benchmarks.measure import in_turn
 from eventlog.log.contract import Append
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.filesystem import JournalIO
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["CASES"]
 
@@ -42,9 +46,9 @@ class NotingIO(JournalIO):
         self.sizes: list[int] = []
         self._unflushed = 0
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
         """Write, and note."""
-        self._unflushed += len(data)
+        self._unflushed += memoryview(data).nbytes
         return super().pwrite(fd, data, offset)
 
     def fdatasync(self, fd: int) -> None:

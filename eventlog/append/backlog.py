@@ -186,6 +186,10 @@ class Backlog:
             write.refused = True
             if self.lease_write is write:
                 self.lease_write = write.unwritten_claim
+                if write.final and self.lease_write is not None:  # it never was taken
+                    self.lease_write, self.epoch = None, 0
+                elif write.final:
+                    self.lease_write = LeaseWrite(write.state, None, final=True)
         if not command.owned and isinstance(error, EventlogError):
             self.failure = self.failure or error
 
@@ -268,6 +272,10 @@ class Backlog:
         state = self.committed.state
         certain = state.version
         commands = [command for command in self.commands if not command.settled]
+        units: dict[int, list[AcceptedCommand]] = {}
+        for command in commands:
+            if command.unit is not None:
+                units.setdefault(id(command.unit), []).append(command)
         again = bool(commands)
         while again:
             again = False
@@ -279,14 +287,12 @@ class Backlog:
                         self._decide_again(command)
                 except EventlogError as error:
                     state.retract(before)
-                    unit = command.unit
-                    for other in commands if unit is not None else ():
-                        if other.unit is unit and not other.settled:
+                    self.refuse(command, error)
+                    for other in units.get(id(command.unit), ()):
+                        if not other.settled:
                             self.refuse(other, error)
                             again = True
-                    if not again:
-                        self.refuse(command, error)
-                    else:
+                    if again:
                         break
         self._wait_with([command for command in commands if not command.settled])
 

@@ -84,6 +84,8 @@ class LeaseWrite(msgspec.Struct, eq=False):
     """What takes the lease that this gives back, if that was not written when this was made."""
     written: bool = False
     refused: bool = False
+    final: bool = False
+    """Whether the block that held the lease has ended: then the lease is given back all the same."""
 
     @property
     def unwritten_claim(self) -> LeaseWrite | None:

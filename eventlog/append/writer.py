@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import RLock
-from typing import ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.backlog import MAX_RUN, Backlog, is_conflict, lease_over
@@ -130,7 +130,7 @@ class SessionWriter:
                 backlog, state = self.backlog, self.committed.state
                 before = state.version
                 if terms is not None and terms.expected not in {None, before}:
-                    raise ConflictError(self.session, terms.expected or 0, before)
+                    _raise(ConflictError(self.session, terms.expected or 0, before))
                 weight = limit_bodies(bodies) if bodies else 0
                 decided = decide(state, items)
                 command = AcceptedCommand(decided, bodies, epoch, weight, owned, unit, terms)
@@ -143,16 +143,17 @@ class SessionWriter:
                     state.retract(before)
                     raise
                 if not decided:
-                    raise RefusedError("an append of no events", expected="at least one event", session=self.session)
+                    _raise(RefusedError("an append of no events", expected="at least one event", session=self.session))
                 backlog.add(command)
                 if lease_write is not None:
                     backlog.lease_write = command.lease_write = lease_write
-                return command
             except Exception:
                 raise
             except BaseException:
                 self.backlog.torn = True
                 raise
+            else:
+                return command
             finally:
                 self._inside = False
 
@@ -413,13 +414,14 @@ class SessionWriter:
                 if command.error is not None:
                     if backlog.failure is command.error:
                         backlog.failure = None
-                    raise command.error
-                return None
+                    _raise(command.error)
             except Exception:
                 raise
             except BaseException:
                 self.backlog.torn = True
                 raise
+            else:
+                return None
             finally:
                 self._inside = False
 
@@ -433,7 +435,11 @@ class SessionWriter:
             return  # what is kept needs no lease; or another thread has handed it over again
         if not command.owned:
             raise error
-        self.backlog.refuse(command, error)
+        gate = None if self.gate is None else self.gate()
+        unfinished = set() if gate is None or command in gate.commands else set(map(id, gate.commands))
+        for other in self.backlog.commands:  # all that wait, so that each of them need not begin anew
+            if other.owned and id(other) not in unfinished:
+                self.backlog.refuse(other, error)
         self.backlog.recover()
 
     def _raise_failure(self) -> None:
@@ -491,3 +497,7 @@ def _reentered(session: str) -> BusyError:
         f"session {session}: a command came from inside another of the same thread, as from a signal handler;"
         " nothing of it was accepted: let another thread give it"
     )
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

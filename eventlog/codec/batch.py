@@ -12,9 +12,11 @@ Not here: compression (the log's business) and meaning (`state/state.py`, `proje
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from threading import Lock
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -64,16 +66,17 @@ def encode(items: Iterable[Item], time: int) -> bytes:
     return encode_batch(batch_of(items, time))
 
 
+_making = Lock()
+"""Two threads that find out the types of a struct at once end the process: msgspec does not guard that."""
+# A child must not find it held by a thread that it has not.
+os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
+
+
 @cache
-def _batches() -> msgspec.msgpack.Decoder[Batch]:
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     """Made when it is first needed: finding out the types of all events takes a quarter as long as the rest of the import."""
-    return msgspec.msgpack.Decoder(Batch)
-
-
-@cache
-def _events() -> msgspec.msgpack.Decoder[Event]:
-    decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
-    return decoder
+    with _making:
+        return msgspec.msgpack.Decoder(kind)
 
 
 def batch_of(items: Iterable[Item], time: int) -> Batch:
@@ -99,10 +102,11 @@ def validate(event: Event) -> None:
     """
     try:
         try:
-            same = _events().decode(_ENCODER.encode(event))
+            same = _decoder(Event).decode(_ENCODER.encode(event))
         except UnicodeEncodeError:
             plain = msgspec.to_builtins(event, builtin_types=(bytes,))
             _ENCODER.encode(_map_text(plain, _escape))  # also refuses what only the encoder does: numbers over 64 bits
+            _decoder(Batch)  # which knows the types of an `Entry`
             # Inside a struct, whose type is looked at once: a bare union is looked at in every call, for 40 µs.
             same = msgspec.convert([0, 0, plain], Entry).event
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
@@ -125,7 +129,7 @@ def decode(payload: bytes) -> Batch:
 def decode_sized(payload: bytes) -> tuple[Batch, int]:
     """The batch in `payload`, and how many events it holds."""
     try:
-        batch = _batches().decode(payload)
+        batch: Batch = _decoder(Batch).decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
         batch = _decode_slowly(payload)
     if batch.schema != SCHEMA or batch.escaped:
@@ -207,8 +211,9 @@ def pack(value: msgspec.Struct) -> bytes:
 def unpack(data: bytes, kind: type[V]) -> V:
     """The value of `pack`; `DamagedError` if it cannot be read."""
     try:
+        decoder = _decoder(cast("Any", kind))
         if data.startswith(_MARK):
             return msgspec.convert(_map_text(_PLAIN.decode(data[1:]), _unescape), kind)
-        return msgspec.msgpack.decode(data, type=kind)
+        return cast("V", decoder.decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
         raise DamagedError(f"a {kind.__name__} that cannot be read") from error

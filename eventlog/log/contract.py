@@ -9,7 +9,7 @@ What every engine promises, and `tests/eventlog/log/test_contract.py` checks:
 
 * `submit` checks, in this order, inside the commit: the request id (a known one with the same
   content digest gives the first result back, with other content `RequestReusedError`), the
-  append it follows (`ConflictError`), the session's existence (`creates_at`), the lease (`FencedError`: its epoch, or what the append
+  session's existence (`creates_at`), the lease (`FencedError`: its epoch, or what the append
   `replaces`), the expected version (`ConflictError`), then `check` with the commits others made since `seen`.  A request that fails
   is rejected alone; the others of its batch go in.
 * Requests submitted by one thread are committed in the order of submission.
@@ -73,7 +73,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     """Version up to which the writer knew the session; see `check`."""
     check: Callable[[Sequence[Commit]], None] | None = None
     """Called inside the commit with what *others* committed after `seen` (commits of the writer's own
-    epoch are left out if it has one); raises to reject this append.  It must not block or append."""
+    epoch are left out if it has one); raises an `Exception` to reject this append.  It must not block or append."""
     epoch: int = 0
     """Lease epoch the writer holds, 0 for a command that needs no lease."""
     lease: LeaseState | None = None
@@ -84,9 +84,6 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     request: str | None = None
     digest: bytes = b""
     """Digest of the request's content, compared when the request id is seen again."""
-    follows: Ticket | None = None
-    """The writer's append before this one, which this one was decided after: if it failed, this one is rejected
-    with `ConflictError`, so that a later append never goes in without an earlier one it depends on."""
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
@@ -161,10 +158,6 @@ class Ticket(Protocol):
 
     def done(self) -> bool:
         """Whether the outcome is known; asking does not bring it about."""
-        ...
-
-    def failed(self) -> bool:
-        """Whether the outcome is known to be an error (set as soon as the log rejects it)."""
         ...
 
     def wait(self, timeout: float | None = None) -> Committed:

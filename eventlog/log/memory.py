@@ -69,7 +69,7 @@ class MemoryLog(Undivided):
         return ticket
 
     def _append(self, append: Append) -> Committed:
-        head = admit(self, append)
+        head = admit(self, append, self._heads.get(append.session))
         if isinstance(head, Committed):
             return head
         commit, grown = commit_of(head, append, self._position + 1, os.urandom(SALT_BYTES))
@@ -119,10 +119,6 @@ class MemoryLog(Undivided):
         with self._changed:
             self._usable()
             return self._requests.get((session, request))
-
-    def head_of(self, session: str) -> Head | None:
-        """See `rules.Past`."""
-        return self.head(session)
 
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
@@ -189,7 +185,7 @@ class MemoryLog(Undivided):
         size_of_lease(session, state, replaces)
         with self._changed:
             self._usable()
-            head = may_replace_lease(self, session, replaces)
+            head = may_replace_lease(session, self._heads.get(session), replaces)
             if head is None:
                 return False
             self._heads[session] = msgspec.structs.replace(head, lease=state)

@@ -1,7 +1,7 @@
 """When an append is accepted, and what it makes of a session's head.  Pure; the same for every engine.
 
-The order of the checks is the contract's (`contract.py`): request id, the append it follows, existence, lease epoch,
-expected version, and at last the writer's own `check`.
+The order of the checks is the contract's (`contract.py`): request id, existence, lease epoch, expected
+version, and at last the writer's own `check`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,6 @@ class Seen(NamedTuple):
 class Past(Protocol):
     """What has been committed before this append, the earlier ones of its batch included."""
 
-    def head_of(self, session: str) -> Head | None:
-        """The session's head, or None if there is no such session."""
-        ...
-
     def seen(self, session: str, request: str) -> Seen | None:
         """What became of a request id."""
         ...
@@ -56,17 +52,13 @@ class Past(Protocol):
         ...
 
 
-def admit(past: Past, append: Append) -> Committed | Head | None:
-    """Decide: `Committed` if the request is known, else the head to append to (None begins a session); or raise."""
+def admit(past: Past, append: Append, head: Head | None) -> Committed | Head | None:
+    """Decide, the session's head being this: `Committed` if the request is known, else that head (None begins it); or raise."""
     session = append.session
     if append.request is not None and (seen := past.seen(session, append.request)) is not None:
         if seen.digest and seen.digest != append.digest:  # without one, what was said then was redacted
             raise RequestReusedError(session, append.request)
         return seen.repeat(session)
-    head = past.head_of(session)
-    if append.follows is not None and append.follows.failed():
-        actual = 0 if head is None else head.version
-        raise ConflictError(session, actual + 1 if append.expected is None else append.expected, actual)
     if append.creates_at is not None:
         if head is not None:
             raise AlreadyExistsError("session", session)
@@ -101,8 +93,9 @@ def commit_of(head: Head | None, append: Append, position: int, salt: bytes) -> 
         append.session, first, append.count, position, append.epoch, append.time, append.payload, append.request,
         salt, leaf[:TAG_BYTES],
     )  # fmt: skip
-    lease = append.lease
-    return commit, head_after(head, commit, leaf, messages=append.messages, card=append.card, base=base, lease=lease)
+    return commit, head_after(
+        head, commit, leaf, messages=append.messages, card=append.card, base=base, lease=append.lease
+    )
 
 
 def head_after(
@@ -139,9 +132,8 @@ def head_after(
     )
 
 
-def may_replace_lease(past: Past, session: str, replaces: LeaseState) -> Head | None:
-    """The head whose lease may be replaced, or None if the lease is another one by now."""
-    head = past.head_of(session)
+def may_replace_lease(session: str, head: Head | None, replaces: LeaseState) -> Head | None:
+    """The session's head if its lease may be replaced, or None if the lease is another one by now."""
     if head is None:
         raise NotFoundError("session", session)
     return head if head.lease == replaces else None

@@ -36,15 +36,13 @@ class Commits(Protocol):
 class QueuedTicket(Generic[R, T]):
     """The outcome of one request, now or later: a value or an error."""
 
-    __slots__ = ("__weakref__", "_commits", "_error", "_value", "refused", "request", "settled", "size", "waiters")
+    __slots__ = ("__weakref__", "_commits", "_error", "_value", "request", "settled", "size", "waiters")
 
     def __init__(self, request: R, size: int = 0, commits: Commits | None = None) -> None:
         self.request: R | None = request
-        """Dropped with the outcome: a request may name the ticket it follows, and they must not pile up."""
+        """Dropped with the outcome: a ticket that is kept does not keep what was written."""
         self.size = size
         self.settled = False
-        self.refused = False
-        """Decided against; set before the outcome, for the requests that follow in the same batch."""
         self.waiters: list[Any] = []
         self._commits = commits
         """None where the outcome is set before the ticket is handed out."""
@@ -60,7 +58,6 @@ class QueuedTicket(Generic[R, T]):
     def fail(self, error: BaseException) -> None:
         """Set an error as the outcome; `wake` must follow."""
         self._error = error
-        self.refused = True
         self.request = None
         self.settled = True
 
@@ -68,15 +65,14 @@ class QueuedTicket(Generic[R, T]):
         """Whether the outcome is known."""
         return self.settled
 
-    def failed(self) -> bool:
-        """Whether the outcome is, or will be, an error; see `contract.Ticket`."""
-        return self.refused
-
     def wait(self, timeout: float | None = None) -> T:
         """Block until the outcome is known; see `contract.Ticket`."""
         if not self.settled and self._commits is not None:
             self._commits.settle(self, timeout)
-        return self._outcome()
+        if self._error is not None:
+            raise self._error
+        value: T = self._value
+        return value
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Wait without blocking the event loop; see `contract.Ticket`."""
@@ -87,13 +83,7 @@ class QueuedTicket(Generic[R, T]):
                 self._commits.hasten()
             if not self.settled:
                 yield from future
-        return self._outcome()
-
-    def _outcome(self) -> T:
-        if self._error is not None:
-            raise self._error
-        value: T = self._value
-        return value
+        return self.wait()
 
 
 def wake(tickets: Iterable[QueuedTicket[Any, Any]]) -> None:

@@ -271,7 +271,8 @@ class LeaseKeeper:
     def _let_go(self, lease: Lease) -> None:
         """End the lease, and give it back unless an append does, or the log never knew of it."""
         self._end(lease)
-        if lease.is_giving:
+        if lease.give is not None and lease.is_giving:
+            lease.give.final = True
             return
         self._writer.leave()
         if lease.is_written:

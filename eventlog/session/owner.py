@@ -49,6 +49,9 @@ class Owner(msgspec.Struct, frozen=True):
         return bool(self.boot) and _started(self.process) != self.started
 
 
+_DECODER = msgspec.msgpack.Decoder(Owner)
+
+
 @cache
 def _machine() -> tuple[str, str, str]:
     from pathlib import Path  # with all that it imports, dear to those who never open a store
@@ -77,7 +80,7 @@ def _started(process: int) -> str:
 def owner_of(state: LeaseState) -> Owner | None:
     """The owner that a lease record names, if it can be read."""
     try:
-        return msgspec.msgpack.decode(state.owner, type=Owner)
+        return _DECODER.decode(state.owner)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,9 @@ from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from tests.faults.tally import SLOW, tally
 from tests.support.embedded_log import put
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = str(Path(eventlog.__file__).parent)
@@ -50,7 +53,7 @@ class ActingIO(JournalIO):
         self.act: Callable[[], object] | None = None
         self.refused: tuple[str, int] = ("", 0)
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
         """Write, or refuse."""
         self._meet("pwrite")
         return super().pwrite(fd, data, offset)
@@ -137,7 +140,7 @@ def test_an_exception_at_any_place_of_a_commit_is_seen_and_leaves_it_whole(
     log = open_log(tmp_path / "s", **SMALL)
     put(log, b"begun")
     expected = throw_everywhere(log, lambda ticket: ticket.wait(), *more)
-    assert len(expected) > 80
+    assert len(expected) > 60
     assert payloads(log) == expected
     with (tmp_path / "s" / "lock").open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -180,24 +183,6 @@ def test_an_exception_at_any_place_of_a_wait_behind_a_leader_disturbs_nobody(tmp
         expected += [b"led", b"%d" % place]
     assert place > 5
     assert payloads(log) == expected
-    log.close()
-
-
-def test_what_a_check_raises_every_time_is_its_own(tmp_path: Path) -> None:
-    """A check that ends in `SystemExit` is taken for an interrupt once, and then for the outcome of its append: others go on."""
-
-    def leave(_: object) -> None:
-        raise SystemExit
-
-    log = open_log(tmp_path / "s")
-    put(log)
-    ticket = log.submit(append(check=leave))
-    other = log.submit(append(b"other"))
-    for _ in range(2):
-        with pytest.raises(SystemExit):
-            ticket.wait()
-    assert ticket.done()
-    assert other.wait().first == 2
     log.close()
 
 
@@ -493,7 +478,7 @@ def test_an_exception_at_any_place_of_closing_leaves_a_store_that_opens(tmp_path
     """Wherever it comes, the one who closes sees it; the path opens again at once, and what was queued is there once."""
     place = 0
     reached = True
-    step = 11
+    step = 1 if SLOW else 7
     while reached:
         place += step
         path = tmp_path / f"s{place}"

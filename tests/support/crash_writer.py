@@ -21,11 +21,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
+from typing import TYPE_CHECKING
 
 from eventlog import events as ev
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.store import Store
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 FLUSH = 0.01
 """Flush interval of the writers, in seconds."""
@@ -93,9 +97,9 @@ class KillingIO(JournalIO):
                     dying()
                 die(self._shared)
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
         """A write, whole, half or not at all."""
-        self._count(lambda: os.pwrite(fd, memoryview(data)[: len(data) // 2], offset))
+        self._count(lambda: os.pwrite(fd, memoryview(data)[: memoryview(data).nbytes // 2], offset))
         return super().pwrite(fd, data, offset)
 
     def fdatasync(self, fd: int) -> None:

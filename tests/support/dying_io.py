@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from eventlog.log.embedded.filesystem import JournalIO
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["DyingIO", "survives"]
 
@@ -27,7 +31,7 @@ class DyingIO(JournalIO):
         del point
         self._step()
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
         """One write."""
         self._step()
         return super().pwrite(fd, data, offset)

@@ -1,16 +1,12 @@
-"""One batch: the requests of one commit, decided one after the other on top of what is committed.
-
-`Batch` is what is decided so far; `Flight` is a batch on its way to the disk, of which every step may be repeated
-(`group_commit.py`).
-"""
+"""One batch: the requests of one commit, decided one after the other on top of what is committed, on their way to the disk."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.contract import Append, Commit, Committed, LeaseState
 from eventlog.log.embedded.journal.frames import CommitRecord, LeaseRecord, Record
 from eventlog.log.embedded.memtable import Generation
 from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
@@ -21,7 +17,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.lookup import Lookup
 
-__all__ = ["AnyTicket", "Batch", "Flight", "LeaseChange"]
+__all__ = ["AnyTicket", "Batch", "Committing", "LeaseChange"]
 
 AnyTicket: TypeAlias = QueuedTicket[Any, Any]
 Outcome: TypeAlias = Committed | bool | BaseException | None
@@ -35,100 +31,82 @@ class LeaseChange(msgspec.Struct, frozen=True):
     replaces: LeaseState
 
 
-class Flight:
-    """A batch that is being written: its frame is prepared in the journal, and is what `pending` says."""
+class Committing(Protocol):
+    """What a batch is decided on top of: the partition."""
 
-    __slots__ = ("durable", "error", "outcomes", "pending", "tickets")
+    position: int
+    lookup: Lookup
+    salts: list[bytes]
+    """Random bytes for leaves, one of which each append takes."""
 
-    def __init__(self, tickets: list[AnyTicket], outcomes: list[Outcome], pending: Generation | None) -> None:
-        self.tickets = tickets
-        self.outcomes = outcomes
-        self.pending = pending
-        """None where nothing is to be written."""
+    def more_salts(self) -> None:
+        """Have some."""
+        ...
+
+
+class Batch:
+    """The requests of one commit, and what is decided so far (`rules.Past`)."""
+
+    __slots__ = ("_partition", "durable", "error", "outcomes", "pending", "ready", "records", "tickets")
+
+    def __init__(self, partition: Committing) -> None:
+        self._partition = partition
+        self.tickets: list[AnyTicket] = []
+        self.outcomes: list[Outcome] = []
+        self.records: list[Record] = []
+        """What is to be written, and in `pending` what it adds to the log."""
+        self.pending = pending = Generation()
+        pending.position = partition.position
+        self.ready = False
+        """Whether all is decided, and the frame prepared in the journal."""
         self.durable = False
         self.error: BaseException | None = None
         """The outcome of every ticket, in place of its own."""
 
-    def settle(self) -> None:
-        """Give every ticket its outcome."""
-        for ticket, outcome in zip(self.tickets, self.outcomes, strict=True):
-            if self.error is not None:
-                ticket.fail(self.error)
-            elif isinstance(outcome, BaseException):
-                ticket.fail(outcome)
-            else:
-                ticket.succeed(outcome)
-
-
-class Batch:
-    """The requests that were accepted so far, on top of what is committed (`rules.Past`)."""
-
-    __slots__ = ("_lookup", "_salt", "interrupted", "pending", "records")
-
-    def __init__(self, lookup: Lookup, position: int, salt: Callable[[], bytes]) -> None:
-        self._lookup = lookup
-        self._salt = salt
-        self.pending = Generation()
-        self.pending.position = position
-        self.records: list[Record] = []
-        self.interrupted: AnyTicket | None = None
-        """What was just decided when an interrupt came."""
-
-    def decide(self, ticket: AnyTicket) -> Outcome:
-        """The outcome of a request if the commit succeeds."""
-        request = ticket.request
-        ticket.refused = False  # it may have been, in a batch that an interrupt broke off
-        try:
-            if isinstance(request, Append):
-                return self._append(request)
-            if isinstance(request, LeaseChange):
-                return self._lease(request)
-        except Exception as error:  # noqa: BLE001 - whatever a check raises is its request's outcome, and no other's
-            ticket.refused = True
-            return error
-        except BaseException:
-            self.interrupted = ticket
-            raise
-        return None  # only waits for what was queued before it
-
-    def _append(self, append: Append) -> Committed:
-        head = admit(self, append)
+    def decide(self, append: Append) -> Committed:
+        """The outcome of an append if the commit succeeds."""
+        session, pending, partition = append.session, self.pending, self._partition
+        head = admit(self, append, pending.heads.get(session) or partition.lookup.head_of(session))
         if isinstance(head, Committed):
             return head
-        pending = self.pending
         bodies = self._new_bodies(append.bodies) if append.bodies else []
-        commit, after = commit_of(head, append, pending.position + 1, self._salt())
+        if not partition.salts:
+            partition.more_salts()
+        commit, after = commit_of(head, append, pending.position + 1, partition.salts.pop())
+        first, count, position = commit.first, commit.count, commit.position
         pending.add_commit(commit, after, append.digest, bodies)
-        pending.position += commit.count
-        self.records.append(CommitRecord.of(commit, append, bodies))
+        pending.position += count
+        self.records.append(
+            CommitRecord(
+                session, first, count, position, commit.time, commit.payload, commit.salt, commit.leaf, commit.epoch,
+                append.messages, append.creates_at, append.card, commit.request, append.digest, bodies,
+            )
+        )  # fmt: skip
         if append.lease is not None:
-            self.records.append(LeaseRecord.of(commit.session, append.lease))
-        return Committed(commit.session, commit.first, commit.first + commit.count - 1, commit.position)
+            self.records.append(LeaseRecord.of(session, append.lease))
+        return Committed(session, first, first + count - 1, position)
 
     def _new_bodies(self, bodies: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """Those that are not stored yet."""
-        known, pending = self._lookup.has_body, self.pending.bodies
-        return [pair for pair in bodies if pair[0] not in pending and not known(pair[0])]
+        known: Callable[[bytes], bool] = self._partition.lookup.has_body
+        return [pair for pair in bodies if pair[0] not in self.pending.bodies and not known(pair[0])]
 
-    def _lease(self, change: LeaseChange) -> bool:
-        head = may_replace_lease(self, change.session, change.replaces)
+    def decide_lease(self, change: LeaseChange) -> bool:
+        """The outcome of a lease record."""
+        session = change.session
+        head = self.pending.heads.get(session) or self._partition.lookup.head_of(session)
+        head = may_replace_lease(session, head, change.replaces)
         if head is None:
             return False
-        self.pending.heads[change.session] = msgspec.structs.replace(head, lease=change.state)
-        self.records.append(LeaseRecord.of(change.session, change.state))
+        self.pending.heads[session] = msgspec.structs.replace(head, lease=change.state)
+        self.records.append(LeaseRecord.of(session, change.state))
         return True
-
-    def head_of(self, session: str) -> Head | None:
-        """See `rules.Past`."""
-        head = self.pending.heads.get(session)
-        return head if head is not None else self._lookup.head_of(session)
 
     def seen(self, session: str, request: str) -> Seen | None:
         """See `rules.Past`."""
-        seen = self.pending.requests.get((session, request))
-        return seen if seen is not None else self._lookup.seen(session, request)
+        return self.pending.requests.get((session, request)) or self._partition.lookup.seen(session, request)
 
     def commits_after(self, session: str, version: int) -> Sequence[Commit]:
         """See `rules.Past`."""
-        found = list(self._lookup.commits_after(session, version))
+        found = list(self._partition.lookup.commits_after(session, version))
         return found + [commit for commit in self.pending.commits.get(session, ()) if commit.last > version]

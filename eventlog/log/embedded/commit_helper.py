@@ -11,31 +11,23 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sized
+    from collections.abc import Callable
 
-__all__ = ["RECHECK", "CommitHelper"]
-
-RECHECK = 1.0
-"""Seconds after which who waits looks by himself: an interrupt may come just before he is woken."""
+__all__ = ["CommitHelper"]
 
 
 class CommitHelper:
-    """Does `work` when it is called; `queue` is what the work is about."""
+    """Does `work` when it is called, and after an exception was thrown into it: that has no caller to be told to."""
 
-    def __init__(self, work: Callable[[], None], queue: Sized) -> None:
+    def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        self._queue = queue
         self._bell = Lock()
-        self._bell.acquire()
-        self._rung = False
         self._ended = False
         self._thread: Thread | None = None
 
     def call(self) -> bool:
         """Have the work done soon; False if no thread is to be had."""
-        if not self._rung:
-            self._rung = True
-            self._ring()
+        self._ring()
         if self._thread is None or not self._thread.is_alive():
             thread = Thread(target=self._run, name="eventlog-commit", daemon=True)
             try:
@@ -51,15 +43,14 @@ class CommitHelper:
         self._ring()
 
     def _ring(self) -> None:
-        with suppress(RuntimeError):  # it rings already
-            self._bell.release()
+        if self._bell.locked():
+            with suppress(RuntimeError):  # another thread was quicker
+                self._bell.release()
 
     def _run(self) -> None:
         while not self._ended:
-            try:
-                self._bell.acquire(timeout=RECHECK if self._queue else -1)
-                self._rung = False
-                self._work()
-            except BaseException:  # noqa: BLE001, S110 - what is thrown into this thread has no caller to be told to
-                pass
+            with suppress(BaseException):
+                while not self._ended:
+                    self._work()
+                    self._bell.acquire()
         self._ring()  # for another one, which an interrupt left unknown

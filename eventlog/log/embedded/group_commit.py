@@ -1,8 +1,8 @@
-"""Group commit: whoever waits for an append writes everything that is queued, the appends of others included.
+"""Group commit: a caller who waits for an append writes everything that is queued, the appends of others included.
 
 `put` queues a request.  Nothing is written until a caller waits: that caller tries to become the *leader*, without blocking, and
-commits batch by batch until its own ticket has its outcome.  Who finds a leader at work leaves a lock in its ticket, tries once more,
-and sleeps; a leader that ends wakes the first queued ticket that has a waiter.  For event loops, and for waits that may take only so
+commits batch by batch until its own ticket has its outcome.  A caller that finds a leader at work leaves a lock in its ticket, tries once
+more, and sleeps; a leader that ends wakes the first queued ticket that has a waiter.  For event loops, and for waits that may take only so
 long, a helper thread leads.  A batch takes the writers' lock, reads what other processes have appended, decides each request in turn
 (`batch.py`), writes one frame, flushes once, publishes, and tells the waiters.
 
@@ -12,15 +12,15 @@ A request that is refused is refused alone.  If the frame cannot be written, eve
 
 An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhere, and loses, doubles and hangs nothing:
 
-* A batch in flight is a field, set before the first side effect and cleared after the last, and every step may be repeated.  The
-  leader that is interrupted repeats them before the exception goes on; if that is interrupted too, the flight stays in its field, and
-  the writers' lock stays held, for whoever leads next.  Requests stay queued until then.
+* The batch is a field, and `ready` before its first side effect; it leaves the field after the last, and every step between may be
+  repeated.  The leader that is interrupted repeats them before the exception goes on; if that is interrupted too, the batch stays in
+  its field, and the writers' lock stays held, for the next leader.  Requests stay queued until their batch is done.
 * Python looks for signals after calls, where a function begins and where a loop goes back, nowhere else.  So what must not be lost
   is taken by one C call that stores its result itself (`list.extend`), and given back by one C call at the beginning of a `finally`.
-* Who was to be woken and was not, because the interrupt came just before, looks by itself after a second.
+* A waiter that was to be woken and was not, because the interrupt came just before, looks by itself after a second.
 
 The leadership is a lock that its thread may take again: a signal handler, a finalizer, a `check` that waits from inside a commit
-finds itself to be the leader, and is told so instead of waiting for itself (`_reentered`).
+finds itself to be the leader, and is told so instead of waiting for itself.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from __future__ import annotations
 import os
 import time
 from _thread import LockType
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from threading import Lock, RLock, get_ident
@@ -44,9 +45,9 @@ from eventlog.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from eventlog.log.embedded.batch import AnyTicket, Batch, Flight
-from eventlog.log.embedded.commit_helper import RECHECK, CommitHelper
-from eventlog.log.embedded.request_queue import RequestQueue
+from eventlog.log.contract import Append
+from eventlog.log.embedded.batch import AnyTicket, Batch, Committing, LeaseChange
+from eventlog.log.embedded.commit_helper import CommitHelper
 from eventlog.log.ticket import wake
 
 if TYPE_CHECKING:
@@ -54,26 +55,35 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.journal.journal import Journal
     from eventlog.log.embedded.locks import WriterLock
-    from eventlog.log.embedded.lookup import Lookup
-    from eventlog.log.embedded.memtable import Generation
+    from eventlog.log.embedded.memtable import Generation, Tail
 
 __all__ = ["GroupCommit"]
 
+BATCH_BYTES = 4 << 20
+"""About how much is written at once."""
+RECHECK = 1.0
+"""Seconds after which a waiter looks by itself: an interrupt may come just before it is woken."""
 
-class CommitTarget(Protocol):
+
+class CommitTarget(Committing, Protocol):
     """The partition, as the leader sees it."""
 
-    position: int
-    lookup: Lookup
+    closed: bool
     journal: Journal
+    tail: Tail
+    tail_limit: int
 
     @property
     def lock(self) -> WriterLock:
         """The writers' lock."""
         ...
 
+    def why_closed(self) -> EventlogError:
+        """Why nothing is written any more."""
+        ...
+
     def wait_for_room(self) -> None:
-        """Wait while too much is not folded yet."""
+        """Wait until less is in the tail than its limit."""
         ...
 
     def catch_up_to_write(self) -> None:
@@ -84,10 +94,6 @@ class CommitTarget(Protocol):
         """What was just written is committed; may be repeated."""
         ...
 
-    def salt(self) -> bytes:
-        """Random bytes for a leaf."""
-        ...
-
 
 class GroupCommit:
     """The queue, the leadership, and the batch in flight."""
@@ -95,47 +101,53 @@ class GroupCommit:
     def __init__(self, partition: CommitTarget, queue_bytes: int, timeout: float) -> None:
         self._partition = partition
         self._lock = partition.lock
-        self._unlock = self._lock.release
         self._timeout = timeout
-        self._queue = RequestQueue(queue_bytes)
-        self._helper = CommitHelper(partial(self._lead, None, blocking=True), self._queue)
-        self._taken: list[AnyTicket] = []
-        """What the leader is about to write; the queue begins with it."""
-        self._flight: Flight | None = None
+        self._limit = queue_bytes
+        self._queue: deque[AnyTicket] = deque()
+        """What is not committed yet, in the order of submission; no lock: every change is one call."""
+        self._bytes = 0
+        """About how much that is: threads add unguarded, and each batch counts anew."""
+        self._helper = CommitHelper(partial(self._lead, None, blocking=True))
+        self._batch: Batch | None = None
         self._leadership = RLock()
         self._leader = 0
         """The thread that leads."""
-        self._suspect: AnyTicket | None = None
-        """In whose check an interrupt came: if one comes there again, it is the check that raises it."""
-        self._refusal: BaseException | None = None
-        self._ended = False
-        self._disowned = False
+        self._refusal: EventlogError | None = None
+        """Why nothing more is queued."""
         self.poison: EventlogError | None = None
         """Why nothing more is written."""
 
     # --- queueing and waiting
 
     def put(self, ticket: AnyTicket) -> None:
-        """Queue a request; where the queue is full, commit some of it first, or wait for who does."""
-        if self._queue.in_the_way(ticket.size) is not None:
+        """Queue a request; where the queue is full, commit some of it first, or wait for the leader."""
+        if self._bytes + ticket.size > self._limit and self._queue:
             self._make_room(ticket.size)
-        if self._refusal is not None:
-            raise self._refusal
-        self._queue.put(ticket)
+        refusal = self._refusal
+        if refusal is not None:
+            raise refusal
+        self._bytes += ticket.size
+        self._queue.append(ticket)
+        if self._refusal is not None and not self.leads:  # the last one to lead may not have seen it
+            self._lead(None, blocking=True)
 
     def _make_room(self, size: int) -> None:
         """Return when the queue has room for `size` bytes, or is empty; `BusyError` after the timeout."""
         deadline = time.monotonic() + self._timeout
-        while self._refusal is None and (first := self._queue.in_the_way(size)) is not None:
-            if self.leads:
-                raise BusyError(f"the queue of {self._queue.limit} bytes is full, inside a commit of the same thread")
+        if self.leads:
+            raise BusyError(f"the queue of {self._limit} bytes is full, inside a commit of the same thread")
+        while self._refusal is None and self._bytes + size > self._limit:
+            try:
+                first = self._queue[0]
+            except IndexError:
+                return
             if not self._settled_by(first, deadline, lead=True):
-                raise BusyError(f"the queue of {self._queue.limit} bytes was full for {self._timeout:g} s")
+                raise BusyError(f"the queue of {self._limit} bytes was full for {self._timeout:g} s")
 
     def settle(self, ticket: AnyTicket, timeout: float | None) -> None:
         """Lead, or wait for the leader, until a ticket has its outcome; `UnknownOutcomeError` after `timeout` seconds.
 
-        A wait that may take only so long leaves leading to the helper: how long the disk takes nobody can say.
+        A wait that may take only so long leaves leading to the helper: how long the disk takes is not known before.
         """
         if self._leader == get_ident():
             self._reentered(ticket)
@@ -154,33 +166,29 @@ class GroupCommit:
 
     def _settled_by(self, ticket: AnyTicket, deadline: float | None, *, lead: bool) -> bool:
         """Whether a ticket has its outcome before the deadline."""
-        if lead and not self._leader:
-            self._lead(ticket)
-        while not ticket.done():
+        while not ticket.settled:
             bell = Lock()
             bell.acquire()
             try:
                 ticket.waiters.append(bell)
                 if not lead:
                     self.hasten()
-                elif not self._leader:  # who led before may have gone without seeing the bell
+                elif not self._leader:  # a leader may have gone without seeing the bell
                     self._lead(ticket)
-                if not ticket.done():
-                    if self._disowned:
-                        raise _forked()
+                if not ticket.settled:
                     pause = RECHECK if deadline is None else min(deadline - time.monotonic(), RECHECK)
                     if pause <= 0:
                         return False
                     bell.acquire(timeout=pause)
             finally:
-                if not ticket.done():
+                if not ticket.settled:
                     with suppress(ValueError):
                         ticket.waiters.remove(bell)
         return True
 
     def hasten(self) -> None:
         """Have the helper commit everything that is queued."""
-        if self._ended or not self._helper.call():
+        if not self._helper.call():
             self._lead(None, blocking=True)
 
     @property
@@ -189,10 +197,11 @@ class GroupCommit:
         return self._leader == get_ident()
 
     def _reentered(self, ticket: AnyTicket) -> NoReturn:
-        """Who waits from inside a commit would wait for himself."""
-        if any(ticket is other for other in self._taken):
+        """Refuse to wait from inside a commit of the same thread."""
+        if self._batch is not None and ticket in self._batch.tickets:
             raise UnknownOutcomeError("called inside the commit of the same thread that is writing this append")
-        self._queue.withdraw(ticket)
+        with suppress(ValueError):
+            self._queue.remove(ticket)
         error = BusyError(
             "called inside a commit of the same thread, which cannot wait for itself; nothing was written"
         )
@@ -202,8 +211,10 @@ class GroupCommit:
 
     # --- leading
 
-    def _lead(self, ticket: AnyTicket | None, *, blocking: bool = False) -> None:
-        """Commit until the ticket has its outcome, or nothing is queued; return at once if another thread leads.
+    def _lead(
+        self, ticket: AnyTicket | None, *, blocking: bool = False, shut: Callable[[], None] | None = None
+    ) -> None:
+        """Commit until the ticket has its outcome, or nothing is queued, and `shut`; return at once if another thread leads.
 
         With `blocking` wait for that thread.
         """
@@ -213,8 +224,17 @@ class GroupCommit:
             if mine[0]:
                 try:
                     self._leader = get_ident()
-                    while self._queue or self._flight if ticket is None else not ticket.settled:
-                        self._commit()
+                    while self._queue or self._batch if ticket is None else not ticket.settled:
+                        try:
+                            if self._batch is None or not self._batch.ready:
+                                self._take_off()
+                            self._land()
+                        except BaseException:  # an interrupt: nothing else comes through
+                            self._land()
+                            raise
+                    if shut is not None and not self._partition.closed:
+                        self._helper.end()
+                        shut()
                 finally:
                     self._leader = 0
         finally:
@@ -225,96 +245,86 @@ class GroupCommit:
 
     def _call_next(self) -> None:
         """Wake the first waiter in the queue, to lead."""
-        for waiter in self._queue.waiters():
-            if isinstance(waiter, LockType):
-                with suppress(RuntimeError):  # it was woken before
-                    waiter.release()
-                return
-
-    def _commit(self) -> None:
-        """Commit one batch, or what is left of the one in flight."""
-        try:
-            if self._flight is None:
-                self._take_off()
-            self._land()
-        except BaseException:  # an interrupt: nothing else comes through
-            self._land()
-            raise
+        for ticket in tuple(self._queue):
+            for waiter in tuple(ticket.waiters):
+                if isinstance(waiter, LockType):
+                    with suppress(RuntimeError):  # it was woken before
+                        waiter.release()
+                    return
 
     def _take_off(self) -> None:
-        """Decide what is queued, and prepare its frame; nothing has happened until the flight is in its field."""
-        taken, locked = self._taken, False
-        batch: Batch | None = None
-        self._queue.take(taken)
+        """Decide what is queued, and prepare its frame: nothing has happened until the batch is ready."""
+        partition = self._partition
+        self._batch = batch = Batch(partition)
+        tickets, outcomes = batch.tickets, batch.outcomes
+        tickets.extend(self._queue)
         try:
-            pending: Generation | None = None
-            if self._disowned or self._ended or self.poison is not None:
+            if self.poison is not None or partition.closed:
                 self._refuse()
-            partition = self._partition
-            partition.wait_for_room()
-            locked = True
+            if self._bytes > BATCH_BYTES:
+                _cut(tickets)
+            if partition.tail.size >= partition.tail_limit:
+                partition.wait_for_room()
             self._lock.acquire()
             partition.catch_up_to_write()
-            batch = Batch(partition.lookup, partition.position, partition.salt)
-            outcomes = [batch.decide(ticket) for ticket in taken]
+            for ticket in tickets:
+                request = ticket.request
+                try:
+                    if isinstance(request, Append):
+                        outcomes.append(batch.decide(request))
+                    else:  # None only waits for what was queued before it
+                        outcomes.append(batch.decide_lease(request) if isinstance(request, LeaseChange) else None)
+                except Exception as error:  # noqa: BLE001 - whatever a check raises is its request's outcome, and no other's
+                    outcomes.append(error)
             if batch.records:
-                pending = batch.pending
-                pending.end, pending.size = partition.journal.prepare(batch.records)
-            self._flight = Flight(taken, outcomes, pending)
-        except Exception as error:  # noqa: BLE001 - a waiter must not hang because of a fault nobody thought of
-            flight = Flight(taken, [None] * len(taken), None)
-            flight.error = self._reason(error)
-            self._flight = flight
-        except BaseException as interrupt:
-            if batch is not None and batch.interrupted is not None:
-                self._suspected(batch.interrupted, interrupt)
-            raise
+                batch.pending.end, batch.pending.size = partition.journal.prepare(batch.records)
+            batch.ready = True
+        except Exception as error:  # noqa: BLE001 - a waiter must not hang because of an unforeseen fault
+            batch.error = self._reason(error)
+            batch.ready = True
         finally:
-            if locked and (self._flight is None or self._flight.pending is None):
-                self._unlock()
-
-    def _refuse(self) -> NoReturn:
-        """Raise why nothing is written any more."""
-        if self._disowned:
-            raise _forked()
-        raise self.poison or ClosedError("the store is closed")
-
-    def _suspected(self, ticket: AnyTicket, interrupt: BaseException) -> None:
-        """An interrupt came while a request was decided: if that is not the first time, it is the request's own check that raises it."""
-        if self._suspect is ticket:
-            self._queue.withdraw(ticket)
-            ticket.fail(interrupt)
-            wake([ticket])
-        self._suspect = ticket
+            if not batch.ready:
+                self._lock.release()
 
     def _land(self) -> None:
         """Write the batch in flight, tell its waiters, and forget it.  Every step may be repeated."""
-        flight = self._flight
-        if flight is None:
+        batch = self._batch
+        if batch is None or not batch.ready:
             return
-        if flight.pending is not None:
-            if flight.error is None:
-                try:
-                    if not flight.durable:
-                        if self._disowned or self.poison is not None:
-                            self._refuse()
-                        self._partition.journal.put()
-                        flight.durable = True
-                    self._partition.publish(flight.pending)
-                except Exception as error:  # noqa: BLE001 - as above
-                    flight.error = self._reason(error)
-            if not self._ended:
-                self._unlock()
-        flight.settle()
-        self._queue.drop(flight.tickets)
-        wake(flight.tickets)
-        self._flight = None
+        if batch.records and batch.error is None:
+            try:
+                if not batch.durable:
+                    if self.poison is not None:
+                        self._refuse()
+                    self._partition.journal.put()
+                    batch.durable = True
+                self._partition.publish(batch.pending)
+            except Exception as error:  # noqa: BLE001 - as above
+                batch.error = self._reason(error)
+        self._lock.release()
+        queue, waiting = self._queue, False
+        outcomes = batch.outcomes if batch.error is None else [batch.error] * len(batch.tickets)
+        for ticket, outcome in zip(batch.tickets, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                ticket.fail(outcome)
+            else:
+                ticket.succeed(outcome)
+            waiting = waiting or bool(ticket.waiters)
+            if queue and queue[0] is ticket:
+                queue.popleft()
+        self._bytes = sum([ticket.size for ticket in tuple(queue)]) if queue else 0
+        if waiting:
+            wake(batch.tickets)
+        self._batch = None
+
+    def _refuse(self) -> NoReturn:
+        raise self._partition.why_closed()
 
     def _reason(self, error: Exception) -> BaseException:
         """The outcome of the tickets of a batch that failed; the log is poisoned unless nothing was written."""
-        if self._disowned:
-            return _forked()
-        if self.poison is not None or self._ended or isinstance(error, BusyError | StorageError):
+        if self.poison is not None or self._partition.closed:
+            return self._partition.why_closed()
+        if isinstance(error, BusyError | StorageError):
             return error
         known = isinstance(error, EventlogError)
         if isinstance(error, DataError | StopError):  # damage, or what the system refuses: they say what to do
@@ -332,41 +342,16 @@ class GroupCommit:
     # --- the end
 
     def close(self, shut: Callable[[], None]) -> None:
-        """Commit what is queued, and `shut`; return when that is done, by whom ever.  Where an interrupt broke it off, it may be repeated."""
+        """Commit what is queued, and `shut` once; return when that is done.  Where an interrupt broke it off, it may be repeated."""
         if self.leads:
             raise BusyError("called inside a commit of the same thread: close the store when that is over")
-        mine: list[bool] = []
-        try:
-            self._refusal = self._refusal or ClosedError("the store is closed")
-            mine.extend(map(self._leadership.acquire, (True,)))
-            try:
-                self._leader = get_ident()
-                if not self._ended:
-                    self._end(shut)
-            finally:
-                self._leader = 0
-        finally:
-            if mine:
-                self._leadership.release()
-
-    def _end(self, shut: Callable[[], None]) -> None:
-        try:
-            while self._queue or self._flight:
-                self._commit()
-        finally:
-            if self._flight is not None:  # interrupted twice
-                self.poison = self.poison or PoisonedError("a commit was interrupted while the store was closed")
-                self._flight.error = UnknownOutcomeError("the store was closed while this append was written")
-            shut()
-            self._ended = True
-            self._helper.end()
-            while self._queue or self._flight:
-                self._commit()
+        self._refusal = self._refusal or ClosedError("the store is closed")
+        self._lead(None, blocking=True, shut=shut)
 
     @property
     def refuses(self) -> bool:
         """Whether nothing more is taken: it is closed, or being closed, or poisoned."""
-        return self._refusal is not None or self.poison is not None
+        return self._refusal is not None
 
     # --- forking
 
@@ -382,9 +367,17 @@ class GroupCommit:
 
     def disown(self) -> None:
         """After a fork, in the child: nothing is written here."""
-        self._disowned = True
-        self._refusal = _forked()
+        self._refusal = self.poison = ForkedProcessError(
+            f"the log was opened before os.fork(); open it again in this process ({os.getpid()})"
+        )
+        self._leadership.release()
 
 
-def _forked() -> ForkedProcessError:
-    return ForkedProcessError(f"the log was opened before os.fork(); open it again in this process ({os.getpid()})")
+def _cut(tickets: list[AnyTicket]) -> None:
+    """Leave as many as one batch may hold, at least one."""
+    size = 0
+    for number, ticket in enumerate(tickets):
+        size += ticket.size
+        if size > BATCH_BYTES and number:
+            del tickets[number:]
+            return

@@ -9,10 +9,10 @@ Whoever has the store open holds a shared lock on `open`, so that the first one 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,35 +41,34 @@ class WriterLock:
         except BaseException:
             os.close(self._turn)
             raise
-        self.release: Callable[[], None] = partial(fcntl.flock, self._lock, fcntl.LOCK_UN)
+        self.release: Callable[[], object] = partial(flock, self._lock, LOCK_UN)
         """Give the lock back, if it is held.  One C call, so that no interrupt comes before it at the beginning of a `finally`."""
 
     def acquire(self) -> None:
         """Take the lock; `BusyError` after the timeout.  `release` must follow, also after an exception."""
-        deadline = time.monotonic() + self._timeout
         try:
-            self._take(self._turn, deadline)
-            self._take(self._lock, deadline)
+            flock(self._turn, LOCK_EX | LOCK_NB)
+            flock(self._lock, LOCK_EX | LOCK_NB)
+        except OSError:
+            self._poll()
         finally:
-            fcntl.flock(self._turn, fcntl.LOCK_UN)
+            flock(self._turn, LOCK_UN)
 
     def close(self) -> None:
         """Close both files, which gives back what is held."""
-        for fd in (self._turn, self._lock):
+        self.release = partial(bool)
+        fds, self._turn, self._lock = (self._turn, self._lock), -1, -1
+        for fd in fds:
             if fd >= 0:
                 os.close(fd)
-        self._turn = self._lock = -1
 
-    def disown(self, instead: int) -> None:
-        """This is a child process, in the middle of an append: it locks and unlocks `instead` from now on."""
-        for fd in (self._turn, self._lock):
-            os.dup2(instead, fd, inheritable=False)
-
-    def _take(self, fd: int, deadline: float) -> None:
+    def _poll(self) -> None:
+        deadline = time.monotonic() + self._timeout
         pause = _SHORTEST
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(self._turn, LOCK_EX | LOCK_NB)
+                flock(self._lock, LOCK_EX | LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise BusyError(
@@ -87,7 +86,7 @@ def try_shared(directory: Path) -> int | None:
     """A descriptor that keeps writers out until it is closed, or None if one is at work right now."""
     fd = os.open(directory / "lock", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        flock(fd, LOCK_SH | LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         return None
@@ -116,16 +115,16 @@ class Presence:
 
     def _take(self) -> None:
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(self._fd, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             self.alone = False
-            fcntl.flock(self._fd, fcntl.LOCK_SH)
+            flock(self._fd, LOCK_SH)
 
     def share(self) -> None:
         """Let others in."""
         if self.alone:
             self.alone = False
-            fcntl.flock(self._fd, fcntl.LOCK_SH)
+            flock(self._fd, LOCK_SH)
 
     def alone_again(self) -> bool:
         """Whether nobody else has the store open at its end here: then nobody else can open it before `close`.
@@ -134,10 +133,10 @@ class Presence:
         has to be taken again.
         """
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(self._fd, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             with suppress(BlockingIOError):  # somebody just opens it, and waits for the writers' lock
-                fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                flock(self._fd, LOCK_SH | LOCK_NB)
             return False
         return True
 

@@ -93,24 +93,6 @@ class Generation:
         elif head is not None:
             self.heads[record.session] = msgspec.structs.replace(head, lease=record.lease())
 
-    def merge(self, newer: Generation) -> None:
-        """Take in what follows."""
-        self.heads.update(newer.heads)
-        for session, commits in newer.commits.items():
-            mine = self.commits.get(session)
-            if mine is None:
-                self.commits[session] = commits
-            else:
-                mine.extend(commits)
-        self.order += newer.order
-        if newer.requests:
-            self.requests.update(newer.requests)
-        if newer.bodies:
-            self.bodies.update(newer.bodies)
-        self.end = newer.end
-        self.position = newer.position
-        self.size += newer.size
-
 
 class Tail:
     """The generations, and look-ups through them from the newest to the oldest."""
@@ -125,7 +107,21 @@ class Tail:
         newest = self.generations[-1]
         if newest.size >= self._limit:
             newest = self._cut()
-        newest.merge(frame)
+        newest.heads.update(frame.heads)
+        for session, commits in frame.commits.items():
+            mine = newest.commits.get(session)
+            if mine is None:
+                newest.commits[session] = commits
+            else:
+                mine.extend(commits)
+        newest.order += frame.order
+        if frame.requests:
+            newest.requests.update(frame.requests)
+        if frame.bodies:
+            newest.bodies.update(frame.bodies)
+        newest.end = frame.end
+        newest.position = frame.position
+        newest.size += frame.size
         self.size += frame.size
 
     def head(self, session: str) -> Head | None:

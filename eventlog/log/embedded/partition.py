@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["Partition"]
 
 _TAIL_LIMIT = 16
-"""The unfolded part may grow to this many times `fold_bytes` before writers have to wait."""
+"""Times `fold_bytes`."""
 _GENERATIONS = 4
 _SHORTEST_POLL = 1e-3
 _LONGEST_POLL = 50e-3
@@ -81,10 +81,13 @@ class Partition:
         """Whether a change of tail and cursor was begun, and has not come to its end."""
         self._changing = False
         """Whether that is going on right now."""
-        self._spare_for = 0
-        self._salts: list[bytes] = []
+        self._spare_at = 0
+        self.salts: list[bytes] = []
+        """For the next commits; for the leader only."""
         self._housekeeper = Housekeeper(self._fold_if_due, self._prepare)
-        self._tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
+        self.tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
+        self.tail_limit = options.fold_bytes * _TAIL_LIMIT
+        """Bytes that writers wait for a fold at."""
         self.position = 0
         """Position of the last event that is committed and known here."""
         self._forks_inside = self._held = False
@@ -110,7 +113,7 @@ class Partition:
         except BaseException:
             self._release_files()
             raise
-        self.lookup = Lookup(self._guard, self._tail, self._segments, self._require_open)
+        self.lookup = Lookup(self._guard, self.tail, self._segments, self._require_open)
         self.derived = DerivedBuffer(self._segments)
         try:
             self._presence.share()
@@ -226,7 +229,7 @@ class Partition:
             if self.commits is not None and self.commits.poison is None:
                 renewed = self._mark is not None and self._renew_journal(self._mark)
                 self.fold(recycle=not renewed)
-                if self._mark is not None and not self._tail.size:
+                if self._mark is not None and not self.tail.size:
                     if renewed:
                         with suppress(OSError):  # what is left is in nobody's way, and goes the next time
                             self.journal.remove_before(self.journal.address)
@@ -237,13 +240,12 @@ class Partition:
             self.failure = PoisonedError(f"the last fold of {self.path} failed: {error!r}")
             self.failure.__cause__ = error
         finally:
-            self.closed = True
-            self._wake_watchers()
             try:
                 self._release()
             except BaseException:  # an interrupt: each step may be repeated
                 self._release()
                 raise
+            self._wake_watchers()
 
     def _renew_journal(self, mark: Mark) -> bool:
         """Let the journal end in a file of no size, so that the others can go when all is folded; False if it has to stay as it is."""
@@ -256,7 +258,7 @@ class Partition:
             self.catch_up_to_write()
             address = self.journal.renew()
             with self._guard:
-                waiting = self._tail.end_at(address)
+                waiting = self.tail.end_at(address)
                 mark.set(address)
             if not waiting:
                 write_address(self._segments, address)
@@ -305,19 +307,14 @@ class Partition:
         """After a fork, in the child: close what was inherited.
 
         Above all the files of the writers' lock: they would keep it locked after the parent's death.  Where the child comes back into
-        a commit, their numbers, and that of the journal, lead nowhere from then on.
+        a commit, that has nothing any more to write to.
         """
         self.closed = True
         if self.commits is not None:
             self.commits.disown()
-        if self._forks_inside:
-            nowhere = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-            self.lock.disown(nowhere)
-            self.journal.disown(nowhere)
-            self._presence.close()
-        else:
+        if not self._forks_inside:
             self._segments.environment.disown()
-            self._release_files()
+        self._release_files()
 
     # --- keeping up with the journal
 
@@ -330,7 +327,7 @@ class Partition:
     def is_behind(self) -> bool:
         """Whether others may have committed something that is not known here."""
         mark = self._mark
-        return mark is not None and (mark.words[:16] != mark.last or mark.changed())
+        return mark is not None and (mark.words[:16] != mark.last or (mark.short and mark.changed()))
 
     def refresh(self) -> None:
         """See what others have committed."""
@@ -364,35 +361,31 @@ class Partition:
             if self.closed or self._changing:
                 self._refuse()
             if self._unfinished:
-                self._change(mark, lambda mark: self._catch_up_to(mark, generation.end))
+                self._change(mark, self._catch_up_to_end)
             elif self.journal.address < generation.end:
                 self._unfinished = True  # as in `_change`: what is broken off is read again from the journal
                 mark.last = b""
                 try:
                     self._changing = True
-                    self._tail.extend(generation)
-                    self.position = generation.position
-                    self.journal.advance(generation.end, generation.position)
+                    self.tail.extend(generation)
+                    self.position = self.journal.position = generation.position
+                    self.journal.address = generation.end
                     mark.set(generation.end)
                     self._unfinished = False
                 finally:
                     self._changing = False
         if self._watchers:
             self._wake_watchers()
-        if self._tail.size >= self.options.fold_bytes:
+        if self.tail.size >= self.options.fold_bytes:
             self._housekeeper.call()
-        elif self.journal.half_full():
-            sequence = frames.sequence_of(generation.end)
-            if self._spare_for != sequence:
-                self._spare_for = sequence
-                self._housekeeper.call()
+        elif generation.end > self.journal.middle != self._spare_at:
+            self._spare_at = self.journal.middle
+            self._housekeeper.call()
 
-    def salt(self) -> bytes:
-        """The salt of the next commit; for the leader only."""
-        if not self._salts:
-            random = self.options.io.random(SALT_BYTES * _SALTS)
-            self._salts = [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
-        return self._salts.pop()
+    def more_salts(self) -> None:
+        """Have salts for the next commits."""
+        random = self.options.io.random(SALT_BYTES * _SALTS)
+        self.salts += [random[start : start + SALT_BYTES] for start in range(0, len(random), SALT_BYTES)]
 
     def _refuse(self) -> NoReturn:
         """It is closed; or a signal handler, say, writes while its own thread is in the middle of reading."""
@@ -417,10 +410,6 @@ class Partition:
         finally:
             self._changing = False
 
-    def _catch_up_to(self, mark: Mark, address: int) -> None:
-        self._catch_up(address)
-        mark.set(address)
-
     def _catch_up_to_end(self, mark: Mark) -> None:
         self._catch_up(address := mark.get())
         before = self.journal.address
@@ -443,7 +432,7 @@ class Partition:
             if folded.address > self.journal.address:
                 self._resync(folded)
             else:
-                self._tail.drop(folded.address)
+                self.tail.drop(folded.address)
             self._txnid = txnid
         self._read_until(until)
 
@@ -464,7 +453,7 @@ class Partition:
                 self._resync(folded)
 
     def _resync(self, folded: Folded) -> None:
-        self._tail.clear()
+        self.tail.clear()
         self.journal.seek(folded.address, folded.position)
         self.position = folded.position
 
@@ -472,10 +461,10 @@ class Partition:
         generation = Generation()
         for record in frame.records:
             session = record.session
-            head = generation.heads.get(session) or self._tail.head(session) or self._segments.head(session)
+            head = generation.heads.get(session) or self.tail.head(session) or self._segments.head(session)
             generation.replay(record, head)
         generation.end, generation.size, generation.position = frame.end, frame.size, frame.position
-        self._tail.extend(generation)
+        self.tail.extend(generation)
         self.position = frame.position
 
     # --- waiting
@@ -514,7 +503,7 @@ class Partition:
         """Move everything committed so far into LMDB, and set journal files free, to be used again."""
         with self._folding:
             with self._guard:
-                generations = list(self._tail.freeze())
+                generations = list(self.tail.freeze())
             derived = self.derived.take()
             folded = None
             try:
@@ -528,7 +517,7 @@ class Partition:
             self.derived.written()
             if folded is not None:
                 with self._guard:
-                    self._tail.drop(folded.address)
+                    self.tail.drop(folded.address)
                 if recycle:
                     self.journal.recycle(folded.address)
 
@@ -539,27 +528,24 @@ class Partition:
 
     def wait_for_room(self) -> None:
         """Wait while far more is unfolded than folding should leave; `BusyError` after the timeout, or why it cannot be."""
-        limit = self.options.fold_bytes * _TAIL_LIMIT
-        if self._tail.size < limit:
-            return
         deadline = time.monotonic() + self.options.busy_timeout
-        while self._tail.size >= limit:
+        while self.tail.size >= self.tail_limit:
             self._housekeeper.call()
             reason = self._housekeeper.error or "LMDB is slow"
             if isinstance(reason, (DataError, StorageError)):  # to wait does not help
                 raise reason
             if time.monotonic() > deadline:
-                raise BusyError(f"{self._tail.size} bytes wait to be folded: {reason}")
+                raise BusyError(f"{self.tail.size} bytes wait to be folded: {reason}")
             time.sleep(_ROOM_POLL)
 
     def _fold_if_due(self) -> None:
         if self.finished:
             return  # the journal has it all, and nothing is written until it is opened again
-        if self._tail.size >= self.options.fold_bytes or self.derived.full:
+        if self.tail.size >= self.options.fold_bytes or self.derived.full:
             self.fold()
 
     def _prepare(self) -> None:
-        if self.journal.half_full():
+        if self.journal.address > self.journal.middle:
             self.journal.make_spare()
 
     def check(self) -> list[str]:
@@ -583,5 +569,5 @@ class Partition:
         finally:
             cursor.close()
         with self._guard:
-            heads = list(self._tail.heads().values())
+            heads = list(self.tail.heads().values())
         return wrong + check_trees(self.lookup, heads)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from eventlog import events as ev
-from eventlog.errors import NotFoundError
+from eventlog.errors import BusyError, NotFoundError
 from eventlog.session.session import Session
 from tests.support.engines import Engine
+from tests.support.faulty_log import FaultyLog
 
 SLOW = 3600.0
 """A flush interval no test waits for."""
@@ -80,3 +81,28 @@ def test_a_collecting_caller_is_in_no_other_pipeline(engine: Engine) -> None:
         assert committed(session) == 1
         collected.commit()
     assert committed(session) == 5
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("begun", ["inside", "before"])
+def test_a_refused_pipeline_leaves_no_lease_behind(log: FaultyLog, session: Session, begun: str) -> None:
+    """Promise 4: the lease that a refused pipeline's reply had ended with is nobody's after the next append."""
+    reply = session.assistant()
+    if begun == "before":
+        reply.__enter__()
+        session.flush()
+
+    def whole() -> None:
+        with session.pipeline():
+            if begun == "inside":
+                reply.__enter__()
+            reply.finish()
+            reply.__exit__(None, None, None)
+            log.fail = 1
+
+    with pytest.raises(BusyError):
+        whole()
+    session.user("next")
+    head = log.head("s")
+    assert head is not None
+    assert not head.lease.until

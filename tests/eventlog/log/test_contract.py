@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import time
 import tracemalloc
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -248,38 +246,6 @@ def test_a_check_rejects_its_own_append_only(log: Log) -> None:
     assert [tickets[0].wait(30).first, tickets[2].wait(30).first] == [2, 3]
     with pytest.raises(OwnError):
         tickets[1].wait(30)
-
-
-def test_an_append_does_not_outrun_the_one_it_follows(log: Log) -> None:
-    """An append that follows one which failed is `ConflictError`, and so on down the chain; others go in."""
-    begin(log)
-    good = log.submit(Append(session="s", payload=b"1", count=1, time=1))
-    bad = log.submit(Append(session="s", payload=b"2", count=1, time=1, expected=99, follows=good))
-    after_bad = log.submit(Append(session="s", payload=b"3", count=1, time=1, follows=bad))
-    last = log.submit(Append(session="s", payload=b"4", count=1, time=1, follows=after_bad))
-    after_good = log.submit(Append(session="s", payload=b"5", count=1, time=1, follows=good))
-    for ticket in (bad, after_bad, last):
-        with pytest.raises(ConflictError):
-            ticket.wait(30)
-    with pytest.raises(ConflictError):
-        put(log, follows=last)
-    assert after_good.wait(30).first == 3
-    assert put(log, follows=after_good).first == 4
-    assert [c.payload for c in log.read("s", 1)] == [b"1", b"5", b"p"]
-
-
-def test_chains_of_appends_do_not_pile_up(log: Log) -> None:
-    """A ticket forgets its request with the outcome, so that appends which follow each other can be collected."""
-    begin(log)
-    ticket = first = log.submit(Append(session="s", payload=b"", count=1, time=1))
-    watched = weakref.ref(first)
-    del first
-    for _ in range(3):
-        ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, follows=ticket))
-        ticket.wait(30)
-    log.sync()
-    gc.collect()
-    assert watched() is None
 
 
 def test_a_check_sees_its_own_batch(log: Log) -> None:

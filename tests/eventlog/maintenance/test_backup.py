@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,6 +22,9 @@ from eventlog.store import Store
 from projections.verify.verify import verify
 from tests.support.dying_io import DyingIO, survives
 from tests.support.sample_sessions import exchange
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 LARGE = "a large text, stored once " * 100
 
@@ -206,7 +210,7 @@ class _FullIO(JournalIO):
 
     full = True
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
         """Refuse, as long as there is none."""
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

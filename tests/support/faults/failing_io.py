@@ -9,10 +9,14 @@ from __future__ import annotations
 import errno
 import os
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import lmdb
 
 from eventlog.log.embedded.filesystem import JournalIO
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["FAULTS", "FailingIO"]
 
@@ -75,12 +79,12 @@ class FailingIO(JournalIO):
             raise self._error()
         return super().pread(fd, size, offset)
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
         """Write, or fail, or write half."""
         if not self._due("pwrite"):
             return super().pwrite(fd, data, offset)
         if self._fault == "short":
-            return super().pwrite(fd, memoryview(data)[: len(data) // 2], offset)
+            return super().pwrite(fd, memoryview(data)[: memoryview(data).nbytes // 2], offset)
         if self._fault == "late":
             super().pwrite(fd, data, offset)
         raise self._error()

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -24,6 +24,9 @@ from eventlog.integrity.heads import StoreHead
 from eventlog.log.contract import Committed
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.segments.environment import Environment
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["Acknowledged", "Call", "Recording", "recorded"]
 
@@ -104,7 +107,7 @@ class _RecordingIO(JournalIO):
                 assert not flags & os.O_TRUNC, "a file that is there is not begun anew"
             return fd
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
         """Write."""
         with self._lock:
             written = super().pwrite(fd, data, offset)

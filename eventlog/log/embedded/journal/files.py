@@ -143,11 +143,10 @@ class JournalFiles:
         return fd
 
 
-def write_all(io: JournalIO, fd: int, data: bytes | bytearray, offset: int) -> None:
-    """Write, and go on after a short write, as long as anything is taken."""
-    written = io.pwrite(fd, data, offset)
+def write_all(io: JournalIO, fd: int, data: bytes | bytearray, offset: int, written: int = 0) -> None:
+    """Write what is behind the first `written` bytes, going on after a short write as long as anything is taken."""
     while written < len(data):
-        more = io.pwrite(fd, memoryview(data)[written:], offset + written)
+        more = io.pwrite(fd, memoryview(data)[written:] if written else data, offset + written)
         if not more:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         written += more

@@ -32,7 +32,7 @@ from zlib import crc32
 import msgspec
 
 from eventlog.errors import DamagedError, TooNewError
-from eventlog.log.contract import Append, Commit, LeaseState
+from eventlog.log.contract import Commit, LeaseState
 
 __all__ = [
     "END",
@@ -102,15 +102,6 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False
         return Commit(
             self.session, self.first, self.count, self.position, self.epoch, self.time, self.payload, self.request,
             self.salt, self.leaf,
-        )  # fmt: skip
-
-    @classmethod
-    def of(cls, commit: Commit, append: Append, bodies: list[tuple[bytes, bytes]]) -> CommitRecord:
-        """The record of a commit, and of what else its append says; `bodies` are those that are new."""
-        return cls(
-            commit.session, commit.first, commit.count, commit.position, commit.time, commit.payload, commit.salt,
-            commit.leaf, commit.epoch, append.messages, append.creates_at, append.card, commit.request, append.digest,
-            bodies,
         )  # fmt: skip
 
 

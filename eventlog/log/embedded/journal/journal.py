@@ -50,6 +50,8 @@ class Journal:
         self._fd = -1
         self._salt = b""
         self._size = 0
+        self.middle = 0
+        """The address at which its file is half full: a file should be made ready to follow it."""
         self._buffer = bytearray()
         self._unflushed: OSError | None = None
         """Why a flush failed: then it is not known any more what is on disk."""
@@ -80,11 +82,6 @@ class Journal:
         fd, self._fd = self._fd, -1  # first: an interrupt must not leave a number that another file may get
         if fd >= 0:
             io_close(fd)
-
-    def disown(self, instead: int) -> None:
-        """This is a child process, in the middle of an append: whatever it still does to the file is done to `instead`."""
-        if self._fd >= 0:
-            os.dup2(instead, self._fd, inheritable=False)
 
     # --- reading
 
@@ -224,12 +221,17 @@ class Journal:
         try:
             self._salt, position = frames.parse_file_header(self._pread(fd, FILE_HEADER_BYTES, 0), sequence)
             self._check_continues(position)
-            self._size = os.fstat(fd).st_size
+            self._opened(fd)
         except BaseException:
             io_close(fd)
             raise
-        self._fd = fd
         return True
+
+    def _opened(self, fd: int) -> None:
+        """This is the cursor's file."""
+        self._size = os.fstat(fd).st_size
+        self.middle = (self.address & ~OFFSET_MASK) + self._size // 2
+        self._fd = fd
 
     def _check_continues(self, position: int) -> None:
         if self.address & OFFSET_MASK == FILE_HEADER_BYTES and self.position not in {position, -1}:
@@ -270,6 +272,8 @@ class Journal:
 
         Goes on in the next file if this one has no room for it.
         """
+        if len(self._buffer) > _KEEP_BUFFER:
+            self._buffer = bytearray()
         buffer = self._buffer
         frames.encode_records(records, buffer)
         total = len(buffer) + 7 & ~7
@@ -282,20 +286,28 @@ class Journal:
         frames.seal(buffer, self._salt, self.position, len(records), offset)
         return self.address + total, total
 
-    def put(self) -> None:
-        """Write the frame that was prepared, and flush it; may be done again until the cursor `advance`s."""
-        self._put(self.address & OFFSET_MASK, self._buffer)
+    def put(self, frame: bytes | bytearray | None = None) -> None:
+        """Write a frame, if not another the one that was prepared, and flush it, or erase it and raise.
 
-    def advance(self, address: int, position: int) -> None:
-        """Stand behind the frame that was put, whose last event has this position."""
-        self.address = address
-        self.position = position
-        if len(self._buffer) > _KEEP_BUFFER:
-            self._buffer = bytearray()
-
-    def half_full(self) -> bool:
-        """Whether a file should be made ready to follow the current one."""
-        return (self.address & OFFSET_MASK) * 2 > self._size
+        May be done again until the caller moves the cursor behind it (`address`, `position`).
+        """
+        offset = self.address & OFFSET_MASK
+        if self._unflushed is None:
+            data = self._buffer if frame is None else frame
+            try:
+                written = self._io.pwrite(self._fd, data, offset)
+                if written != len(data):
+                    write_all(self._io, self._fd, data, offset, written)
+            except OSError as error:
+                raise self._refused(error, erased=self._erase(offset)) from error
+            try:
+                self._io.fdatasync(self._fd)
+            except OSError as error:
+                self._unflushed = error  # first: after an interrupt another flush must not be trusted
+        if self._unflushed is not None:
+            self._erase(offset)
+            reason = self._unflushed.strerror
+            raise PoisonedError(f"a flush of the journal failed: {reason} ({self._where()})") from self._unflushed
 
     def make_spare(self) -> None:
         """Make a file ready for later, unless one waits.  Needs no lock; may run in another thread."""
@@ -337,32 +349,13 @@ class Journal:
                 f"the next journal file cannot be begun: {error.strerror}; nothing of this append was written"
             ) from error
         try:
-            offset = self.address & OFFSET_MASK
-            self._put(offset, frames.encode_end(self._salt, self.position, offset))
+            self.put(frames.encode_end(self._salt, self.position, self.address & OFFSET_MASK))
         except BaseException:
             io_close(fd)
             raise
         self.seek(frames.address_of(sequence, FILE_HEADER_BYTES), self.position)
-        self._fd, self._salt, self._size = fd, salt, os.fstat(fd).st_size
-
-    def _put(self, offset: int, data: bytes | bytearray) -> None:
-        """Write and flush, or erase and raise."""
-        if self._unflushed is None:
-            try:
-                if self._io.pwrite(self._fd, data, offset) != len(data):
-                    write_all(self._io, self._fd, data, offset)
-            except OSError as error:
-                raise self._refused(error, erased=self._erase(offset)) from error
-            try:
-                self._io.fdatasync(self._fd)
-            except OSError as error:
-                self._unflushed = (
-                    error  # first: whoever does this again after an interrupt must not trust another flush
-                )
-        if self._unflushed is not None:
-            self._erase(offset)
-            reason = self._unflushed.strerror
-            raise PoisonedError(f"a flush of the journal failed: {reason} ({self._where()})") from self._unflushed
+        self._salt = salt
+        self._opened(fd)
 
     def _erase(self, offset: int) -> bool:
         """Blank a frame's header, on disk; False if that failed."""

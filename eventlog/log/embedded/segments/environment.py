@@ -177,13 +177,13 @@ class Environment:
         """A snapshot.  What it hands out ends with it: copy."""
         token = object()
         try:
-            if self._wanted:
-                with self._turn:
-                    pass
-            with self._gate:
-                txn = self._begin()
-                self._readers.add(token)
             try:
+                if self._wanted:
+                    with self._turn:
+                        pass
+                with self._gate:
+                    txn = self._begin()
+                    self._readers.add(token)
                 with txn:
                     yield txn
             finally:

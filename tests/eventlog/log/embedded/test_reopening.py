@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Barrier
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,6 +25,9 @@ from projections.verify.verify import verify
 from projections.view.neutral import Text
 from tests.support.embedded_log import abandon, put
 from tests.support.python_process import printed
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class FailsOnce(JournalIO):
@@ -42,7 +46,7 @@ class FailsOnce(JournalIO):
             self._due = False
             raise OSError(self._code, os.strerror(self._code))
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+    def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
         """Write, or fail."""
         self._meet("pwrite")
         return super().pwrite(fd, data, offset)

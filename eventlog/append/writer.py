@@ -103,6 +103,10 @@ class SessionWriter:
         """Whether the state is being changed: a signal handler of the same thread may come between."""
         self._torn = False
         """Whether an interrupt may have left the state half changed: it is read again before it is used."""
+        self._behind = False
+        """Whether more is committed than the state has, of this writer's own: it is read on before it is used."""
+        self._refused_epoch = 0
+        """That of the newest lease that another owner was quicker to take."""
 
     @property
     def is_ahead(self) -> bool:
@@ -265,12 +269,16 @@ class SessionWriter:
         """Keep other threads from handing anything over while a gate is shut, once none of theirs is."""
         while True:
             with self.lock:
-                other = None if self.gate is None else self.gate()
-                if other is None or not other.is_others():
+                if not self.is_held_by_others():
                     self.gate = weakref.ref(gate)
                     return
-            if (error := other.wait()) is not None:
-                raise error
+            self._wait_in_front()
+
+    def _wait_in_front(self) -> None:
+        """Let another thread go on with its pipeline, if one is open; raises when that takes too long."""
+        gate = None if self.gate is None else self.gate()
+        if gate is not None and gate.is_others() and (error := gate.wait()) is not None:
+            raise error
 
     def leave(self) -> None:
         """The lease is over: what was accepted under it and is not handed over will not be written."""
@@ -364,7 +372,12 @@ class SessionWriter:
             return known
         terms = Terms(request, digest, expected, creates_at)
         try:
-            command = self.accept(items, bodies, epoch=epoch, owned=True, terms=terms, then=then)
+            while True:
+                with self.lock:  # an append of its own must not come between what another thread's pipeline appends
+                    if not self.is_held_by_others():
+                        command = self.accept(items, bodies, epoch=epoch, owned=True, terms=terms, then=then)
+                        break
+                self._wait_in_front()
             self.wait(command)
         except EventlogError:
             if request is None:
@@ -533,6 +546,7 @@ class SessionWriter:
                     self.committed.load()
                 elif self.committed.read_on():
                     self._landed.clear()
+                self._behind = False
 
     def _take_in(self, sent: PendingAppend) -> None:
         """Take in the outcome of the append that was on its way."""
@@ -572,6 +586,7 @@ class SessionWriter:
         claim = None if self.lease_write is None else self.lease_write.unwritten_claim
         if isinstance(error, FencedError) and claim is not None:
             claim.refused = True  # another owner has taken the lease since it was looked at
+            self._refused_epoch = claim.state.epoch
             self.lease_write, self.epoch = None, 0
             error = LeaseHeldError(self.session, "another owner", 0)
         if isinstance(error, (StopError, LeaseHeldError)):
@@ -605,6 +620,7 @@ class SessionWriter:
                 committed.loaded = False  # it is read when it is asked for
             else:
                 committed.state.retract(committed.certain)
+                self._behind = True
             self._torn = False
             return
         try:
@@ -688,6 +704,8 @@ class SessionWriter:
     def _decide_again(self, command: AcceptedCommand) -> None:
         state, terms = self.committed.state, command.terms
         if command.epoch and command.epoch != self.epoch:
+            if command.epoch == self._refused_epoch:
+                raise LeaseHeldError(self.session, "another owner", 0)
             raise _lease_over(self.session)
         if terms is not None and terms.expected not in {None, state.version}:
             raise ConflictError(self.session, terms.expected or 0, state.version)
@@ -721,7 +739,7 @@ class SessionWriter:
     def known_state(self) -> State:
         """The facts as far as this handle has read them: what others append now may be missing."""
         with self.lock:
-            if self._torn or not self.committed.loaded:
+            if self._torn or self._behind or not self.committed.loaded:
                 self.catch_up()
             return self.committed.state
 

@@ -501,7 +501,8 @@ class SessionWriter:
         for command in rest:
             last -= count_of(command.items)
         try:
-            pending = append_of(self.session, commands, last, committed.certain, committed.card, self.lease_write)
+            lease = self._lease_of(commands, rest)
+            pending = append_of(self.session, commands, last, committed.certain, committed.card, lease)
             # Noted before the log has it, so that an interrupt loses nothing.
             self._sent = pending
             if rest:
@@ -525,6 +526,17 @@ class SessionWriter:
         metrics.payload_bytes += len(pending.append.payload)
         if pending.append.bodies:
             metrics.body_bytes += sum(len(packed) for _, packed in pending.append.bodies)
+
+    def _lease_of(self, commands: list[AcceptedCommand], rest: list[AcceptedCommand]) -> LeaseWrite | None:
+        """The lease record that goes in with some commands: it is not given back before what is accepted under it."""
+        lease = self.lease_write
+        if lease is None or lease.state.until:
+            return lease
+        if any(command.epoch == lease.state.epoch for command in rest):
+            return lease.unwritten_claim
+        if self.buffer.flat and not any(command.lease_write is lease for command in commands):
+            return lease.unwritten_claim
+        return lease
 
     def _wait_with(self, commands: list[AcceptedCommand]) -> None:
         """Let these commands wait for the next append."""

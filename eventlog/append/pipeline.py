@@ -32,6 +32,11 @@ class Pipeline:
         self._depth = 0
         self._outer: Pipeline | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its block goes on: another thread may have closed it."""
+        return self._depth > 0
+
     def __enter__(self) -> Self:
         if not self._depth:
             if self._waits:
@@ -47,7 +52,8 @@ class Pipeline:
     ) -> None:
         self._depth -= 1
         if not self._depth:
-            self._places.pipeline = self._outer
+            if getattr(self._places, "pipeline", None) is self:  # not where another thread closes it, as of a generator
+                self._places.pipeline = self._outer
             if self._waits:
                 self._writer.gate = None
             if kind is not None and self.commands:

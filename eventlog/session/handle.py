@@ -227,7 +227,7 @@ class Handle:
         They are one append, committed whole or not at all.  One inside another is the other.
         """
         outer: Pipeline | None = getattr(self._local, "pipeline", None)
-        return Pipeline(self.writer, self._local, waits=True) if outer is None else outer
+        return Pipeline(self.writer, self._local, waits=True) if outer is None or not outer.is_open else outer
 
     def collecting(self) -> Pipeline:
         """Collect commands as `pipeline` does, for a caller that awaits them: for asyncio.
@@ -266,6 +266,8 @@ class Handle:
             writer.commit(items, bodies, epoch=epoch, request=request_id)
             return
         pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
+        if pipeline is not None and not pipeline.is_open:
+            pipeline = None
         give = self.leases.last_write(lease) if last and lease is not None else None
         if not wait and pipeline is None and writer.is_crowded:
             writer.flush()

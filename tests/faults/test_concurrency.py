@@ -81,9 +81,8 @@ class Crowd:
                 crowd[place].communicate()
                 crowd[place] = self.start(left)
                 killed += 1
-        for process in crowd:
-            _, errors = process.communicate(timeout=120)
-            assert process.returncode == 0, errors
+        errors = [process.communicate(timeout=120)[1] for process in crowd]
+        assert not any(process.returncode for process in crowd), errors
         return killed, stopped
 
 

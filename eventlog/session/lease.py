@@ -46,7 +46,8 @@ _HELD: ContextVar[tuple[Lease, ...]] = ContextVar("leases", default=())
 class Lease:
     """The right to run a session, until the `with` that took it ends.
 
-    `with lease:` in another thread, which did not inherit it, makes it that thread's as well.
+    `with lease:` in another thread, which did not inherit it, makes it that thread's as well.  It does not prolong it: a
+    thread still in that block when the lease ends takes one of its own with its next command, or is refused.
     """
 
     __slots__ = ("claim", "depth", "epoch", "give", "live", "session", "state")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["A_LEASE", "Lease", "LeaseKeeper", "release_lease", "renew_lease", "take_lease"]
+__all__ = ["A_LEASE", "POLL", "Lease", "LeaseKeeper", "release_lease", "renew_lease", "take_lease"]
 
 A_LEASE = "a lease is what `acquire` gives"
 POLL = 0.02
@@ -167,6 +167,7 @@ class LeaseKeeper:
                         return lease
                 elif lease in _HELD.get():
                     lease.depth += 1
+                    lease.share()
                     return lease
                 else:
                     held = lease
@@ -179,11 +180,11 @@ class LeaseKeeper:
 
         What was accepted under it is durable then.
         """
+        lease.unshare()
         with self.lock:
             if lease.depth > 1:
                 lease.depth -= 1
                 return
-            lease.unshare()
             if self.current is not lease:
                 return
             try:

@@ -37,7 +37,7 @@ from eventlog.codec.decoded import Recorded
 from eventlog.errors import LeaseHeldError
 from eventlog.events import Base
 from eventlog.log.contract import Committed
-from eventlog.session.lease import Lease
+from eventlog.session.lease import POLL, Lease
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.text_stream import Stream
@@ -49,8 +49,6 @@ from eventlog.values import Json, MessageError, PartKind, Usage
 __all__ = ["AsyncReply", "AsyncSession", "AsyncSubscription"]
 
 _A_CALL = "a call is what `tool` gave"
-PATIENCE = 0.25
-"""Seconds between two looks whether a lease is still wanted."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,35 +63,27 @@ async def _awaited(session: Session, command: Callable[P, R], *args: P.args, **k
 
 
 class _Taking:
-    """A lease being taken in a thread: given back there if nobody awaits it any more."""
+    """A lease being taken in a thread: given back there if its task does not await it any more."""
 
-    def __init__(self, session: Session, wait: float, *, lazily: bool) -> None:
+    def __init__(self, session: Session, *, lazily: bool) -> None:
         self._session = session
-        self._lazily = lazily and not wait
-        self._deadline = time.monotonic() + wait
+        self._lazily = lazily
         self._lock = Lock()
         self._taken: Lease | None = None
         self._abandoned = False
 
     def take(self) -> Lease:
-        """Take the lease, looking every now and then whether it is still wanted."""
-        while True:
-            left = self._deadline - time.monotonic()
-            try:
-                lease = self._session.acquire(wait=max(min(left, PATIENCE), 0.0), lazily=self._lazily)
-            except LeaseHeldError:
-                if left <= 0 or self._abandoned:
-                    raise
-                continue
-            with self._lock:
-                self._taken = lease
-                wanted = not self._abandoned
-            if not wanted:
-                self._session.release(lease)
-            return lease
+        """Take the lease if it can be had now."""
+        lease = self._session.acquire(lazily=self._lazily)
+        with self._lock:
+            self._taken = lease
+            wanted = not self._abandoned
+        if not wanted:
+            self._session.release(lease)
+        return lease
 
     def abandon(self) -> None:
-        """The await was cancelled."""
+        """Give the lease back, now or when it is taken: the await was cancelled."""
         with self._lock:
             self._abandoned = True
             taken = self._taken
@@ -102,16 +92,26 @@ class _Taking:
 
 
 async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> Lease:
-    """Take the lease in a thread, for the running task; cancelling the await gives it back."""
+    """Take the lease in a thread, for the running task; cancelling the await gives it back.
+
+    Waiting is done in the loop: threads are few, and the task that holds the lease needs one to give it back.
+    """
     require_wait(wait)
-    taking = _Taking(session, wait, lazily=lazily)
-    try:
-        lease = await asyncio.to_thread(taking.take)
-    except asyncio.CancelledError:
-        taking.abandon()
-        raise
-    lease.share()  # the thread had a context of its own
-    return lease
+    deadline = time.monotonic() + wait
+    while True:
+        taking = _Taking(session, lazily=lazily and not wait)
+        try:
+            lease = await asyncio.to_thread(taking.take)
+        except LeaseHeldError:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(POLL)
+        except asyncio.CancelledError:
+            taking.abandon()
+            raise
+        else:
+            lease.share()  # the thread had a context of its own
+            return lease
 
 
 async def _released(session: Session, lease: Lease) -> None:

@@ -174,10 +174,12 @@ class ConflictError(RetryError):
 
 
 class LeaseHeldError(RetryError):
-    """Somebody else runs the session: `owner`, until `until` (UTC milliseconds)."""
+    """Another owner or task runs the session: `owner`, until `until` (UTC milliseconds)."""
 
     def __init__(self, session: str, owner: str, until: int) -> None:
-        super().__init__(f"session {cut(session)} is run by {owner} until {until} ms (UTC)")
+        until_when = f" until {until} ms (UTC)" if until else ""
+        what_to_do = "try again, wait for it (`wait=` seconds), or let its holder hand the lease over (`with lease:`)"
+        super().__init__(f"session {cut(session)} is run by {owner}{until_when}: {what_to_do}")
         self.session = session
         self.owner = owner
         self.until = until
@@ -385,10 +387,11 @@ class TooOldError(_OtherProgramError):
 
 
 class FencedError(StopError):
-    """The lease epoch this handle writes with is over; another owner runs the session."""
+    """The lease this was to be written under is over: given back, or another owner took it."""
 
     def __init__(self, session: str, epoch: int, current: int) -> None:
-        super().__init__(f"session {cut(session)}: lease epoch {epoch} is over, the current one is {current}")
+        why = "its holder gave it back" if epoch == current else f"the current one is {current}"
+        super().__init__(f"session {cut(session)}: lease epoch {epoch} is over, {why}; take a lease anew")
         self.session = session
         self.epoch = epoch
         self.current = current

@@ -293,8 +293,8 @@ class SessionWriter:
             while (pending := self._next(command)) is not None:
                 if pending.wait() is not None:
                     self._guarded(self._give_up_behind, pending, command)
-        except BaseException:
-            self._disown(command)
+        except BaseException as error:
+            self._break_off(command, error)
             raise
 
     async def waited(self, command: AcceptedCommand) -> None:
@@ -303,21 +303,27 @@ class SessionWriter:
             while (pending := self._next(command)) is not None:
                 if await pending.waited() is not None:
                     self._guarded(self._give_up_behind, pending, command)
-        except BaseException:
-            self._disown(command)
+        except BaseException as error:
+            self._break_off(command, error)
             raise
 
-    def _disown(self, command: AcceptedCommand) -> None:
-        """Flush a command whose wait was broken off all the same, with those of its pipeline.
+    def _break_off(self, command: AcceptedCommand, error: BaseException) -> None:
+        """End the wait for a command whose outcome is not known.
 
-        It is tried again if need be.
+        After an interrupt it is flushed all the same, with those of its pipeline, and tried again if need be.  A caller who is told
+        of an error, as that the log cannot be read now, finds nothing of it in the log later.
         """
-        if not command.settled:
-            with self.lock:
-                for one in self.backlog.unsettled():
-                    if one is command or (one.unit is not None and one.unit is command.unit):
+        if command.settled or not command.owned:
+            return
+        with self.lock:
+            for one in self.backlog.unsettled():
+                if one is command or (one.unit is not None and one.unit is command.unit):
+                    if isinstance(error, Exception):
+                        self.backlog.refuse(one, error)
+                        self.backlog.torn = True  # the state is read again, without it
+                    else:
                         one.owned = False
-            self.wake()
+        self.wake()
 
     def flush(self) -> None:
         """Make everything accepted so far durable; raises the first failure of any of it."""
@@ -471,7 +477,7 @@ class SessionWriter:
         if not command.owned:
             raise error
         gate = None if self.gate is None else self.gate()
-        unfinished = set() if gate is None or command in gate.commands else set(map(id, gate.commands))
+        unfinished: set[int] = set() if gate is None or command in gate.commands else set(map(id, gate.commands))
         for other in self.backlog.commands:  # all that wait, so that each of them need not begin anew
             if other.owned and id(other) not in unfinished:
                 self.backlog.refuse(other, error)

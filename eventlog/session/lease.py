@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["A_LEASE", "Lease", "LeaseKeeper", "release_lease", "renew_lease", "take_lease"]
+__all__ = ["A_LEASE", "POLL", "Lease", "LeaseKeeper", "release_lease", "renew_lease", "take_lease"]
 
 A_LEASE = "a lease is what `acquire` gives"
 POLL = 0.02
@@ -46,7 +46,8 @@ _HELD: ContextVar[tuple[Lease, ...]] = ContextVar("leases", default=())
 class Lease:
     """The right to run a session, until the `with` that took it ends.
 
-    `with lease:` in another thread, which did not inherit it, makes it that thread's as well.
+    `with lease:` in another thread, which did not inherit it, makes it that thread's as well.  It does not prolong it: a
+    thread still in that block when the lease ends takes one of its own with its next command, or is refused.
     """
 
     __slots__ = ("claim", "depth", "epoch", "give", "live", "session", "state")
@@ -166,6 +167,7 @@ class LeaseKeeper:
                         return lease
                 elif lease in _HELD.get():
                     lease.depth += 1
+                    lease.share()
                     return lease
                 else:
                     held = lease
@@ -178,11 +180,11 @@ class LeaseKeeper:
 
         What was accepted under it is durable then.
         """
+        lease.unshare()
         with self.lock:
             if lease.depth > 1:
                 lease.depth -= 1
                 return
-            lease.unshare()
             if self.current is not lease:
                 return
             try:

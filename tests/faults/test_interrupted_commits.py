@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -109,9 +109,11 @@ def thrown_at(*places: int) -> Generator[Thrower]:
         gc.enable()
 
 
-def throw_everywhere(log: EmbeddedLog, work: Callable[[Ticket], object], *more: int) -> list[bytes]:
+def throw_everywhere(
+    log: EmbeddedLog, work: Callable[[Ticket], object], *more: int, begun: Sequence[bytes] = (b"begun",)
+) -> list[bytes]:
     """Wait for an append with an exception at the first, the second, … place, until there is none; returns what belongs into the log."""
-    expected = [b"begun"]
+    expected = list(begun)
     place = 0
     reached = True
     while reached:
@@ -127,8 +129,8 @@ def throw_everywhere(log: EmbeddedLog, work: Callable[[Ticket], object], *more: 
         reached = len(thrower.left) <= len(more)
         assert (seen is not None) == reached, f"place {place}: what was thrown got lost"
         # Another thread finds the leadership free, and finishes what is unfinished.
-        assert ticket.wait(30).first == place + 1
         expected.append(payload)
+        assert ticket.wait(30).first == len(expected)
     return expected
 
 
@@ -150,6 +152,46 @@ def test_an_exception_at_any_place_of_a_commit_is_seen_and_leaves_it_whole(
     log = open_log(tmp_path / "s", read_only=True)
     assert payloads(log) == expected
     assert log.check() == []
+    tally("exceptions in a commit", len(expected))
+
+
+BESIDE = """
+import sys
+from eventlog.log.embedded.engine import open_log
+from eventlog.log.contract import Append
+log = open_log(sys.argv[1], journal_bytes=4096, fold_bytes=1 << 20)
+log.submit(Append(session="beside", payload=b"begun", count=1, time=1, creates_at=0)).wait()
+print("begun", flush=True)
+while True:
+    log.submit(Append(session="beside", payload=b"more", count=2, time=1)).wait()
+"""
+
+
+@pytest.mark.promise(1, 2)
+def test_an_exception_at_any_place_of_a_commit_while_another_process_commits(tmp_path: Path) -> None:
+    """Promises 1 and 2: what is read of the other process, decided behind it and broken off there is in the log once, in order."""
+    path = tmp_path / "s"
+    log = open_log(path, **SMALL)
+    put(log, b"begun")
+    expected = [b"begun"]
+    with subprocess.Popen([sys.executable, "-c", BESIDE, str(path)], cwd=ROOT, stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            for number in range(40 if SLOW else 2):
+                expected = throw_everywhere(
+                    log, lambda ticket: ticket.wait(), *([number] if number else []), begun=expected
+                )
+        finally:
+            other.kill()
+    assert payloads(log) == expected
+    assert log.check() == []
+    log.close()
+    log = open_log(path)
+    assert payloads(log) == expected
+    assert log.check() == []
+    assert {commit.payload for commit in log.read("beside")} == {b"begun", b"more"}
+    log.close()
     tally("exceptions in a commit", len(expected))
 
 

@@ -334,7 +334,7 @@ def test_no_room_for_the_next_file(tmp_path: Path) -> None:
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition._spare_for = 1  # the housekeeper keeps out
+    log._partition._spare_at = log._partition.journal.middle  # the housekeeper keeps out
     io.faults = [("open", errno.ENOSPC)]
     with pytest.raises(BusyError):
         put(log, bytes(3000))
@@ -375,7 +375,7 @@ def test_a_refused_switch_fails_the_batch_only(
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition._spare_for = 1  # the housekeeper keeps out
+    log._partition._spare_at = log._partition.journal.middle  # the housekeeper keeps out
     if spare:
         log._partition.journal.make_spare()
     for tried in range(2):

@@ -71,6 +71,10 @@ class Backlog:
         """Whether such a failure is final: the next delta has to hear of it."""
         self.torn = False
         """Whether an interrupt may have left the state half changed: it is read again before it is used."""
+        self.behind = False
+        """Whether more is committed than the state has, of this handle's own: it is read on before it is used."""
+        self._refused_epoch = 0
+        """That of the newest lease that another owner was quicker to take."""
         self._metrics = metrics
 
     def add(self, command: AcceptedCommand) -> None:
@@ -99,7 +103,7 @@ class Backlog:
         for command in rest:
             last -= count_of(command.items)
         try:
-            pending = append_of(committed, commands, last, self.lease_write)
+            pending = append_of(committed, commands, last, self._lease_of(rest))
             # Noted before the log has it, so that an interrupt loses nothing.
             self.sent = pending
             if rest:
@@ -124,6 +128,13 @@ class Backlog:
         if append.bodies:
             metrics.body_bytes += sum([len(packed) for _, packed in append.bodies])
 
+    def _lease_of(self, rest: Sequence[AcceptedCommand]) -> LeaseWrite | None:
+        """The lease record that goes in with the next append: not given back before `rest`, accepted under it."""
+        write = self.lease_write
+        if write is not None and not write.state.until and any(command.epoch == write.state.epoch for command in rest):
+            return write.unwritten_claim
+        return write
+
     def catch_up(self) -> None:
         """Bring the state up to what is committed, and ahead by what is accepted."""
         if self.torn:
@@ -137,6 +148,7 @@ class Backlog:
                 committed.load()
             elif committed.read_on():
                 self.landed.clear()
+            self.behind = False
 
     def take_in(self, sent: PendingAppend) -> None:
         """Take in the outcome of the append that was on its way."""
@@ -170,7 +182,8 @@ class Backlog:
                 committed.load()
             if committed.loaded:
                 committed.state.retract(committed.certain)
-                if not all(command.settled for command in self.commands):
+                self.behind = all(command.settled for command in self.commands)
+                if not self.behind:
                     committed.read_on()
         except ErasedError as error:
             for command in self.commands:
@@ -265,6 +278,7 @@ class Backlog:
             isinstance(error, FencedError) and claim is not None
         ):  # another owner has taken the lease since it was looked at
             claim.refused = True
+            self._refused_epoch = claim.state.epoch
             self.lease_write, self.epoch = None, 0
             error = LeaseHeldError(self.session, "another owner", 0)
         over = isinstance(error, (FencedError, LeaseHeldError))
@@ -309,6 +323,8 @@ class Backlog:
     def _decide_again(self, command: AcceptedCommand) -> None:
         state, terms = self.committed.state, command.terms
         if command.epoch and command.epoch != self.epoch:
+            if command.epoch == self._refused_epoch:
+                raise LeaseHeldError(self.session, "another owner", 0)
             raise lease_over(self.session)
         if terms is not None and terms.expected not in {None, state.version}:
             raise ConflictError(self.session, terms.expected or 0, state.version)

@@ -261,12 +261,16 @@ class SessionWriter:
         """Keep other threads from handing anything over, once none of their gates is shut."""
         while True:
             with self.lock:
-                other = None if self.gate is None else self.gate()
-                if other is None or not other.is_others():
+                if not self.is_held_by_others:
                     self.gate = weakref.ref(gate)
                     return
-            if (error := other.wait()) is not None:
-                raise error
+            self._wait_in_front()
+
+    def _wait_in_front(self) -> None:
+        """Let another thread go on with its pipeline, if one is open; raises when that takes too long."""
+        gate = None if self.gate is None else self.gate()
+        if gate is not None and gate.is_others() and (error := gate.wait()) is not None:
+            raise error
 
     def _drop(self, epoch: int) -> None:
         """Let go of what waits to be written under an epoch that is over; the next caller is told."""
@@ -351,7 +355,12 @@ class SessionWriter:
             return known
         terms = Terms(request, digest, expected, creates_at)
         try:
-            command = self.accept(items, bodies, epoch=epoch, owned=True, terms=terms, then=then)
+            while True:
+                with self.lock:  # an append of its own must not come between what another thread's pipeline appends
+                    if not self.is_held_by_others:
+                        command = self.accept(items, bodies, epoch=epoch, owned=True, terms=terms, then=then)
+                        break
+                self._wait_in_front()
             self.wait(command)
         except EventlogError:
             if request is None:
@@ -489,7 +498,7 @@ class SessionWriter:
 
     def known_state(self) -> State:
         """The facts as far as this handle has read them: what others append now may be missing."""
-        if self.backlog.torn or not self.committed.loaded:
+        if self.backlog.torn or self.backlog.behind or not self.committed.loaded:
             self.catch_up()
         return self.committed.state
 

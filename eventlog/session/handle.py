@@ -259,7 +259,8 @@ class Handle:
         items = list(zip(repeat(host.clock()), events))
         epoch = 0
         if lease is not None or (self.leases.current is not None and (lease := self.leases.held) is not None):
-            lease.require_live()
+            if not lease.live or (lease.claim is not None and lease.claim.refused):
+                lease.require_live()
             epoch = lease.epoch
         if request_id is not None:
             writer.commit(items, bodies, epoch=epoch, request=request_id)

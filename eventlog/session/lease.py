@@ -154,16 +154,24 @@ class LeaseKeeper:
                 if lease is None or lease.is_given:
                     if lease is not None:
                         self._end(lease)
-                    lease = self._taken(deadline, lazily=lazily and not wait)
-                    lease.share()
-                    self.current = lease  # last: an interrupt before it leaves the lease to be taken anew
-                    return lease
-                if lease in _HELD.get():
+                    try:
+                        lease = self._taken(lazily=lazily and not wait)
+                    except LeaseHeldError:
+                        if time.monotonic() >= deadline:
+                            raise
+                        held = None
+                    else:
+                        lease.share()
+                        self.current = lease  # last: an interrupt before it leaves the lease to be taken anew
+                        return lease
+                elif lease in _HELD.get():
                     lease.depth += 1
                     return lease
-            if time.monotonic() >= deadline:
-                raise LeaseHeldError(self.id, "another task of this process", lease.state.until)
-            time.sleep(POLL)
+                else:
+                    held = lease
+            if held is not None and time.monotonic() >= deadline:
+                raise LeaseHeldError(self.id, "another task of this process", held.state.until)
+            time.sleep(POLL)  # without the lock: others take what they can have at once, or hear that they cannot
 
     def release(self, lease: Lease) -> None:
         """Give back one `acquire`; the lease itself ends with the last.
@@ -235,7 +243,7 @@ class LeaseKeeper:
         """This is a child process; another thread of the parent may have held the lock."""
         self.lock = RLock()
 
-    def _taken(self, deadline: float, *, lazily: bool) -> Lease:
+    def _taken(self, *, lazily: bool) -> Lease:
         host, writer = self._host, self._writer
         last = self._last
         if last is not None and last.is_giving and not last.is_given:  # two replies in one pipeline
@@ -253,8 +261,7 @@ class LeaseKeeper:
                 host.keep(self, soon=True)
                 host.counted.leases_taken += 1
                 return Lease(self.id, state, claim)
-        wait = max(deadline - time.monotonic(), 0.0)
-        state = take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, wait=wait, clock=host.clock)
+        state = take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, wait=0.0, clock=host.clock)
         lease = Lease(self.id, state, None)
         try:
             writer.hold(state.epoch, None)

@@ -59,6 +59,11 @@ ROWS = (
         "typed errors; what was refused is absent, what is unknown is settled by its request id; goes on",
     ),
     (
+        "exceptions in a commit|exceptions thrown into threads|(KeyboardInterrupt|SystemExit|CancelledError) in a turn",
+        "Ctrl-C and its like at any place of a turn, a commit or a wait, thrown into all threads, too",
+        "the caller sees it; what was acknowledged is there, once; none waits for ever; the handle goes on",
+    ),
+    (
         "the disk is full below LMDB|a file system without room|no room for a backup or a restore",
         "LMDB's file cannot grow, or the file system is full, also under a backup or a restore",
         "nothing lost, no dead process, goes on when there is room",

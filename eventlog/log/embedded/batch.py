@@ -58,8 +58,7 @@ class Batch:
         self.outcomes: list[Outcome] = []
         self.records: list[Record] = []
         """What is to be written, and in `pending` what it adds to the log."""
-        self.pending = pending = Generation()
-        pending.position = partition.position
+        self.pending = Generation()
         self.ready = False
         """Whether all is decided, and the frame prepared in the journal."""
         self.durable = False

@@ -116,7 +116,11 @@ class _Registry:
         Where an interrupt breaks that off, the next to open the path goes on with it.
         """
         try:
-            shared.partition.close()
+            try:
+                shared.partition.close()
+            except BaseException:  # an interrupt: each step may be repeated
+                shared.partition.close()
+                raise
         finally:
             if shared.partition.closed and self.open.get(shared.key) is shared:
                 del self.open[shared.key]
@@ -392,7 +396,7 @@ class EmbeddedLog(Undivided):
         Raises why the last fold failed, if it did: all that was committed is in the journal, and is folded when the
         store is opened again.
         """
-        if not self._closed:
+        if not self._rewriting:
             self._may_end()
             self._closed = True
             if self._leave.detach() is not None and self._pid == os.getpid():

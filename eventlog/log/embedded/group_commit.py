@@ -283,6 +283,7 @@ class GroupCommit:
                 partition.wait_for_room()
             self._lock.acquire()
             partition.catch_up_to_write()
+            batch.pending.position = partition.position
             for ticket in tickets:
                 request = ticket.request
                 try:

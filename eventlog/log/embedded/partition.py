@@ -246,13 +246,12 @@ class Partition:
             self.failure = PoisonedError(f"the last fold of {self.path} failed: {error!r}")
             self.failure.__cause__ = error
         finally:
-            self.closed = True
-            self._wake_watchers()
             try:
                 self._release()
             except BaseException:  # an interrupt: each step may be repeated
                 self._release()
                 raise
+            self._wake_watchers()
 
     def _renew_journal(self, mark: Mark) -> bool:
         """Let the journal end in a file of no size, so that the others can go when all is folded; False if it has to stay as it is."""
@@ -337,7 +336,7 @@ class Partition:
     def is_behind(self) -> bool:
         """Whether others may have committed something that is not known here."""
         mark = self._mark
-        return mark is not None and (mark.words[:16] != mark.last or mark.changed())
+        return mark is not None and (mark.words[:16] != mark.last or (mark.short and mark.changed()))
 
     def refresh(self) -> None:
         """See what others have committed."""

@@ -41,7 +41,7 @@ class Mark:
     def __init__(self, path: Path, *, read_only: bool) -> None:
         self._path = str(path)
         self.words: mmap.mmap | bytes = self._mapped(read_only=read_only)
-        self._short = not isinstance(self.words, mmap.mmap)
+        self.short = not isinstance(self.words, mmap.mmap)
         self.last = b""
         self._unknown = b""
 
@@ -66,10 +66,10 @@ class Mark:
 
     def changed(self) -> bool:
         """Whether another has moved the mark since `settle`."""
-        if self._short and os.access(self._path, os.R_OK):  # a writer may have made it since
+        if self.short and os.access(self._path, os.R_OK):  # a writer may have made it since
             with suppress(OSError):  # the system has no descriptor to give now: the next call looks again
                 self.words = self._mapped(read_only=True)
-                self._short = not isinstance(self.words, mmap.mmap)
+                self.short = not isinstance(self.words, mmap.mmap)
         return self.words[:16] != self.last
 
     def get(self) -> int:
@@ -111,7 +111,7 @@ class Mark:
 
     def close(self) -> None:
         """Unmap; from then on nothing changes."""
-        self._short = False
+        self.short = False
         mapped, self.words = self.words, self.last
         if isinstance(mapped, mmap.mmap):
             mapped.close()

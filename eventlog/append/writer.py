@@ -267,7 +267,10 @@ class SessionWriter:
             self._wait_in_front()
 
     def _wait_in_front(self) -> None:
-        """Let another thread go on with its pipeline, if one is open; raises when that takes too long."""
+        """Let another thread go on with its pipeline, if one is open.
+
+        Raises when that takes too long.
+        """
         gate = None if self.gate is None else self.gate()
         if gate is not None and gate.is_others() and (error := gate.wait()) is not None:
             raise error
@@ -471,7 +474,7 @@ class SessionWriter:
         if not command.owned:
             raise error
         gate = None if self.gate is None else self.gate()
-        unfinished = set() if gate is None or command in gate.commands else set(map(id, gate.commands))
+        unfinished: set[int] = set() if gate is None or command in gate.commands else set(map(id, gate.commands))
         for other in self.backlog.commands:  # all that wait, so that each of them need not begin anew
             if other.owned and id(other) not in unfinished:
                 self.backlog.refuse(other, error)

@@ -7,6 +7,7 @@ import fcntl
 import gc
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +151,54 @@ def test_an_exception_at_any_place_of_a_commit_is_seen_and_leaves_it_whole(
     assert payloads(log) == expected
     assert log.check() == []
     tally("exceptions in a commit", len(expected))
+
+
+class ClosedIO(JournalIO):
+    """Opens no file while `code` says why."""
+
+    code = 0
+
+    def open(self, path: str, flags: int) -> int:
+        """Open, or refuse."""
+        if self.code:
+            raise OSError(self.code, os.strerror(self.code))
+        return super().open(path, flags)
+
+
+@pytest.mark.promise(1, 12)
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.EIO])
+def test_an_exception_where_no_file_can_be_opened(tmp_path: Path, code: int) -> None:
+    """Promises 1 and 12: what is on disk when an exception comes is never said to be refused, though it cannot be read again then."""
+    told: set[str] = set()
+    place = 0
+    reached = True
+    while reached:
+        place += 1 if SLOW else 3
+        io = ClosedIO()
+        path = tmp_path / f"{place}"
+        log = open_log(path, io=io)
+        put(log, b"begun")
+        ticket = log.submit(append(b"more"))
+        io.code = code
+        with thrown_at(place) as thrower, suppress(Thrown, EventlogError):
+            ticket.wait()
+        reached = not thrower.left
+        io.code = 0
+        outcome = "done"
+        try:
+            ticket.wait(30)
+        except EventlogError as error:
+            outcome = type(error).__name__
+        told.add(outcome)
+        log.close()
+        log = open_log(path)
+        assert log.check() == []
+        there = b"more" in payloads(log)
+        log.close()
+        assert there if outcome == "done" else outcome == "UnknownOutcomeError" or not there, (place, outcome)
+        shutil.rmtree(path)
+    assert {"done", "UnknownOutcomeError"} <= told
+    tally("exceptions in a commit", place if SLOW else place // 3)
 
 
 def test_an_exception_at_any_place_of_a_wait_behind_a_leader_disturbs_nobody(tmp_path: Path) -> None:

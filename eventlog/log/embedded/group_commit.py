@@ -344,7 +344,8 @@ class GroupCommit:
         """
         if self.poison is not None or self._partition.closed:
             return self._partition.why_closed()
-        if isinstance(error, BusyError | StorageError):
+        written = self._batch is not None and self._batch.durable
+        if isinstance(error, BusyError | StorageError) and not written:
             return error
         known = isinstance(error, EventlogError)
         if isinstance(error, DataError | StopError):  # damage, or what the system refuses: they say what to do
@@ -353,7 +354,7 @@ class GroupCommit:
             poison = PoisonedError(str(error) if known else f"the commit failed: {error!r}")
         self._refusal = self._refusal or poison
         self.poison = poison
-        if known and not isinstance(poison, PoisonedError):
+        if known and not written and not isinstance(poison, PoisonedError):
             return error
         unknown = UnknownOutcomeError("the write failed; open the log again to learn the outcome")
         unknown.__cause__ = error

@@ -129,7 +129,10 @@ class Backlog:
             metrics.body_bytes += sum([len(packed) for _, packed in append.bodies])
 
     def _lease_of(self, rest: Sequence[AcceptedCommand]) -> LeaseWrite | None:
-        """The lease record that goes in with the next append: not given back before `rest`, accepted under it."""
+        """The lease record that goes in with the next append.
+
+        The lease is not given back before `rest`, which was accepted under it.
+        """
         write = self.lease_write
         if write is not None and not write.state.until and any(command.epoch == write.state.epoch for command in rest):
             return write.unwritten_claim

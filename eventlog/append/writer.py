@@ -267,7 +267,10 @@ class SessionWriter:
             self._wait_in_front()
 
     def _wait_in_front(self) -> None:
-        """Let another thread go on with its pipeline, if one is open; raises when that takes too long."""
+        """Let another thread go on with its pipeline, if one is open.
+
+        Raises when that takes too long.
+        """
         gate = None if self.gate is None else self.gate()
         if gate is not None and gate.is_others() and (error := gate.wait()) is not None:
             raise error

@@ -22,6 +22,7 @@ from eventlog.errors import (
     UnknownOutcomeError,
 )
 from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.embedded import locks
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.journal import frames
@@ -419,7 +420,7 @@ def test_a_lock_that_the_system_refuses_fails_the_batch_only(tmp_path: Path, mon
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     with monkeypatch.context() as patched:
-        patched.setattr(fcntl, "flock", refuse)
+        patched.setattr(locks, "flock", refuse)
         with pytest.raises(BusyError):
             put(log, b"two")
     assert put(log, b"two").position == 2

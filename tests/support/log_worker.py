@@ -93,6 +93,18 @@ def hold(path: str, name: str, rounds: str) -> None:
     log.close()
 
 
+def alternate(path: str, name: str) -> None:
+    """Append one event for each line of input, and say its position."""
+    log = open_log(path, **SMALL)
+    say("ready")
+    first = True
+    while sys.stdin.readline().strip():
+        append = Append(session=name, payload=name.encode(), count=1, time=1, creates_at=0 if first else None)
+        say(f"{log.submit(append).wait(60).position}")
+        first = False
+    log.close()
+
+
 def forgetful(path: str, name: str) -> None:
     """Submit and leave: the interpreter's exit must make it durable."""
     log = open_log(path, **SMALL)
@@ -100,7 +112,13 @@ def forgetful(path: str, name: str) -> None:
         log.submit(Append(session=name, payload=b"x", count=1, time=1, creates_at=None if number else 0))
 
 
-TASKS: dict[str, Callable[..., None]] = {"stream": stream, "contend": contend, "hold": hold, "forgetful": forgetful}
+TASKS: dict[str, Callable[..., None]] = {
+    "stream": stream,
+    "contend": contend,
+    "hold": hold,
+    "forgetful": forgetful,
+    "alternate": alternate,
+}
 
 if __name__ == "__main__":
     TASKS[sys.argv[1]](*sys.argv[2:])

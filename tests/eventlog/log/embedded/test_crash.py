@@ -106,6 +106,31 @@ def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.promise(2)
+def test_two_processes_append_in_turn(tmp_path: Path) -> None:
+    """Promise 2: a process counts positions on from what another has committed since it looked last; nothing is lost."""
+    path = tmp_path / "store"
+    workers = {name: start("alternate", path, name) for name in ("a", "b")}
+    for worker in workers.values():
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"ready\n"
+    positions: list[int] = []
+    for name in "abaabbab" * 4:
+        worker = workers[name]
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(b"go\n")
+        worker.stdin.flush()
+        positions.append(int(worker.stdout.readline()))
+    for worker in workers.values():
+        assert output(worker) == []
+    log = open_log(path, **SMALL)
+    assert positions == list(range(1, len(positions) + 1))
+    assert [len(list(log.read(name))) for name in ("a", "b")] == [16, 16]
+    assert log.check() == []
+    log.close()
+
+
 def test_two_processes_pass_a_lease_on(tmp_path: Path) -> None:
     """A lease goes to one process at a time; what is written under it is together, and the old epoch is fenced."""
     path = tmp_path / "store"

@@ -178,7 +178,7 @@ def test_an_exception_at_any_place_of_a_commit_while_another_process_commits(tmp
         try:
             assert other.stdout is not None
             other.stdout.readline()
-            for number in range(40 if SLOW else 2):
+            for number in range(10 if SLOW else 2):
                 expected = throw_everywhere(
                     log, lambda ticket: ticket.wait(), *([number] if number else []), begun=expected
                 )

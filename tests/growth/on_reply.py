@@ -100,5 +100,6 @@ REPLY: Table = {
     "Stream.end": constant(lambda _, text: text.end(), _text),
     "Stream.is_open": constant(lambda _, text: text.is_open, _text),
     "Pipeline.commit": constant(lambda _, pipeline: pipeline.commit(), _pipeline),
+    "Pipeline.is_open": constant(lambda _, pipeline: pipeline.is_open, _pipeline),
     "Pipeline.committed": constant(lambda at, pipeline: at.awaited(pipeline.committed()), _pipeline),
 }

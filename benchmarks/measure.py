@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -127,4 +128,8 @@ def written() -> int:
 
 def kept(directory: Path) -> int:
     """Bytes that a directory takes on the disk: allocated blocks, whatever they hold."""
-    return sum(path.lstat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())
+    blocks = 0
+    for path in directory.rglob("*"):
+        with suppress(FileNotFoundError):  # a file that was used again meanwhile
+            blocks += path.lstat().st_blocks if path.is_file() else 0
+    return blocks * 512

@@ -138,7 +138,10 @@ class Flusher:
             self._armed = self._soon = False
             leased = list(self._leased.values())
         self._metrics.flushes += bool(dirty)
-        handed_over = [writer for writer in dirty.values() if self._tried(writer.hand_over, writer)]
+        for writer in dirty.values():
+            writer.buffer.awake = False  # before the look: what comes behind it wakes this thread again
+        ahead = [writer for writer in dirty.values() if writer.is_ahead]
+        handed_over = [writer for writer in ahead if self._tried(writer.hand_over, writer)]
         if handed_over:
             self._tried(handed_over[0].log.sync, handed_over[0])  # one commit for all of them
         for writer in handed_over:

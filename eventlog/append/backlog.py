@@ -73,7 +73,7 @@ class Backlog:
         """Whether an interrupt may have left the state half changed: it is read again before it is used."""
         self.behind = False
         """Whether more is committed than the state has, of this handle's own: it is read on before it is used."""
-        self._refused_epoch = 0
+        self.refused_epoch = 0
         """That of the newest lease that another owner was quicker to take."""
         self._metrics = metrics
 
@@ -281,7 +281,7 @@ class Backlog:
             isinstance(error, FencedError) and claim is not None
         ):  # another owner has taken the lease since it was looked at
             claim.refused = True
-            self._refused_epoch = claim.state.epoch
+            self.refused_epoch = claim.state.epoch
             self.lease_write, self.epoch = None, 0
             error = LeaseHeldError(self.session, "another owner", 0)
         over = isinstance(error, (FencedError, LeaseHeldError))
@@ -326,7 +326,7 @@ class Backlog:
     def _decide_again(self, command: AcceptedCommand) -> None:
         state, terms = self.committed.state, command.terms
         if command.epoch and command.epoch != self.epoch:
-            if command.epoch == self._refused_epoch:
+            if command.epoch == self.refused_epoch:
                 raise LeaseHeldError(self.session, "another owner", 0)
             raise lease_over(self.session)
         if terms is not None and terms.expected not in {None, state.version}:

@@ -27,7 +27,16 @@ from eventlog.append.pending import (
     limit_bodies,
 )
 from eventlog.codec.deltas import Key
-from eventlog.errors import BusyError, ConflictError, DataError, EventlogError, FencedError, RefusedError, StopError
+from eventlog.errors import (
+    BusyError,
+    ConflictError,
+    DataError,
+    EventlogError,
+    FencedError,
+    LeaseHeldError,
+    RefusedError,
+    StopError,
+)
 from eventlog.history.lineage import Stream
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Committed, Log
@@ -200,7 +209,7 @@ class SessionWriter:
     def _ready(self, epoch: int) -> None:
         """Catch up; raise what became of accepted things without a caller.
 
-        `FencedError` if the lease is over.
+        `FencedError` if the lease is over, `LeaseHeldError` if another owner was quicker to write it.
         """
         if self.buffer.sealed:
             self.buffer.require_open()
@@ -211,6 +220,8 @@ class SessionWriter:
                 self.buffer.hold()
         if epoch and committed.lease.epoch > epoch:
             self._fence(epoch)
+        if epoch and epoch == backlog.refused_epoch:  # the other owner's lease has the same number
+            raise LeaseHeldError(self.session, "another owner", 0)
         if backlog.failure is not None:
             failure, backlog.failure = backlog.failure, None
             raise failure

@@ -13,6 +13,7 @@ from eventlog.errors import EventlogError, FencedError, LeaseHeldError
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.engines import Engine
+from tests.support.faulty_log import FaultyLog
 
 
 def in_thread(work: Callable[[], object]) -> EventlogError | None:
@@ -97,3 +98,24 @@ def test_a_reply_gives_back_only_a_lease_of_its_own(store: Store) -> None:
         assert session.holds_lease
         set_todos(session)
     assert not session.holds_lease
+
+
+@pytest.mark.promise(4)
+def test_what_another_owner_was_quicker_to_take_is_not_written_under(log: FaultyLog, session: Session) -> None:
+    """Promise 4: nothing goes in under a lost claim, though the other owner's lease has the same epoch."""
+    other = Store(log, flush_interval=1000.0).session("s")
+
+    def lose() -> None:
+        with session.assistant(), other.lease():
+            before = other.version
+            for _ in range(2):
+                for append in (
+                    lambda: session.append([(1, ev.TodosSet(()))]),
+                    lambda: session.commit_now([ev.TodosSet(())]),
+                ):
+                    with pytest.raises(LeaseHeldError):
+                        append()
+            assert other.version == before
+
+    with pytest.raises(LeaseHeldError):
+        lose()

@@ -178,14 +178,14 @@ class Backlog:
             self._settle(sent)
             self._wait_with(list(dict.fromkeys([*sent.commands, *self.commands])))
             self.sent = None
+        self.behind = all(command.settled for command in self.commands)
         try:
-            if all(command.settled for command in self.commands):
-                committed.loaded = committed.loaded and not torn  # it is read when it is asked for
+            if self.behind:  # nothing is to be decided anew: it is read when it is asked for
+                committed.loaded = committed.loaded and not torn
             elif torn or not committed.loaded:
                 committed.load()
             if committed.loaded:
                 committed.state.retract(committed.certain)
-                self.behind = all(command.settled for command in self.commands)
                 if not self.behind:
                     committed.read_on()
         except ErasedError as error:
@@ -277,17 +277,19 @@ class Backlog:
         self._metrics.failures += 1
         logger().warning("session %s: an append failed: %s", self.session, type(error).__name__)
         claim = None if self.lease_write is None else self.lease_write.unwritten_claim
-        if (
-            isinstance(error, FencedError) and claim is not None
-        ):  # another owner has taken the lease since it was looked at
-            claim.refused = True
+        if isinstance(error, FencedError) and claim is not None:
+            claim.refused = True  # another owner has taken the lease since it was looked at
             self.refused_epoch = claim.state.epoch
             self.lease_write, self.epoch = None, 0
             error = LeaseHeldError(self.session, "another owner", 0)
         over = isinstance(error, (FencedError, LeaseHeldError))
         self.stopped = self.stopped or over or isinstance(error, StopError)
         for command in commands:
-            if is_conflict(error) and command.tries < TRIES and not command.is_conditional:
+            if (
+                is_conflict(error)
+                and command.tries < TRIES
+                and (command.terms is None or not command.terms.is_conditional)
+            ):
                 command.tries += 1
             elif over and _is_free(command):
                 command.epoch = 0

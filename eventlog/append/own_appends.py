@@ -65,9 +65,8 @@ def recent(writer: SessionWriter, after: int) -> list[Stretch] | None:
             found.append(Stretch(writer.session, sent.first, sent.last, sent.position, sent.append.epoch, sent.batch))
         if not found or version != after:
             return None
-        if (
-            writer.log.last_position() != found[0].position + found[0].last - found[0].first
-        ):  # another append, somewhere
+        newest = found[0]
+        if writer.log.last_position() != newest.position + newest.last - newest.first:  # another append, somewhere
             head = writer.log.head(writer.session)
             if head is None or head.version != writer.committed.certain:
                 return None

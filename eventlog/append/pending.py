@@ -43,6 +43,11 @@ class Terms(msgspec.Struct, frozen=True):
     expected: int | None = None
     creates_at: int | None = None
 
+    @property
+    def is_conditional(self) -> bool:
+        """Whether the append may not go in behind what another writer has appended meanwhile."""
+        return self.expected is not None or self.creates_at is not None
+
 
 class AcceptedCommand(msgspec.Struct, eq=False):
     """What one command appends: it goes in whole or not at all.
@@ -70,11 +75,6 @@ class AcceptedCommand(msgspec.Struct, eq=False):
     """What became of it, if it had an append of its own."""
     lease_write: LeaseWrite | None = None
     """What it does to the lease."""
-
-    @property
-    def is_conditional(self) -> bool:
-        """Whether it may not go in behind what another writer has appended meanwhile."""
-        return self.terms is not None and (self.terms.expected is not None or self.terms.creates_at is not None)
 
 
 class LeaseWrite(msgspec.Struct, eq=False):
@@ -184,20 +184,22 @@ def append_of(
     size = len(payload) + (sum(map(len, bodies.values())) if bodies else 0)
     if size > MAX_APPEND_BYTES:
         raise LimitError("bytes of an append", size, MAX_APPEND_BYTES)
-    terms = commands[0].terms or _NO_TERMS
-    free = terms.expected is None and terms.creates_at is None
+    terms = commands[0].terms
+    free = terms is None or not terms.is_conditional
+    terms = terms or _NO_TERMS
+    new_card = card is not committed.card
     append = Append(
         session=session,
         payload=payload,
         count=count,
         time=last_time,
         messages=messages,
-        card=pack(card) if card is not committed.card or terms.creates_at is not None else None,
+        card=pack(card) if new_card or terms.creates_at is not None else None,
         bodies=tuple(bodies.items()),
         creates_at=terms.creates_at,
         expected=terms.expected,
         seen=certain if free else None,
-        check=ConflictCheck(session, certain, events, leased=epoch > 0, card=card is not committed.card)
+        check=ConflictCheck(session, certain, events, leased=epoch > 0, card=new_card and card != committed.card)
         if free
         else None,
         epoch=epoch if lease is None else lease.state.epoch,

@@ -146,7 +146,7 @@ class SessionWriter:
                 decided = decide(state, items)
                 command = AcceptedCommand(decided, bodies, epoch, weight, owned, unit, terms)
                 try:
-                    if not epoch and not (terms is not None and command.is_conditional):
+                    if not epoch and (terms is None or not terms.is_conditional):
                         needs_no_lease(items, self.session)
                     if then is not None and (more := then(state)):
                         decided += decide(state, [(items[-1][0], event) for event in more])

@@ -145,7 +145,7 @@ def _running(store: Sessions, handle: Session) -> Generator[None]:
     except KeyMissingError:
         if not store.info(handle.id).locked:
             raise
-        taken = take_lease(store.log, handle.id, store.owner, ttl=store.lease_ttl, wait=0, clock=store.clock)
+        taken = take_lease(store.log, handle.id, store.owner, ttl=store.lease_ttl, clock=store.clock)
         try:
             yield
         finally:

@@ -263,7 +263,7 @@ class LeaseKeeper:
                 host.keep(self, soon=True)
                 host.counted.leases_taken += 1
                 return Lease(self.id, state, claim)
-        state = take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, wait=0.0, clock=host.clock)
+        state = take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, clock=host.clock)
         lease = Lease(self.id, state, None)
         try:
             writer.hold(state.epoch, None)
@@ -302,12 +302,11 @@ class LeaseKeeper:
         self._host.forget(self)
 
 
-def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, wait: float, clock: Callable[[], int]) -> LeaseState:
+def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, clock: Callable[[], int]) -> LeaseState:
     """Take the session's lease for `ttl` milliseconds, with a new epoch.
 
-    `LeaseHeldError` if another owner still holds it after `wait` seconds.
+    `LeaseHeldError` if another owner holds it.
     """
-    deadline = time.monotonic() + wait
     while True:
         head = log.head(session)
         if head is None:
@@ -315,11 +314,8 @@ def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, wait: float, c
         held = head.lease
         now = clock()
         if is_live(held, now) and held.owner != owner.encode():
-            if time.monotonic() >= deadline:
-                other = owner_of(held)
-                raise LeaseHeldError(session, other.describe() if other else "another owner", held.until)
-            time.sleep(POLL)
-            continue
+            other = owner_of(held)
+            raise LeaseHeldError(session, other.describe() if other else "another owner", held.until)
         taken = LeaseState(held.epoch + 1, owner.encode(), now + ttl)
         if log.set_lease(session, taken, replaces=held):
             return taken

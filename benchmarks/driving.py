@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from eventlog.session.session import Session
 from eventlog.values import Limits, Model, Tokens, Usage
 from projections.tokens import TokenCounter
-from projections.transcript.transcript import Said, Transcript
+from projections.transcript.transcript import Transcript, TranscriptMessage
 from projections.view.neutral import NeutralMessage
 from projections.view.token_count import ViewCounter
 from projections.window.compaction.digest import digest
@@ -96,7 +96,7 @@ def recorded_turns(session: Session) -> list[Recorded]:
     return [turn for turn in turns if turn.steps]
 
 
-def _step(said: Said) -> RecordedStep:
+def _step(said: TranscriptMessage) -> RecordedStep:
     texts = {kind: "\n".join(part.text for part in said.parts if part.kind == kind) for kind in ("reasoning", "text")}
     calls = tuple(
         RecordedCall(part.tool, part.input or "{}", part.error or part.text, part.status == "failed")
@@ -175,11 +175,11 @@ def drive(
                     reply, request = window.begin(step)
                     steps += 1
                     if playing.reasoning:
-                        reply.reasoning().append(playing.reasoning)
+                        reply.stream_reasoning().append(playing.reasoning)
                     if playing.text:
-                        reply.say(playing.text)
+                        reply.add_text(playing.text)
                     for number, call in enumerate(playing.calls):
-                        reply.tool(call.tool, call_id=f"call_{steps}_{number}").input(call.input)
+                        reply.tool(call.tool, call_id=f"call_{steps}_{number}").stream_input(call.input)
                     said = "".join((playing.reasoning, playing.text, *(call.input for call in playing.calls)))
                     usage = bill.request(request, said)
                     reply.end_step("tool-calls" if playing.calls else "stop", usage=usage)

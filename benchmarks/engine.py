@@ -31,7 +31,7 @@ def stream(session: eventlog.Session, texts: Sequence[str], parts: int) -> tuple
     Returns the seconds until all are accepted, and until all are durable.
     """
     with session.assistant(model="bench/mark") as reply:
-        streams = [reply.text() for _ in range(parts)]
+        streams = [reply.stream_text() for _ in range(parts)]
         session.flush()
         start = perf_counter()
         if parts == 1:
@@ -64,7 +64,7 @@ def waiting_turn(session: eventlog.Session, turn: Turn) -> None:
     """
     session.user(turn.question)
     with session.assistant(model="bench/mark") as reply:
-        text = reply.text()
+        text = reply.stream_text()
         for delta in turn.answer:
             text.append(delta)
         call = reply.tool("bash", call_id="call_1", input={"command": turn.command})

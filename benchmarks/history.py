@@ -114,7 +114,7 @@ def compacted(session: eventlog.Session, summary: str = "What was done so far, i
         part = session.request_compaction()
         session.start_compaction(part)
         with session.assistant(model="bench/mark", summary=True) as reply:
-            reply.say(summary)
+            reply.add_text(summary)
             reply.finish()
         session.complete_compaction(part, reply.id)
 

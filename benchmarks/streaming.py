@@ -68,7 +68,7 @@ def _flush(setting: Setting) -> dict[str, Measured]:
 def _flushes(session: eventlog.Session, texts: list[str], count: int) -> list[int]:
     each: list[int] = []
     with session.assistant(model="bench/mark") as reply:
-        text = reply.text()
+        text = reply.stream_text()
         session.flush()
         before = written()
         for _ in range(count):

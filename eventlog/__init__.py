@@ -31,8 +31,8 @@ from eventlog.errors import (
     ForkedProcessError,
     ImportFormatError,
     KeyMissingError,
+    KeyProviderError,
     KeysError,
-    KeysUnreachableError,
     LeaseHeldError,
     LimitError,
     MessageTooLargeError,
@@ -60,8 +60,8 @@ from eventlog.integrity.heads import SessionHead, StoreHead
 from eventlog.log.contract import Committed
 from eventlog.session.reply import Reply
 from eventlog.session.session import RollbackResult, Session
-from eventlog.session.text_stream import Stream
-from eventlog.session.tool_call import Call
+from eventlog.session.text_stream import TextStream
+from eventlog.session.tool_call import ToolCall
 from eventlog.store import Store, repair, restore
 from eventlog.store import open_store as open
 from eventlog.values import (
@@ -105,7 +105,6 @@ __all__ = [
     "BlockedError",
     "Body",
     "BusyError",
-    "Call",
     "CallError",
     "ClosedError",
     "Committed",
@@ -122,8 +121,8 @@ __all__ = [
     "ImportFormatError",
     "Json",
     "KeyMissingError",
+    "KeyProviderError",
     "KeysError",
-    "KeysUnreachableError",
     "LeaseHeldError",
     "LimitError",
     "Limits",
@@ -157,16 +156,17 @@ __all__ = [
     "StorageError",
     "Store",
     "StoreHead",
-    "Stream",
     "Subtask",
     "SummarizerError",
     "SummarizerRefusedError",
     "Text",
+    "TextStream",
     "Todo",
     "Tokens",
     "TooNewError",
     "TooOldError",
     "Tool",
+    "ToolCall",
     "Truncation",
     "UnfinishedError",
     "UnknownEventError",

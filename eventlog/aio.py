@@ -3,7 +3,7 @@
     chat = AsyncSession(session)
     await chat.user("Fix the tests")
     async with chat.assistant(model="anthropic/claude") as reply:
-        text = reply.text()
+        text = reply.stream_text()
         text.append(token)                     # accepted, as ever
         await reply.end(text)                  # durable
 
@@ -40,8 +40,8 @@ from eventlog.log.contract import Committed
 from eventlog.session.lease import POLL, Lease
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
-from eventlog.session.text_stream import Stream
-from eventlog.session.tool_call import Call
+from eventlog.session.text_stream import TextStream
+from eventlog.session.tool_call import ToolCall
 from eventlog.store import Store
 from eventlog.validation import require, require_function, require_wait
 from eventlog.values import Json, MessageError, PartKind, Usage
@@ -194,36 +194,36 @@ class AsyncReply:
             if self.sync.lease is not None:
                 self.sync.lease.unshare()
 
-    def text(self) -> Stream:
+    def stream_text(self) -> TextStream:
         """Begin a text part; its `append` accepts without waiting, and `await reply.end(stream)` ends it."""
-        return self.sync.text()
+        return self.sync.stream_text()
 
-    def reasoning(self) -> Stream:
+    def stream_reasoning(self) -> TextStream:
         """Begin a reasoning part."""
-        return self.sync.reasoning()
+        return self.sync.stream_reasoning()
 
-    async def end(self, stream: Stream, metadata: Json | None = None) -> None:
+    async def end(self, stream: TextStream, metadata: Json | None = None) -> None:
         """The part is complete; durable when it returns."""
-        require(Stream, stream, "a stream is what `text` or `reasoning` gave")
+        require(TextStream, stream, "a stream is what `text` or `reasoning` gave")
         await _awaited(self._session, stream.end, metadata)
 
-    async def tool(self, tool: str, *, call_id: str, input: Json | dict[str, object] | None = None) -> Call:
+    async def tool(self, tool: str, *, call_id: str, input: Json | dict[str, object] | None = None) -> ToolCall:
         """Begin a tool call; with `input` its running is durable when this returns."""
         return await _awaited(self._session, self.sync.tool, tool, call_id=call_id, input=input)
 
-    async def run(self, call: Call, input: Json | dict[str, object]) -> None:
+    async def start(self, call: ToolCall, input: Json | dict[str, object]) -> None:
         """The arguments are complete: the tool may run once this returns."""
-        require(Call, call, _A_CALL)
-        await _awaited(self._session, call.run, input)
+        require(ToolCall, call, _A_CALL)
+        await _awaited(self._session, call.start, input)
 
-    async def succeed(self, call: Call, output: str) -> None:
+    async def succeed(self, call: ToolCall, output: str) -> None:
         """Record the tool's output; durable when it returns."""
-        require(Call, call, _A_CALL)
+        require(ToolCall, call, _A_CALL)
         await _awaited(self._session, call.succeed, output)
 
-    async def fail(self, call: Call, error: str) -> None:
+    async def fail(self, call: ToolCall, error: str) -> None:
         """Record that the tool failed; durable when it returns."""
-        require(Call, call, _A_CALL)
+        require(ToolCall, call, _A_CALL)
         await _awaited(self._session, call.fail, error)
 
     async def finish(self, reason: str = "stop", *, usage: Usage | None = None) -> None:

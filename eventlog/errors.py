@@ -62,8 +62,8 @@ __all__ = [
     "ForkedProcessError",
     "ImportFormatError",
     "KeyMissingError",
+    "KeyProviderError",
     "KeysError",
-    "KeysUnreachableError",
     "LeaseHeldError",
     "LimitError",
     "MessageTooLargeError",
@@ -201,7 +201,7 @@ class UnknownOutcomeError(RetryError):
         self.request = request
 
 
-class KeysUnreachableError(RetryError):
+class KeyProviderError(RetryError):
     """Whoever was asked for a key failed (`__cause__`): what depends on that key cannot be read or written meanwhile."""
 
 

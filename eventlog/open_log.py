@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.encryption.family import Family
-    from eventlog.encryption.key_ring import Ring
+    from eventlog.encryption.key_ring import KeyRing
     from eventlog.encryption.keys import KeySource
     from eventlog.encryption.log import EncryptedLog
     from eventlog.log.embedded.engine import EmbeddedLog
@@ -56,10 +56,10 @@ def open_log(
         encrypted = bool(directory.encryption_of(log.path))
     if not encrypted:
         return log
-    from eventlog.encryption.key_ring import Ring
+    from eventlog.encryption.key_ring import KeyRing
     from eventlog.encryption.log import EncryptedLog
 
-    return EncryptedLog(log, Ring(None), None)
+    return EncryptedLog(log, KeyRing(None), None)
 
 
 def place_of(path: str | os.PathLike[str]) -> Path:
@@ -79,19 +79,19 @@ def place_of(path: str | os.PathLike[str]) -> Path:
 
 
 def _in_memory(log: Log, keys: KeySource) -> Log:
-    from eventlog.encryption.key_ring import Ring, keys_from
+    from eventlog.encryption.key_ring import KeyRing, keys_from
     from eventlog.encryption.log import EncryptedLog
 
-    ring = Ring(keys_from(keys, None))
+    ring = KeyRing(keys_from(keys, None))
     return EncryptedLog(log, ring, ring.make())
 
 
 def _encrypted(place: Path, keys: KeySource, options: dict[str, Any]) -> Log:
-    from eventlog.encryption.key_ring import Ring, keys_from
+    from eventlog.encryption.key_ring import KeyRing, keys_from
     from eventlog.encryption.log import EncryptedLog
     from eventlog.log.embedded import directory, engine
 
-    ring = Ring(keys_from(keys, place))
+    ring = KeyRing(keys_from(keys, place))
     if not options["read_only"] and not (place / "format").exists():
         _make(place, ring, options)
     log = engine.open_log(place, **options)
@@ -117,7 +117,7 @@ def _typed(place: Path) -> Generator[None]:
         raise StorageError(f"{place} cannot be opened: {error.strerror or error}") from error
 
 
-def _make(place: Path, ring: Ring, options: dict[str, Any]) -> None:
+def _make(place: Path, ring: KeyRing, options: dict[str, Any]) -> None:
     """Make an encrypted store, unless somebody else makes one meanwhile."""
     from eventlog.log.embedded import directory
     from eventlog.log.embedded.options import Options
@@ -132,7 +132,7 @@ def _make(place: Path, ring: Ring, options: dict[str, Any]) -> None:
                 ring.destroy(own.id)  # nothing was ever encrypted with it
 
 
-def _own(path: Path, note: str, ring: Ring) -> Family | None:
+def _own(path: Path, note: str, ring: KeyRing) -> Family | None:
     """The store's own key, by which it is known whether these are its keys; None if it is not known which that is."""
     if not note:
         raise KeysError(f"{path} is not encrypted: open it without keys")

@@ -41,7 +41,7 @@ from eventlog.errors import (
     ReadOnlyError,
     giving_way_to,
 )
-from eventlog.history.catalog import SessionInfo, card_of, info_of
+from eventlog.history.catalog import SessionInfo, entry_of, info_of
 from eventlog.history.lineage import END, Stream
 from eventlog.history.streams import head_of
 from eventlog.integrity.fork_anchor import prefix_head
@@ -60,11 +60,11 @@ from eventlog.values import Body, Content, Model, Origin
 
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
-    from eventlog.maintenance.backup import Copied
+    from eventlog.maintenance.backup import BackupResult
     from eventlog.maintenance.erase import Choice
-    from eventlog.maintenance.repair import Repaired
-    from eventlog.maintenance.retention import Retained
-    from eventlog.maintenance.vacuum import Rewritten
+    from eventlog.maintenance.repair import RepairReport
+    from eventlog.maintenance.retention import ExpiryResult
+    from eventlog.maintenance.vacuum import VacuumResult
 
 __all__ = ["Keeping", "Store", "open_store", "repair", "restore"]
 
@@ -74,7 +74,7 @@ def repair(
     into: str | os.PathLike[str],
     *,
     told: Callable[[int, int], None] | None = None,
-) -> Repaired:
+) -> RepairReport:
     """Save all that is sound of the damaged store at `source` into a new one at `into`; see `maintenance/repair.py`."""
     from eventlog.maintenance.repair import repair
 
@@ -87,7 +87,7 @@ def restore(
     *,
     position: int | None = None,
     told: Callable[[int, int], None] | None = None,
-) -> Copied:
+) -> BackupResult:
     """Make a store at `into` of a backup, as it was when `position` was its newest event; see `maintenance/backup.py`."""
     from eventlog.maintenance.backup import restore
 
@@ -97,7 +97,7 @@ def restore(
 class Keeping:
     """The part of a `Store` that is about its files as a whole; nothing else is one."""
 
-    def backup(self, to: str | os.PathLike[str], *, told: Callable[[int, int], None] | None = None) -> Copied:
+    def backup(self, to: str | os.PathLike[str], *, told: Callable[[int, int], None] | None = None) -> BackupResult:
         """Copy what is committed by now into the directory `to`, while everybody goes on; see `maintenance/backup.py`."""
         from eventlog.maintenance.backup import backup
 
@@ -115,7 +115,7 @@ class Keeping:
         store.usable(writing=True)
         return erase(store, session, forks=forks, subsessions=subsessions, reason=reason)
 
-    def retain(
+    def expire(
         self,
         *,
         age: int | None = None,
@@ -123,19 +123,19 @@ class Keeping:
         size: int | None = None,
         scope: str | None = None,
         dry_run: bool = False,
-    ) -> Retained:
+    ) -> ExpiryResult:
         """Erase the sessions that are older, more, or larger than is to be kept; see `maintenance/erase.py`.
 
         With `dry_run` nothing is erased, and what is returned is what would be: also from a store opened for reading only.
         """
-        from eventlog.maintenance.retention import retain, to_retain
+        from eventlog.maintenance.retention import expire, to_expire
 
         store = cast("Store", self)
         store.usable(writing=not dry_run)
-        do = to_retain if dry_run else retain
+        do = to_expire if dry_run else expire
         return do(store, age=age, count=count, size=size, scope=scope)
 
-    def scrub(self) -> Rewritten:
+    def scrub(self) -> VacuumResult:
         """Take what was redacted and erased out of every file; nobody else may have the store open.  See `maintenance/scrub.py`."""
         from eventlog.maintenance.scrub import scrub
 
@@ -144,7 +144,7 @@ class Keeping:
         store.flush()
         return scrub(store)
 
-    def vacuum(self) -> Rewritten:
+    def vacuum(self) -> VacuumResult:
         """Give the space of erased sessions back; nobody else may have the store open.  See `maintenance/vacuum.py`."""
         from eventlog.maintenance.vacuum import rewrite
 
@@ -396,7 +396,7 @@ class Store(Keeping):
             for head in self.log.heads():
                 if is_foreign(head):
                     continue
-                origin = card_of(head).origin
+                origin = entry_of(head).origin
                 if origin is not None:
                     found.setdefault((origin.format, origin.foreign_id), []).append((head.base, head.session))
             self._origins = (position, {key: [name for _, name in sorted(names)] for key, names in found.items()})

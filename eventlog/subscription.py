@@ -16,7 +16,7 @@ from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_foreign, is_sealed
 from eventlog.errors import CallError, brief
 from eventlog.events import Base, SessionErased
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.log.contract import Log
 from eventlog.validation import require_or_none, require_wait
 
@@ -143,4 +143,4 @@ def _provisional(writers: Iterable[SessionWriter], session: str | None, told: di
 def _erased(log: Log, sessions: Iterable[str]) -> set[str]:
     """Those of the sessions that were erased: of them only that is told."""
     heads = [head for name in sessions if (head := log.head(name)) is not None]
-    return {head.session for head in heads if head.card and not is_foreign(head) and card_of(head).erased}
+    return {head.session for head in heads if head.entry and not is_foreign(head) and entry_of(head).erased}

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from projections.reports.event_json import event_kind, event_record, event_summary
     from projections.reports.stats import SessionStats, session_stats
-    from projections.reports.usage import Spent, usage_by_model
-    from projections.transcript.transcript import Said, Transcript
+    from projections.reports.usage import UsageTotals, usage_by_model
+    from projections.transcript.transcript import Transcript, TranscriptMessage
     from projections.verify.verify import SessionReport, StoreReport, verify_session
     from projections.view.explain import Explanation
-    from projections.view.model_view import LiveView, ModelView, Prefix, common_prefix
+    from projections.view.model_view import LiveView, ModelView, SharedPrefix, common_prefix
     from projections.view.options import Constraints, RenderOptions, preset
     from projections.window import (
         AsyncContextWindow,
@@ -54,21 +54,21 @@ __all__ = [
     "LiveView",
     "ModelView",
     "PendingCall",
-    "Prefix",
     "Promote",
     "Prune",
     "RenderOptions",
     "RequestCompaction",
     "RunSubtask",
     "RunTools",
-    "Said",
     "SessionReport",
     "SessionStats",
-    "Spent",
+    "SharedPrefix",
     "Step",
     "Stop",
     "StoreReport",
     "Transcript",
+    "TranscriptMessage",
+    "UsageTotals",
     "Wait",
     "afill",
     "common_prefix",
@@ -86,11 +86,11 @@ __all__ = [
 _HOMES = {
     "reports.event_json": ("event_kind", "event_record", "event_summary"),
     "reports.stats": ("SessionStats", "session_stats"),
-    "reports.usage": ("Spent", "usage_by_model"),
-    "transcript.transcript": ("Said", "Transcript"),
+    "reports.usage": ("UsageTotals", "usage_by_model"),
+    "transcript.transcript": ("TranscriptMessage", "Transcript"),
     "verify.verify": ("SessionReport", "StoreReport", "verify_session"),
     "view.explain": ("Explanation",),
-    "view.model_view": ("LiveView", "ModelView", "Prefix", "common_prefix"),
+    "view.model_view": ("LiveView", "ModelView", "SharedPrefix", "common_prefix"),
     "view.options": ("preset", "Constraints", "RenderOptions"),
     "window": (
         "AsyncContextWindow",

@@ -90,7 +90,7 @@ def _streamed(path: Path, answers: Sequence[str]) -> float:
             session = store.create_session() if known is None else store.session(known.id)
             for text in texts:
                 with session.assistant(model="bench/mark") as reply:
-                    append = reply.text().append
+                    append = reply.stream_text().append
                     for delta in in_deltas(text):
                         append(delta)
                     reply.finish()
@@ -144,7 +144,7 @@ def _a_day(setting: Setting) -> dict[str, Measured]:
             if number and number % 180 == 0:
                 session = store.create_session()
             with session.assistant(model="bench/mark") as reply:
-                append = reply.text().append
+                append = reply.stream_text().append
                 for delta in in_deltas(prose(Random(number), SIMULATED_ANSWER * DELTA_CHARACTERS)):
                     append(delta)
                 reply.finish()

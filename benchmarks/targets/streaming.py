@@ -44,7 +44,7 @@ OPENCODE = 38
 def _answer(session: eventlog.Session, texts: Sequence[str]) -> float:
     """Stream one answer; the seconds from the first delta to the durable end of the message."""
     with session.assistant(model="bench/mark") as reply:
-        append = reply.text().append
+        append = reply.stream_text().append
         session.flush()
         start = time.perf_counter()
         for text in texts:
@@ -128,7 +128,7 @@ def _paced(setting: Setting) -> dict[str, Measured]:
     start = written()
     with eventlog.open(path, flush_interval=INTERVAL / hurry) as store, ExitStack() as stack:
         replies = [stack.enter_context(store.session(name).assistant(model="bench/mark")) for name in names]
-        appends = [reply.text().append for reply in replies]
+        appends = [reply.stream_text().append for reply in replies]
         store.flush()
         before, flushes = written(), store.metrics().flushes
         began = time.monotonic()

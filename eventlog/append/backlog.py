@@ -160,7 +160,7 @@ class Backlog:
             self.recover()
             return
         committed = self.committed
-        committed.certain, committed.card = sent.last, sent.card
+        committed.certain, committed.entry = sent.last, sent.entry
         committed.state.settle(sent.last)
         if self.followed:
             self.landed.append(sent)

@@ -12,7 +12,7 @@ from threading import Lock
 from eventlog.codec.deltas import DeltaRun, Key
 from eventlog.errors import ClosedError, ForkedProcessError
 
-__all__ = ["MAX_BUFFERED", "Buffer"]
+__all__ = ["MAX_BUFFERED", "DeltaBuffer"]
 
 MAX_BUFFERED = 3 * 65_536
 """Slots, three for each delta, from which on a producer commits them itself."""
@@ -20,7 +20,7 @@ _NANOSECONDS = 1_000_000
 """Buffered times, in nanoseconds, for each millisecond of an event's."""
 
 
-class Buffer:
+class DeltaBuffer:
     """`flat` is `[key, text, ns, …]`; what the others mean is said where they are set."""
 
     __slots__ = ("_closed", "_forked", "_guard", "_weight", "awake", "capacity", "flat", "limit", "sealed")

@@ -13,7 +13,7 @@ from eventlog.codec.batch import Batch, Entry, Item, encode_batch, pack
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import LimitError
 from eventlog.events import SCHEMA
-from eventlog.history.catalog import ON_CARD, Card, evolve_card
+from eventlog.history.catalog import CATALOG_EVENTS, CatalogEntry, evolve_entry
 from eventlog.log.contract import Append, Committed, LeaseState, Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import require_items
@@ -106,7 +106,7 @@ class PendingAppend(msgspec.Struct, eq=False):
     first: int
     """Version of its first event, if no other writer comes between."""
     last: int
-    card: Card
+    entry: CatalogEntry
     batch: Batch
     lease: LeaseWrite | None
     ticket: Ticket | None = None
@@ -149,7 +149,7 @@ def append_of(
     committed: CommittedState, commands: list[AcceptedCommand], last: int, lease: LeaseWrite | None
 ) -> PendingAppend:
     """Put commands, decided up to version `last`, into one append."""
-    session, certain, card = committed.session, committed.certain, committed.card
+    session, certain, entry = committed.session, committed.certain, committed.entry
     first = commands[0].items[0]
     start = first.start if isinstance(first, DeltaRun) else first[0]
     entries: list[Entry | DeltaRun] = []
@@ -174,8 +174,8 @@ def append_of(
                 entries.append(Entry(time - start, event))
                 events.append(event)
                 kind = type(event)
-                if kind in ON_CARD:
-                    card = evolve_card(card, event)
+                if kind in CATALOG_EVENTS:
+                    entry = evolve_entry(entry, event)
                 elif kind in _MESSAGES:
                     messages += 1
             last_time = max(last_time, time)
@@ -187,19 +187,19 @@ def append_of(
     terms = commands[0].terms
     free = terms is None or not terms.is_conditional
     terms = terms or _NO_TERMS
-    new_card = card is not committed.card
+    new_entry = entry is not committed.entry
     append = Append(
         session=session,
         payload=payload,
         count=count,
         time=last_time,
         messages=messages,
-        card=pack(card) if new_card or terms.creates_at is not None else None,
+        entry=pack(entry) if new_entry or terms.creates_at is not None else None,
         bodies=tuple(bodies.items()),
         creates_at=terms.creates_at,
         expected=terms.expected,
         seen=certain if free else None,
-        check=ConflictCheck(session, certain, events, leased=epoch > 0, card=new_card and card != committed.card)
+        check=ConflictCheck(session, certain, events, leased=epoch > 0, entry=new_entry and entry != committed.entry)
         if free
         else None,
         epoch=epoch if lease is None else lease.state.epoch,
@@ -208,7 +208,7 @@ def append_of(
         request=terms.request,
         digest=terms.digest,
     )
-    return PendingAppend(append, commands, last - count + 1, last, card, batch, lease)
+    return PendingAppend(append, commands, last - count + 1, last, entry, batch, lease)
 
 
 _NO_TERMS = Terms()

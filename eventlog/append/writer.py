@@ -15,7 +15,7 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.backlog import MAX_RUN, Backlog, is_conflict, lease_over
-from eventlog.append.delta_buffer import Buffer
+from eventlog.append.delta_buffer import DeltaBuffer
 from eventlog.append.gate import Gate
 from eventlog.append.metrics import Metrics
 from eventlog.append.pending import (
@@ -64,7 +64,7 @@ class SessionWriter:
         self.lock = RLock()
         self.committed = committed
         self.backlog = Backlog(committed, metrics)
-        self.buffer = Buffer()
+        self.buffer = DeltaBuffer()
         self.gate: weakref.ref[Gate] | None = None
         """That of the pipeline that is open: until it ends only its thread hands anything over."""
         self._wake = wake

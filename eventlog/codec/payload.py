@@ -2,23 +2,23 @@
 
 Not the cryptography (`encryption/`), and no library of it.  Both marks rest on one fact: MessagePack begins no value with 0xC1.
 
-*Sealed* is a payload, card, body or derived value that is encrypted: the two bytes 0xC1 0xC2, and a MessagePack array.
+*Sealed* is a payload, catalog entry, body or derived value that is encrypted: the two bytes 0xC1 0xC2, and a MessagePack array.
 
-    payload   [format, key, base, messages, card, names, data]
+    payload   [format, key, base, messages, catalog entry, names, data]
     others    [format, key, clear, data]
 
 format     1
 key        the 16 bytes that name the family's key, so that a reader needs no look-up
 base       the version a session begins after, in its first append only; else nil
 messages   how many messages the append adds
-card       the sealed card that came with it, or nil
+catalog entry       the sealed catalog entry that came with it, or nil
 names      the 32-byte names of the stored bodies that the payload refers to
-clear      of a card: the card of what is not secret (parent, fork; all of an erased session), or nothing; else nothing
+clear      of a catalog entry: the catalog entry of what is not secret (parent, fork; all of an erased session), or nothing; else nothing
 data       nonce (12 bytes), ciphertext, tag (16 bytes); nothing if there is no more than what is clear
 
 So a backup, a repair and a vacuum need no key: what a session's head was at any version, and which bodies go along, stands here.
 
-*Foreign* is a stream that another program keeps in the log, such as `eventlog.recorder`.  Its cards and all its payloads begin with
+*Foreign* is a stream that another program keeps in the log, such as `eventlog.recorder`.  Its catalog entries and all its payloads begin with
 `FOREIGN`, 0xC1 twice; where it is sealed, it has both marks, this one first.  What this engine writes for conversations has 0xC1
 at most once, before a MessagePack value (`batch.pack`).  So a head and a commit each say by themselves whether they are a
 conversation's, whatever the session is called.
@@ -54,7 +54,7 @@ REMAINS = FOREIGN + b"remains"
 
 def is_foreign(thing: Head | Commit) -> bool:
     """Whether a head or a commit belongs to something else than a conversation."""
-    return (thing.card if isinstance(thing, Head) else thing.payload).startswith(FOREIGN)
+    return (thing.entry if isinstance(thing, Head) else thing.payload).startswith(FOREIGN)
 
 
 SEALED = b"\xc1\xc2"
@@ -73,13 +73,13 @@ class SealedPayload(msgspec.Struct, frozen=True, array_like=True):
     key: bytes
     base: int | None
     messages: int
-    card: bytes | None
+    entry: bytes | None
     names: tuple[bytes, ...]
     data: bytes
 
 
 class SealedValue(msgspec.Struct, frozen=True, array_like=True):
-    """A card, a body or a derived value; fields as above."""
+    """A catalog entry, a body or a derived value; fields as above."""
 
     format: int
     key: bytes
@@ -111,7 +111,7 @@ def sealed_payload(data: bytes) -> SealedPayload:
 
 
 def sealed_value(data: bytes) -> SealedValue:
-    """What a sealed card, body or derived value says; errors as above."""
+    """What a sealed catalog entry, body or derived value says; errors as above."""
     return _read(data, _values)
 
 

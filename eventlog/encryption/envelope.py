@@ -27,7 +27,7 @@ from eventlog.codec.payload import (
 from eventlog.codec.redaction import contents
 from eventlog.compression import tightened
 from eventlog.errors import DamagedError, DataError
-from eventlog.history.catalog import Card
+from eventlog.history.catalog import CatalogEntry
 from eventlog.integrity.scrub_ledger import is_record
 from eventlog.log.contract import Append, Commit, Head
 from eventlog.values import Body
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from eventlog.encryption.family import Family
-    from eventlog.encryption.key_ring import Ring
+    from eventlog.encryption.key_ring import KeyRing
 
 __all__ = [
     "buried",
-    "card_of",
+    "entry_of",
     "is_burial",
     "is_tombstone",
     "opened_commit",
@@ -53,10 +53,10 @@ __all__ = [
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def card_of(head: Head) -> SealedValue:
-    """A head's card as it is stored; errors name the session."""
+def entry_of(head: Head) -> SealedValue:
+    """A head's catalog entry as it is stored; errors name the session."""
     try:
-        return sealed_value(head.card)
+        return sealed_value(head.entry)
     except DataError as error:
         raise type(error)(error.message, session=head.session) from None
 
@@ -66,17 +66,17 @@ def card_of(head: Head) -> SealedValue:
 
 def sealed_append(append: Append, family: Family, check: Callable[[Sequence[Commit]], None] | None) -> Append:
     """The append as it is stored under a family's key."""
-    session, payload, card = append.session, append.payload, append.card
-    if card is not None:
-        clear = _clear(card)
-        data = family.seal(session, card, b"card\0" + clear)
-        card = mark(SealedValue(FORMAT, family.id, clear, data), foreign=card.startswith(FOREIGN))
+    session, payload, entry = append.session, append.payload, append.entry
+    if entry is not None:
+        clear = _clear(entry)
+        data = family.seal(session, entry, b"card\0" + clear)
+        entry = mark(SealedValue(FORMAT, family.id, clear, data), foreign=entry.startswith(FOREIGN))
     elif append.creates_at is not None:
-        card = mark(SealedValue(FORMAT, family.id, b"", b""))
+        entry = mark(SealedValue(FORMAT, family.id, b"", b""))
     given = {digest: family.name(digest) for digest, _ in append.bodies}
     names = {given.get(digest) or family.name(digest) for digest in _bodies_in(payload, given)}
     sealed = SealedPayload(
-        FORMAT, family.id, append.creates_at, append.messages, card, tuple(sorted(names)), b""
+        FORMAT, family.id, append.creates_at, append.messages, entry, tuple(sorted(names)), b""
     )  # fmt: skip
     bodies = [
         (given[digest], SealedValue(FORMAT, family.id, b"", family.seal_body(given[digest], tightened(packed))))
@@ -85,7 +85,7 @@ def sealed_append(append: Append, family: Family, check: Callable[[Sequence[Comm
     return replace(
         append,
         payload=_filled(sealed, family, append, payload),
-        card=card,
+        entry=entry,
         bodies=tuple((name, mark(body)) for name, body in bodies),
         digest=family.request(session, append.digest),
         check=check,
@@ -94,15 +94,15 @@ def sealed_append(append: Append, family: Family, check: Callable[[Sequence[Comm
 
 def is_burial(append: Append) -> bool:
     """Whether an append erases its session: it is kept in clear, to be read when the key is gone."""
-    return append.card is not None and is_tombstone(append.card) and _says_erased(append.payload)
+    return append.entry is not None and is_tombstone(append.entry) and _says_erased(append.payload)
 
 
 def buried(append: Append, key: bytes, check: Callable[[Sequence[Commit]], None] | None) -> Append:
     """Such an append as it is stored; the name of the family's key stays in the head."""
-    return replace(append, card=mark(SealedValue(FORMAT, key, append.card or b"", b"")), check=check)
+    return replace(append, entry=mark(SealedValue(FORMAT, key, append.entry or b"", b"")), check=check)
 
 
-def resealed(stored: Commit, changed: Commit, ring: Ring) -> Commit:
+def resealed(stored: Commit, changed: Commit, ring: KeyRing) -> Commit:
     """A commit whose content was changed, as it is stored: under the same key, and bound to the same."""
     old = sealed_payload(stored.payload)
     family = ring.find(old.key)
@@ -120,7 +120,7 @@ def _filled(sealed: SealedPayload, family: Family, place: Append | Commit, paylo
 # -- out -----------------------------------------------------------------------------------------
 
 
-def opened_commit(commit: Commit, ring: Ring) -> Commit:
+def opened_commit(commit: Commit, ring: KeyRing) -> Commit:
     """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was sealed for here."""
     payload = commit.payload
     try:
@@ -149,20 +149,20 @@ def _of(commit: Commit, error: DataError) -> DataError:
     return type(error)(error.message, session=commit.session, version=commit.first, position=commit.position)
 
 
-def opened_head(head: Head, ring: Ring) -> Head:
-    """A head with its card as it was given; as it is stored if its key is gone.  Errors as for a commit."""
-    if is_record(head.session, head.card):
+def opened_head(head: Head, ring: KeyRing) -> Head:
+    """A head with its catalog entry as it was given; as it is stored if its key is gone.  Errors as for a commit."""
+    if is_record(head.session, head.entry):
         return head
-    sealed = card_of(head)
+    sealed = entry_of(head)
     if not sealed.data:
         if sealed.clear and not is_tombstone(sealed.clear):
-            raise DamagedError("a card that is not encrypted, where all are", session=head.session)
-        return replace(head, card=sealed.clear)
+            raise DamagedError("a catalog entry that is not encrypted, where all are", session=head.session)
+        return replace(head, entry=sealed.clear)
     family = ring.find(sealed.key)
     if family is None:
         return head
     try:
-        return replace(head, card=family.open(head.session, sealed.data, b"card\0" + sealed.clear))
+        return replace(head, entry=family.open(head.session, sealed.data, b"card\0" + sealed.clear))
     except DataError as error:
         raise type(error)(error.message, session=head.session) from None
 
@@ -175,7 +175,7 @@ def _bound(place: Append | Commit, sealed: SealedPayload) -> bytes:
     return b"payload\0" + _encode(
         (
             place.count, place.time, place.epoch, place.request,
-            sealed.base, sealed.messages, sealed.card, sealed.names,
+            sealed.base, sealed.messages, sealed.entry, sealed.names,
         )
     )  # fmt: skip
 
@@ -193,24 +193,26 @@ def _bodies_in(payload: bytes, given: Collection[bytes]) -> set[bytes]:
     return {content.digest for event in events for content in contents(event) if isinstance(content, Body)}
 
 
-def _clear(card: bytes) -> bytes:
-    """What a card says that is no secret: whose sub-session and whose fork the session is."""
-    said = said_on(card)
-    return b"" if said is None else pack(Card(parent=said.parent, fork_of=said.fork_of, forked_at=said.forked_at))
+def _clear(entry: bytes) -> bytes:
+    """What a catalog entry says that is no secret: whose sub-session and whose fork the session is."""
+    said = said_on(entry)
+    return (
+        b"" if said is None else pack(CatalogEntry(parent=said.parent, fork_of=said.fork_of, forked_at=said.forked_at))
+    )
 
 
-def is_tombstone(card: bytes) -> bool:
-    """Whether a card is that of an erased session."""
-    said = said_on(card)
+def is_tombstone(entry: bytes) -> bool:
+    """Whether a catalog entry is that of an erased session."""
+    said = said_on(entry)
     return said is not None and said.erased
 
 
-def said_on(card: bytes | None) -> Card | None:
-    """What a card that was given says; None if there is none, it is not a conversation's, or it cannot be read."""
-    if not card or card.startswith(FOREIGN):
+def said_on(entry: bytes | None) -> CatalogEntry | None:
+    """What a catalog entry that was given says; None if there is none, it is not a conversation's, or it cannot be read."""
+    if not entry or entry.startswith(FOREIGN):
         return None
     try:
-        return unpack(card, Card)
+        return unpack(entry, CatalogEntry)
     except DamagedError:
         return None
 

@@ -1,6 +1,6 @@
 """The key of one family of forks, and what is encrypted and named with it.
 
-From a family's 32 random bytes other keys are derived, HMAC-SHA-256 of what each is for: one for the appends and cards of each
+From a family's 32 random bytes other keys are derived, HMAC-SHA-256 of what each is for: one for the appends and catalog entries of each
 session, one for bodies, one for derived values, one for the names of bodies, one for the digests of requests.  So nothing can be
 opened as something else; what it is bound to (session, time, place) is authenticated with it.
 
@@ -83,7 +83,7 @@ class Family:
         return hmac.digest(self._requests, session.encode() + b"\0" + digest, "sha256") if digest else digest
 
     def seal(self, session: str, data: bytes, bound: bytes) -> bytes:
-        """Encrypt an append or a card of a session; `bound` must be the same when it is opened."""
+        """Encrypt an append or a catalog entry of a session; `bound` must be the same when it is opened."""
         return _seal(self._of(session), data, bound)
 
     def open(self, session: str, data: bytes, bound: bytes) -> bytes:

@@ -18,13 +18,13 @@ from eventlog.errors import KeyMissingError, KeysError
 if TYPE_CHECKING:
     from eventlog.encryption.family import Family
 
-__all__ = ["Ring", "keys_from"]
+__all__ = ["KeyRing", "keys_from"]
 
 _KNOWN = 65_536
 """Families that are held ready; beyond that they are asked for again."""
 
 
-class Ring:
+class KeyRing:
     """The families whose keys were asked for; `keys` is None if the store was opened without."""
 
     def __init__(self, keys: Keys | None) -> None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from eventlog.errors import EventlogError, KeysError, KeysUnreachableError
+from eventlog.errors import EventlogError, KeyProviderError, KeysError
 
 __all__ = ["KEY_BYTES", "KeyCall", "KeySource", "Keys"]
 
@@ -89,7 +89,7 @@ def _asked(ask: Callable[[str], A], name: str) -> A:
     except EventlogError:
         raise
     except Exception as error:
-        raise KeysUnreachableError(f"the provider of keys failed with {type(error).__name__}") from error
+        raise KeyProviderError(f"the provider of keys failed with {type(error).__name__}") from error
 
 
 def _whole(key: object) -> bytes:

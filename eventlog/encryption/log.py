@@ -1,6 +1,6 @@
 """A log that keeps ciphertext in another log, over any engine (`log/contract.py`).
 
-On the way in, payload, card, bodies and derived values are encrypted, the names of bodies and the digests of requests are keyed; on
+On the way in, payload, catalog entry, bodies and derived values are encrypted, the names of bodies and the digests of requests are keyed; on
 the way out they come back.  Whoever is above sees what was appended; the engine, and all that is done to its files, sees ciphertext
 (`codec/payload.py`), which the hash trees cover (`Commit.stored`).  Ids, times, counts and sizes stay as they are.
 
@@ -13,7 +13,7 @@ inside is `KeyMissingError` (`codec/batch.py`).  Such a log cannot be written to
 In clear are the tombstones of erased sessions, to be read when the key is gone, and the record of what was emptied
 (`integrity/scrub_ledger.py`).
 
-`OfSession` is what belongs to one session: bodies and derived values under its family's key.
+`SessionBodies` is what belongs to one session: bodies and derived values under its family's key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from eventlog.codec.payload import DESTROYED, FORMAT, SealedValue, is_sealed, mark, sealed_value
 from eventlog.encryption.envelope import (
     buried,
-    card_of,
+    entry_of,
     is_burial,
     is_tombstone,
     opened_commit,
@@ -39,7 +39,7 @@ from eventlog.encryption.envelope import (
 )
 from eventlog.errors import DataError, EventlogError, KeyMissingError, NotFoundError
 from eventlog.integrity.scrub_ledger import is_record
-from eventlog.log.contract import Append, Belongings, Commit, Committed, Head, LeaseState, Log, Ticket
+from eventlog.log.contract import Append, BodyStore, Commit, Committed, Head, LeaseState, Log, Ticket
 from eventlog.log.merkle import HASH_BYTES
 from eventlog.log.validation import size_of, validate_derived_keys
 
@@ -47,27 +47,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eventlog.encryption.family import Family
-    from eventlog.encryption.key_ring import Ring
+    from eventlog.encryption.key_ring import KeyRing
 
-__all__ = ["EncryptedLog", "OfSession"]
+__all__ = ["EncryptedLog", "SessionBodies"]
 
 _FAMILIES = 16_384
 """Sessions whose family is remembered."""
-_CARDS = 1024
-"""Sessions whose card is remembered."""
+_ENTRIES_KEPT = 1024
+"""Sessions whose catalog entry is remembered."""
 
 
 class EncryptedLog:
     """An engine, and the keys to what it keeps.  `own` is the store's own key, None without keys."""
 
-    def __init__(self, engine: Log, ring: Ring, own: Family | None) -> None:
+    def __init__(self, engine: Log, ring: KeyRing, own: Family | None) -> None:
         self._engine = engine
         self._ring = ring
         self._own = own
         self._families: dict[str, bytes] = {}
         self._beginning: dict[str, Ticket] = {}
-        self._cards: dict[str, tuple[bytes, bytes]] = {}
-        """Of sessions whose heads were asked for: the card as it is stored, and as it was given."""
+        self._entries_kept: dict[str, tuple[bytes, bytes]] = {}
+        """Of sessions whose heads were asked for: the catalog entry as it is stored, and as it was given."""
 
     def __repr__(self) -> str:
         return f"<EncryptedLog over {self._engine!r}>"
@@ -102,7 +102,7 @@ class EncryptedLog:
         begins = append.creates_at is not None
         if id is None and not begins:
             return self._refused(append, NotFoundError("session", append.session))
-        family = self._beginning_family(append.card) if id is None else self._ring.find(id)
+        family = self._beginning_family(append.entry) if id is None else self._ring.find(id)
         if family is None:
             return self._refused(append, self.missing(append.session))
         ticket = self._engine.submit(sealed_append(append, family, self._opened_for(append)))
@@ -124,7 +124,7 @@ class EncryptedLog:
             raise error
 
         return self._engine.submit(
-            replace(append, payload=b"", card=None, bodies=(), request=None, digest=b"", check=refuse)
+            replace(append, payload=b"", entry=None, bodies=(), request=None, digest=b"", check=refuse)
         )
 
     def _opened_for(self, append: Append) -> Callable[[Sequence[Commit]], None] | None:
@@ -132,9 +132,9 @@ class EncryptedLog:
         check = append.check
         return None if check is None else lambda others: check([self.opened(commit) for commit in others])
 
-    def _beginning_family(self, card: bytes | None) -> Family | None:
-        """The family of a session that begins with this card: its parent's if it is a fork; None if that key is gone."""
-        said = said_on(card)
+    def _beginning_family(self, entry: bytes | None) -> Family | None:
+        """The family of a session that begins with this catalog entry: its parent's if it is a fork; None if that key is gone."""
+        said = said_on(entry)
         id = None if said is None or said.fork_of is None else self._family_of(said.fork_of)
         return self._ring.make() if id is None else self._ring.find(id)
 
@@ -153,9 +153,9 @@ class EncryptedLog:
             return None
         if len(self._families) >= _FAMILIES:
             self._families = {}
-        if is_record(session, head.card):
+        if is_record(session, head.entry):
             return None
-        id = self._families[session] = card_of(head).key
+        id = self._families[session] = entry_of(head).key
         return id
 
     # -- reading -------------------------------------------------------------------------------
@@ -169,21 +169,21 @@ class EncryptedLog:
         return [self.opened(commit) for commit in self._engine.follow(after, limit)]
 
     def head(self, session: str) -> Head | None:
-        """The session's head, its card decrypted: once for each card, for heads are asked for often."""
+        """The session's head, its catalog entry decrypted: once for each catalog entry, for heads are asked for often."""
         head = self._engine.head(session)
         if head is None:
             return None
-        known = self._cards.get(session)
-        if known is None or head.card != known[0]:
+        known = self._entries_kept.get(session)
+        if known is None or head.entry != known[0]:
             opened = self._opened_head(head)
-            if len(self._cards) >= _CARDS:
-                self._cards = {}
-            self._cards[session] = head.card, opened.card
+            if len(self._entries_kept) >= _ENTRIES_KEPT:
+                self._entries_kept = {}
+            self._entries_kept[session] = head.entry, opened.entry
             return opened
-        return replace(head, card=known[1])
+        return replace(head, entry=known[1])
 
     def heads(self, after: str = "") -> Iterator[Head]:
-        """All heads by session id, their cards decrypted."""
+        """All heads by session id, their catalog entries decrypted."""
         return map(self._opened_head, self._engine.heads(after))
 
     def opened(self, commit: Commit) -> Commit:
@@ -195,7 +195,7 @@ class EncryptedLog:
 
     def _sealed_heads(self) -> Iterator[Head]:
         """The heads as they are stored, without that of the record of what was emptied, which no key is for."""
-        return (head for head in self._engine.heads() if not is_record(head.session, head.card))
+        return (head for head in self._engine.heads() if not is_record(head.session, head.entry))
 
     def last_position(self) -> int:
         """See `contract.Log`."""
@@ -215,9 +215,9 @@ class EncryptedLog:
 
     # -- what belongs to a session, or to none -----------------------------------------------------
 
-    def of(self, session: str) -> Belongings:
+    def of(self, session: str) -> BodyStore:
         """The bodies and derived values of a session's family."""
-        return OfSession(self, session)
+        return SessionBodies(self, session)
 
     def family(self, session: str) -> Family | None:
         """The family of a session; None if its key is gone, or there is no such session."""
@@ -234,7 +234,7 @@ class EncryptedLog:
 
     def body(self, digest: bytes) -> bytes | None:
         """The packed bytes of a body, whosesoever it is: every family is asked, so `of` is the better way."""
-        for id in dict.fromkeys(card_of(head).key for head in self._sealed_heads()):
+        for id in dict.fromkeys(entry_of(head).key for head in self._sealed_heads()):
             family = self._ring.find(id)
             found = None if family is None else self.body_of(family, digest)
             if found is not None:
@@ -304,7 +304,7 @@ class EncryptedLog:
         """
         if self._ring.empty:
             return
-        cards = [card_of(head) for head in self._sealed_heads()]
+        cards = [entry_of(head) for head in self._sealed_heads()]
         alive = {sealed.key for sealed in cards if not _is_buried(sealed)}
         noted = {key.removeprefix(DESTROYED) for key in self._engine.derived_keys(DESTROYED)}
         notes: list[tuple[bytes, bytes]] = []
@@ -318,7 +318,7 @@ class EncryptedLog:
                 notes.append((DESTROYED + id, b"\1"))
             except EventlogError as error:  # the others can still go
                 failure = failure or error
-        self._cards = {}
+        self._entries_kept = {}
         if notes:
             with suppress(EventlogError):
                 self._engine.put_derived(notes)
@@ -328,7 +328,7 @@ class EncryptedLog:
     def erased(self, session: str) -> bool:
         """Whether a session is erased, so that whoever looked for survivors may have missed what was forked from it since."""
         head = self._engine.head(session)
-        return head is not None and not is_record(session, head.card) and _is_buried(card_of(head))
+        return head is not None and not is_record(session, head.entry) and _is_buried(entry_of(head))
 
     def resealed(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
         """Changes of what was appended as changes of what is stored (`maintenance/vacuum.py`)."""
@@ -379,11 +379,11 @@ class EncryptedLog:
         self._engine.close()
 
 
-def _is_buried(card: SealedValue) -> bool:
-    return not card.data and is_tombstone(card.clear)
+def _is_buried(entry: SealedValue) -> bool:
+    return not entry.data and is_tombstone(entry.clear)
 
 
-class OfSession:
+class SessionBodies:
     """Fulfils `log.contract.Belongings`."""
 
     def __init__(self, log: EncryptedLog, session: str) -> None:

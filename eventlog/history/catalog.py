@@ -1,4 +1,4 @@
-"""A session's card, and what a list of sessions shows of it without reading an event."""
+"""A session's catalog entry, and what a list of sessions shows of it without reading an event."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from eventlog.errors import DamagedError
 from eventlog.log.contract import Head
 from eventlog.values import Origin, Tokens
 
-__all__ = ["ON_CARD", "Card", "SessionInfo", "card_of", "evolve_card", "info_of"]
+__all__ = ["CATALOG_EVENTS", "CatalogEntry", "SessionInfo", "entry_of", "evolve_entry", "info_of"]
 
-ON_CARD: frozenset[type[ev.Base]] = frozenset(
+CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
     (
         ev.SessionStarted,
         ev.SessionForked,
@@ -28,10 +28,10 @@ ON_CARD: frozenset[type[ev.Base]] = frozenset(
         ev.PartRedacted,
     )
 )
-"""The events that `evolve_card` takes in."""
+"""The events that `evolve_entry` takes in."""
 
 
-class Card(msgspec.Struct, frozen=True, array_like=True):
+class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
     """The facts of a session that outlive every rollback."""
 
     title: str = ""
@@ -58,47 +58,47 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
 
 
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
-"""The whole numbers that a card can hold: a sum beyond stays there."""
+"""The whole numbers that a catalog entry can hold: a sum beyond stays there."""
 
 
-def card_of(head: Head) -> Card:
-    """The session's card; of one that is encrypted what is in clear.  `DamagedError` if it cannot be read."""
-    data = head.card
+def entry_of(head: Head) -> CatalogEntry:
+    """The session's catalog entry; of one that is encrypted what is in clear.  `DamagedError` if it cannot be read."""
+    data = head.entry
     try:
         if is_sealed(data):
             data = sealed_value(data).clear
-            return unpack(data, Card) if data else Card()
-        return unpack(data, Card)
+            return unpack(data, CatalogEntry) if data else CatalogEntry()
+        return unpack(data, CatalogEntry)
     except DamagedError as error:
         raise DamagedError(error.message, session=head.session) from error
 
 
-def evolve_card(card: Card, event: ev.Event) -> Card:
-    """Return the card after an event: the same object for the many that do not change it."""
-    if type(event) not in ON_CARD:
-        return card
+def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
+    """Return the catalog entry after an event: the same object for the many that do not change it."""
+    if type(event) not in CATALOG_EVENTS:
+        return entry
     if isinstance(event, ev.SessionStarted):
-        return Card(event.title, event.scope, event.directory, event.agent, event.parent, origin=event.origin)
+        return CatalogEntry(event.title, event.scope, event.directory, event.agent, event.parent, origin=event.origin)
     if isinstance(event, ev.SessionForked):
-        return Card(event.title, event.scope, origin=event.origin, fork_of=event.parent, forked_at=event.at)
+        return CatalogEntry(event.title, event.scope, origin=event.origin, fork_of=event.parent, forked_at=event.at)
     if isinstance(event, ev.SessionRenamed):
-        return replace(card, title=event.title)
+        return replace(entry, title=event.title)
     if isinstance(event, (ev.SessionArchived, ev.SessionUnarchived)):
-        return replace(card, archived=isinstance(event, ev.SessionArchived))
+        return replace(entry, archived=isinstance(event, ev.SessionArchived))
     if isinstance(event, ev.SessionErased):
-        return replace(card, title="", scope="", directory="", agent="", origin=None, erased=True, reason=event.reason)
+        return replace(entry, title="", scope="", directory="", agent="", origin=None, erased=True, reason=event.reason)
     if isinstance(event, ev.PartRedacted):
-        return card if event.part in card.redacted else replace(card, redacted=(*card.redacted, event.part))
+        return entry if event.part in entry.redacted else replace(entry, redacted=(*entry.redacted, event.part))
     if isinstance(event, ev.UsageRecorded):
         cost = event.usage.cost
         return replace(
-            card,
-            calls=card.calls + 1,
-            tokens=max(_LEAST, min(card.tokens + _all(event.usage.tokens), _MOST)),
-            cost=card.cost + (cost or 0),
-            unpriced=card.unpriced + (cost is None),
+            entry,
+            calls=entry.calls + 1,
+            tokens=max(_LEAST, min(entry.tokens + _all(event.usage.tokens), _MOST)),
+            cost=entry.cost + (cost or 0),
+            unpriced=entry.unpriced + (cost is None),
         )
-    return card
+    return entry
 
 
 def _all(tokens: Tokens) -> int:
@@ -149,27 +149,27 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 def info_of(head: Head) -> SessionInfo:
     """What the list shows of the session with this head."""
-    card = card_of(head)
+    entry = entry_of(head)
     return SessionInfo(
         id=head.session,
-        title=card.title,
-        parent=card.parent,
-        scope=card.scope,
+        title=entry.title,
+        parent=entry.parent,
+        scope=entry.scope,
         created=head.created,
         updated=head.updated,
         version=head.version,
         events=head.version - head.base,
         messages=head.messages,
-        archived=card.archived,
-        directory=card.directory,
-        agent=card.agent,
-        origin=card.origin,
-        fork_of=card.fork_of,
-        forked_at=card.forked_at or None,
-        tokens=card.tokens,
-        cost=card.cost,
-        unpriced=card.unpriced,
-        erased=card.erased,
-        locked=is_sealed(head.card),
-        calls=card.calls,
+        archived=entry.archived,
+        directory=entry.directory,
+        agent=entry.agent,
+        origin=entry.origin,
+        fork_of=entry.fork_of,
+        forked_at=entry.forked_at or None,
+        tokens=entry.tokens,
+        cost=entry.cost,
+        unpriced=entry.unpriced,
+        erased=entry.erased,
+        locked=is_sealed(head.entry),
+        calls=entry.calls,
     )

@@ -15,7 +15,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import DamagedError, ErasedError, NotFoundError
 from eventlog.events import LASTING
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import END, Stream
 from eventlog.log.contract import Head, Log
 from eventlog.values import Body
@@ -26,7 +26,7 @@ TEXTS_AT_ONCE = 64
 """Bodies that are read together: some hundred KB."""
 
 
-class Heads(Protocol):
+class HeadSource(Protocol):
     """Whoever knows the heads of sessions."""
 
     def head(self, session: str) -> Head | None:
@@ -34,22 +34,22 @@ class Heads(Protocol):
         ...
 
 
-def head_of(log: Heads, session: str) -> Head:
+def head_of(log: HeadSource, session: str) -> Head:
     """The session's head; `NotFoundError` if there is no such session, `ErasedError` if there is none any more."""
     head = _head_of(log, session)
-    if head.card and card_of(head).erased:
+    if head.entry and entry_of(head).erased:
         raise ErasedError(session)
     return head
 
 
-def _head_of(log: Heads, session: str) -> Head:
+def _head_of(log: HeadSource, session: str) -> Head:
     head = log.head(session)
     if head is None or is_foreign(head):
         raise NotFoundError("session", session)
     return head
 
 
-def ancestry(log: Heads, session: str) -> list[Stream]:
+def ancestry(log: HeadSource, session: str) -> list[Stream]:
     """The streams that hold a session's versions, oldest first; the last is its own, open-ended.
 
     An ancestor may be erased: what a fork inherited is the fork's, too.
@@ -64,19 +64,19 @@ def ancestry(log: Heads, session: str) -> list[Stream]:
             last = head.base
         elif head.base:
             last = min(last, head.base)
-        card = card_of(head)
-        name = card.fork_of if head.base else None
+        entry = entry_of(head)
+        name = entry.fork_of if head.base else None
         if name is not None:
-            last = min(last, card.forked_at)
+            last = min(last, entry.forked_at)
     streams.reverse()
     return streams
 
 
-def continued(log: Heads, head: Head) -> Head | None:
+def continued(log: HeadSource, head: Head) -> Head | None:
     """The head of the session whose stream holds the version that a fork continues; None for what is no fork."""
     above = head
     while above.base >= head.base > 0:
-        name = card_of(above).fork_of
+        name = entry_of(above).fork_of
         if name is None:
             return None
         above = _head_of(log, name)

@@ -25,7 +25,7 @@ import msgspec
 
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import CallError
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.log.contract import Head
 from eventlog.log.merkle import HASH_BYTES, grow, leaf_hash, peak_sizes, root_of
 from eventlog.log.merkle_check import Grown
@@ -144,8 +144,8 @@ def _read(kept: _Session) -> SessionHead:
 
 
 def session_head(head: Head) -> SessionHead:
-    """What is to be kept of one session; `DamagedError` if its card cannot be read."""
-    erased = not is_foreign(head) and bool(head.card) and card_of(head).erased
+    """What is to be kept of one session; `DamagedError` if its catalog entry cannot be read."""
+    erased = not is_foreign(head) and bool(head.entry) and entry_of(head).erased
     return SessionHead(head.session, head.version, head.appends, head.peaks, erased)
 
 

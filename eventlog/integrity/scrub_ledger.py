@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from eventlog.log.contract import Commit, Head
-    from eventlog.log.embedded.bulk_writer import Copy
+    from eventlog.log.embedded.bulk_writer import BulkWriter
 
-__all__ = ["NAME", "Kept", "Tally", "is_record", "record", "recorded", "remains_fault", "settle"]
+__all__ = ["NAME", "Kept", "ScrubLedger", "is_record", "record", "recorded", "remains_fault", "settle"]
 
 NAME = "eventlog/remains"
 FORMAT = 1
@@ -62,7 +62,7 @@ class _Row(NamedTuple):
 _decode = msgspec.msgpack.Decoder(tuple[int, list[_Row]]).decode
 
 
-class Tally:
+class ScrubLedger:
     """The trees over what is left, session by session, while a store is written anew."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Tally:
         return [self._rows[name] for name in sorted(self._rows)]
 
 
-def record(kept: Kept, tally: Tally, position: int, time: int, salt: bytes) -> tuple[Commit, Head] | None:
+def record(kept: Kept, tally: ScrubLedger, position: int, time: int, salt: bytes) -> tuple[Commit, Head] | None:
     """The append that records what is left, and its stream's head after it; None if that is recorded already.
 
     `kept` is the store as it was, `position` that of its last event, `time` UTC milliseconds.
@@ -92,15 +92,15 @@ def record(kept: Kept, tally: Tally, position: int, time: int, salt: bytes) -> t
     rows = tally.rows()
     if [*_newest(kept).values()] == rows:
         return None
-    name, head = next((name, head) for name, head in _names(kept) if head is None or head.card == REMAINS)
+    name, head = next((name, head) for name, head in _names(kept) if head is None or head.entry == REMAINS)
     begins = None if head is not None else 0
     payload = REMAINS + _encode((FORMAT, rows))
-    card = REMAINS if head is None else None
-    append = Append(session=name, payload=payload, count=1, time=time, card=card, creates_at=begins)
+    entry = REMAINS if head is None else None
+    append = Append(session=name, payload=payload, count=1, time=time, entry=entry, creates_at=begins)
     return commit_of(head, append, position + 1, salt)
 
 
-def settle(copy: Copy, tally: Tally, time: int, salt: bytes) -> None:
+def settle(copy: BulkWriter, tally: ScrubLedger, time: int, salt: bytes) -> None:
     """Record what is left in a store that is being written, behind all that it holds, unless that is recorded already."""
     left = record(copy, tally, copy.position, time, salt)
     if left is not None:
@@ -109,7 +109,7 @@ def settle(copy: Copy, tally: Tally, time: int, salt: bytes) -> None:
 
 
 def is_record(session: str, data: bytes) -> bool:
-    """Whether this is a payload or the card of the record's stream, which is not encrypted in an encrypted log."""
+    """Whether this is a payload or the catalog entry of the record's stream, which is not encrypted in an encrypted log."""
     return session.startswith(NAME) and data.startswith(REMAINS)
 
 
@@ -144,7 +144,7 @@ def _names(kept: Kept) -> Iterator[tuple[str, Head | None]]:
 
 
 def _newest(kept: Kept) -> dict[str, _Row]:
-    head = next((head for _, head in _names(kept) if head is not None and head.card == REMAINS), None)
+    head = next((head for _, head in _names(kept) if head is not None and head.entry == REMAINS), None)
     if head is None:
         return {}
     payloads = [commit.payload for commit in kept.follow(head.position - 1, 1) if commit.session == head.session]

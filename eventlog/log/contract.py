@@ -2,7 +2,7 @@
 
 A log keeps *commits*: one commit is one append of one session, written whole or not at all.  It
 does not look inside: a payload is the canonical bytes of the append's events (`codec/batch.py`), a body
-is a packed large value (`codec/bodies.py`), a card is what a list of sessions shows.  Versions count a
+is a packed large value (`codec/bodies.py`), a catalog entry is what a list of sessions shows.  Versions count a
 session's events from 1 without gaps; positions count the events of the partition in commit order.
 
 What every engine promises, and `tests/eventlog/log/test_contract.py` checks:
@@ -37,7 +37,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-__all__ = ["Append", "Belongings", "Commit", "Committed", "Head", "LeaseState", "Log", "Ticket", "Undivided"]
+__all__ = ["Append", "BodyStore", "Commit", "Committed", "Head", "LeaseState", "Log", "Ticket", "Undivided"]
 
 _HASH_BYTES = 32
 """As in `merkle.py`."""
@@ -61,8 +61,8 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     """UTC milliseconds of the last event: the session's last activity."""
     messages: int = 0
     """How many messages this append adds, for the totals in `Head`."""
-    card: bytes | None = None
-    """Replaces the session's card when given."""
+    entry: bytes | None = None
+    """Replaces the session's catalog entry when given."""
     bodies: Sequence[tuple[bytes, bytes]] = ()
     """(32-byte hash, packed bytes) of large values the payload refers to; known hashes are skipped."""
     creates_at: int | None = None
@@ -143,7 +143,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     updated: int
     """UTC milliseconds of the first and of the newest append."""
     messages: int
-    card: bytes
+    entry: bytes
     lease: LeaseState = LeaseState()
     appends: int = 0
     """How many appends the session holds: the size of its hash tree."""
@@ -172,7 +172,7 @@ class Ticket(Protocol):
         ...
 
 
-class Belongings(Protocol):
+class BodyStore(Protocol):
     """The bodies and derived values of a log, or of one session: `Log.of`."""
 
     @property
@@ -209,7 +209,7 @@ class Belongings(Protocol):
         ...
 
 
-class Log(Belongings, Protocol):
+class Log(BodyStore, Protocol):
     """One partition of events.  Every method may be called from any thread."""
 
     @property
@@ -217,7 +217,7 @@ class Log(Belongings, Protocol):
         """The log that keeps the files: this one, or the one that it stands before."""
         ...
 
-    def of(self, session: str) -> Belongings:
+    def of(self, session: str) -> BodyStore:
         """The same bodies and derived values as those of a session: an encrypted log keeps them under its family's key."""
         ...
 

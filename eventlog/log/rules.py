@@ -97,7 +97,7 @@ def commit_of(head: Head | None, append: Append, position: int, salt: bytes) -> 
         salt, leaf[:TAG_BYTES],
     )  # fmt: skip
     return commit, head_after(
-        head, commit, leaf, messages=append.messages, card=append.card, base=base, lease=append.lease
+        head, commit, leaf, messages=append.messages, entry=append.entry, base=base, lease=append.lease
     )
 
 
@@ -107,7 +107,7 @@ def head_after(
     leaf: bytes,
     *,
     messages: int,
-    card: bytes | None,
+    entry: bytes | None,
     base: int,
     lease: LeaseState | None = None,
 ) -> Head:
@@ -116,7 +116,7 @@ def head_after(
     last = commit.position + count - 1
     if head is None:
         return Head(
-            commit.session, commit.last, last, base, commit.time, commit.time, messages, card or b"",
+            commit.session, commit.last, last, base, commit.time, commit.time, messages, entry or b"",
             lease or _NO_LEASE, 1, leaf,
         )  # fmt: skip
     appends = head.appends
@@ -128,7 +128,7 @@ def head_after(
         head.created,
         commit.time,
         head.messages + messages,
-        head.card if card is None else card,
+        head.entry if entry is None else entry,
         lease or head.lease,
         appends + 1,
         grow(appends, head.peaks, leaf),

@@ -21,7 +21,7 @@ __all__ = ["MAX_ID_BYTES", "MAX_REQUEST_BYTES", "is_id", "size_of", "size_of_lea
 MAX_ID_BYTES = 256
 """Longest session id and longest request id, in UTF-8 (spec §3)."""
 MAX_REQUEST_BYTES = 512 << 20
-"""Most that one append may carry, bodies and card included."""
+"""Most that one append may carry, bodies and catalog entry included."""
 MAX_DERIVED_KEY_BYTES = 200
 MAX_ADDEND = (1 << 32) - 1
 """Most events, and most messages, of one append."""
@@ -66,9 +66,9 @@ def size_of(append: Append) -> int:
         _length("payload", payload)
         _length("digest", digest)
     size = _OVERHEAD + len(payload) + len(digest) + owner
-    card = append.card
-    if card is not None:
-        size += len(card) if type(card) is bytes else _length("card", card)
+    entry = append.entry
+    if entry is not None:
+        size += len(entry) if type(entry) is bytes else _length("catalog entry", entry)
     if append.bodies:
         size += _bodies(append.bodies)
     if size > MAX_REQUEST_BYTES:

@@ -31,12 +31,12 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign, is_sealed
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError
-from eventlog.history.catalog import card_of, evolve_card
+from eventlog.history.catalog import entry_of, evolve_entry
 from eventlog.history.streams import ancestry
-from eventlog.integrity.scrub_ledger import Tally, recorded, settle
+from eventlog.integrity.scrub_ledger import ScrubLedger, recorded, settle
 from eventlog.log.contract import Append
 from eventlog.log.embedded import swap
-from eventlog.log.embedded.bulk_writer import Copy
+from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.directory import encryption_of, identity_of, refuse_inside_store, require_store_files
 from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem
 from eventlog.log.embedded.locks import Presence
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Commit, Head, Log
     from eventlog.log.embedded.engine import EmbeddedLog
 
-__all__ = ["Copied", "backup", "restore", "retell"]
+__all__ = ["BackupResult", "backup", "restore", "retell"]
 
 Told = Callable[[int, int], None]
 _NAMES = frozenset(
@@ -61,7 +61,7 @@ _NAMES = frozenset(
 )
 
 
-class Copied(msgspec.Struct, frozen=True):
+class BackupResult(msgspec.Struct, frozen=True):
     """What a backup or a restore did."""
 
     position: int
@@ -74,7 +74,7 @@ class Copied(msgspec.Struct, frozen=True):
     """Whether everything was copied: there was no earlier copy to go on with."""
 
 
-def backup(log: Log, to: str | os.PathLike[str], *, told: Told | None = None) -> Copied:
+def backup(log: Log, to: str | os.PathLike[str], *, told: Told | None = None) -> BackupResult:
     """Copy what `log` has committed by now into the directory `to`; writers go on meanwhile.
 
     `CallError` if `to` holds something else than a backup of this store, or that is in memory, `BusyError` if somebody has it open,
@@ -95,7 +95,7 @@ def restore(
     position: int | None = None,
     options: Options | None = None,
     told: Told | None = None,
-) -> Copied:
+) -> BackupResult:
     """Make a store at `into` of the backup, or store, at `source`, as it was when `position` was its newest event.
 
     An append that reaches beyond `position` is left out whole; None takes everything.  `AlreadyExistsError` if there is a
@@ -128,7 +128,7 @@ def _copy(
     told: Told | None,
     options: Options | None = None,
     settles: bool = False,
-) -> Copied:
+) -> BackupResult:
     """Bring the copy at `to` up to a position, or write it anew; `settles`: it is then a store of its own."""
     path = log.path
     if to.resolve() == path.resolve() or path.resolve() in to.resolve().parents:
@@ -148,7 +148,7 @@ def _copy(
                 if (place / name).exists():  # nothing of it may be gone on with
                     shutil.rmtree(place / name)
             (place / "edition").unlink(missing_ok=True)
-            copy = Copy(place, chosen)
+            copy = BulkWriter(place, chosen)
         try:
             copy.begin()
             edition = swap.edition_of(path)
@@ -156,14 +156,14 @@ def _copy(
                 swap.write_file(place / "edition", edition)
             events = copy_commits(log, copy, upto, told=told)
             if settles and recorded(log):  # the record may lie behind the position, and what it is of before it
-                tally = Tally()
+                tally = ScrubLedger()
                 for commit in commits_behind(copy, 0, upto):
                     tally.look(commit)
                 now = time_ns() // 1_000_000
                 settle(copy, tally, now, chosen.io.random(SALT_BYTES))
                 retell(log, copy, upto, now, chosen.io.random)
             sessions = _add_gone(log, copy, upto)
-            copied = Copied(copy.position, sessions, events, whole)
+            copied = BackupResult(copy.position, sessions, events, whole)
             copy.finish(to if place is to else None, identity_of(path), encryption_of(path))
         finally:
             copy.close()
@@ -175,7 +175,7 @@ def _copy(
         return copied
 
 
-def _to_go_on_with(log: EmbeddedLog, path: Path, to: Path, upto: int, options: Options) -> Copy | None:
+def _to_go_on_with(log: EmbeddedLog, path: Path, to: Path, upto: int, options: Options) -> BulkWriter | None:
     """The copy that is there already; None if it is to be written anew; `CallError` if something else is there."""
     broken_off = swap.unfinished(to) is not None
     if not (to / "lmdb").exists():
@@ -186,7 +186,7 @@ def _to_go_on_with(log: EmbeddedLog, path: Path, to: Path, upto: int, options: O
         raise CallError(f"{to} is a backup of another store")
     if swap.edition_of(to) != swap.edition_of(path):
         return None
-    copy = Copy(to, options)
+    copy = BulkWriter(to, options)
     try:
         continues = copy.position <= upto and _continues(log, copy)
         if continues is False and not broken_off:
@@ -200,7 +200,7 @@ def _to_go_on_with(log: EmbeddedLog, path: Path, to: Path, upto: int, options: O
     return None
 
 
-def _continues(log: EmbeddedLog, copy: Copy) -> bool | None:
+def _continues(log: EmbeddedLog, copy: BulkWriter) -> bool | None:
     """Whether the source goes on from what was copied; None if what was copied last does not say."""
     if not copy.position:
         return True
@@ -215,7 +215,7 @@ def _same(one: Commit, other: Commit) -> bool:
     return one.position == other.position and one.session == other.session and one.leaf == other.leaf
 
 
-def _add_gone(log: EmbeddedLog, copy: Copy, upto: int) -> int:
+def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
     """Add the heads of sessions whose events were erased; returns how many sessions there are."""
     gone: list[Head] = []
     sessions = 0
@@ -253,7 +253,7 @@ def _held(to: Path) -> Generator[None]:
 REASON = "redacted and scrubbed after what was restored"
 
 
-def retell(log: Log, copy: Copy, upto: int, time: int, random: Callable[[int], bytes]) -> None:
+def retell(log: Log, copy: BulkWriter, upto: int, time: int, random: Callable[[int], bytes]) -> None:
     """Record in a copy of what `log` had at position `upto` which of its parts are redacted, and gone, today."""
     found: dict[str, dict[str, None]] = {}
     redacted = _redacted(log)
@@ -264,17 +264,17 @@ def retell(log: Log, copy: Copy, upto: int, time: int, random: Callable[[int], b
             )
     for session in sorted(found):
         head = copy.head(session)
-        if head is None or card_of(head).erased:
+        if head is None or entry_of(head).erased:
             continue
         streams = [copy.head(stream.session) for stream in ancestry(copy, session)]
-        known = {part for above in streams if above is not None for part in card_of(above).redacted}
+        known = {part for above in streams if above is not None for part in entry_of(above).redacted}
         events = [ev.PartRedacted(part, REASON) for part in found[session] if part not in known]
         if events:
-            card = card_of(head)
+            entry = entry_of(head)
             for event in events:
-                card = evolve_card(card, event)
+                entry = evolve_entry(entry, event)
             payload = encode([(time, event) for event in events], time)
-            append = Append(session=session, payload=payload, count=len(events), time=time, card=pack(card))
+            append = Append(session=session, payload=payload, count=len(events), time=time, entry=pack(entry))
             commit, head = commit_of(head, append, copy.position + 1, random(SALT_BYTES))
             copy.add([commit], {session: head}, {}, {}, position=copy.position + len(events))
 
@@ -283,15 +283,15 @@ def _redacted(log: Log) -> dict[str, set[str]]:
     """The parts that each session, those it was forked from, and those that were forked from it have redacted."""
     found: dict[str, set[str]] = {}
     for head in log.heads():
-        if is_foreign(head) or is_sealed(head.card):
+        if is_foreign(head) or is_sealed(head.entry):
             continue
-        card = card_of(head)
-        found.setdefault(head.session, set()).update(card.redacted)
-        if not card.erased:
+        entry = entry_of(head)
+        found.setdefault(head.session, set()).update(entry.redacted)
+        if not entry.erased:
             for stream in ancestry(log, head.session):
                 above = log.head(stream.session)
-                found[head.session].update(() if above is None else card_of(above).redacted)
-                found.setdefault(stream.session, set()).update(card.redacted)
+                found[head.session].update(() if above is None else entry_of(above).redacted)
+                found.setdefault(stream.session, set()).update(entry.redacted)
     return found
 
 

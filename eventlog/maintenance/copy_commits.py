@@ -20,7 +20,7 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign, is_sealed, mark, sealed_payload, sealed_value
 from eventlog.errors import BusyError, DamagedError, StorageError
-from eventlog.history.catalog import Card, card_of, evolve_card
+from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.filesystem import NO_ROOM
 from eventlog.log.merkle import leaf_of
@@ -29,7 +29,7 @@ from eventlog.log.rules import Seen, head_after
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from eventlog.log.embedded.bulk_writer import Copy
+    from eventlog.log.embedded.bulk_writer import BulkWriter
 
 __all__ = ["ReadFrom", "commits_behind", "copy_commits", "head_at", "storage_errors"]
 
@@ -83,41 +83,41 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
 
     The lease is nobody's, with the greatest epoch that was written with.  Of an encrypted commit no key is needed.
     """
-    messages, card = 0, b"" if head is None else head.card
+    messages, entry = 0, b"" if head is None else head.entry
     if is_sealed(commit.payload):
         sealed = sealed_payload(commit.payload)
-        messages, card = sealed.messages, card if sealed.card is None else sealed.card
+        messages, entry = sealed.messages, entry if sealed.entry is None else sealed.entry
     elif is_foreign(commit) or (commit.emptied and not commit.payload):  # what an erased session said is gone
-        card = now.card or _buried(head, [ev.SessionErased()])
-    elif is_sealed(card):  # the tombstone of an encrypted session, behind which nothing comes
-        card = now.card or _buried(head, [span.item for span in spans_of(commit)])
+        entry = now.entry or _buried(head, [ev.SessionErased()])
+    elif is_sealed(entry):  # the tombstone of an encrypted session, behind which nothing comes
+        entry = now.entry or _buried(head, [span.item for span in spans_of(commit)])
     else:
-        before = shown = card_of(head) if head is not None and head.card else Card()
+        before = shown = entry_of(head) if head is not None and head.entry else CatalogEntry()
         for span in spans_of(commit):
             if not isinstance(span.item, DeltaRun):
-                shown = evolve_card(shown, span.item)
+                shown = evolve_entry(shown, span.item)
                 messages += isinstance(span.item, (ev.UserMessageAdded, ev.AssistantMessageStarted))
         if shown is not before or head is None:
-            card = pack(shown)
-    after = head_after(head, commit, leaf_of(commit), messages=messages, card=card, base=commit.first - 1)
+            entry = pack(shown)
+    after = head_after(head, commit, leaf_of(commit), messages=messages, entry=entry, base=commit.first - 1)
     if commit.epoch > after.lease.epoch:
         after = replace(after, lease=replace(after.lease, epoch=commit.epoch))
     return after
 
 
 def _buried(head: Head | None, items: Sequence[ev.Event | DeltaRun]) -> bytes:
-    """The card of a session that was erased, as far as it is known without its own; of an encrypted one what is in clear."""
-    before = b"" if head is None else head.card
-    shown = Card() if head is None or not before else card_of(head)
+    """The catalog entry of a session that was erased, as far as it is known without its own; of an encrypted one what is in clear."""
+    before = b"" if head is None else head.entry
+    shown = CatalogEntry() if head is None or not before else entry_of(head)
     for item in items:
         if not isinstance(item, DeltaRun):
-            shown = evolve_card(shown, item)
+            shown = evolve_entry(shown, item)
     return mark(replace(sealed_value(before), clear=pack(shown), data=b"")) if is_sealed(before) else pack(shown)
 
 
 def copy_commits(
     source: ReadFrom,
-    copy: Copy,
+    copy: BulkWriter,
     upto: int,
     *,
     change: Callable[[Commit], Commit | None] | None = None,
@@ -163,7 +163,7 @@ def commits_behind(source: Follows, after: int, upto: int) -> Iterator[Commit]:
 class _Batch:
     """What goes into one transaction of a copy."""
 
-    def __init__(self, source: ReadFrom, copy: Copy, heads: Callable[[Head | None, Commit, Head], Head]) -> None:
+    def __init__(self, source: ReadFrom, copy: BulkWriter, heads: Callable[[Head | None, Commit, Head], Head]) -> None:
         self._source = source
         self._copy = copy
         self._head_at = heads

@@ -14,7 +14,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeldError, RefusedError, brief
-from eventlog.history.catalog import Card, card_of, evolve_card
+from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
 from eventlog.open_log import forget_keys
@@ -69,14 +69,14 @@ def kin_of(store: Sessions) -> Kin:
     for head in store.log.heads():
         if is_foreign(head):
             continue
-        card = card_of(head)
-        if card.erased:
+        entry = entry_of(head)
+        if entry.erased:
             continue
         kin.heads[head.session] = head
-        if card.fork_of is not None:
-            kin.forks.setdefault(card.fork_of, []).append(head.session)
-        if card.parent is not None:
-            kin.subsessions.setdefault(card.parent, []).append(head.session)
+        if entry.fork_of is not None:
+            kin.forks.setdefault(entry.fork_of, []).append(head.session)
+        if entry.parent is not None:
+            kin.subsessions.setdefault(entry.parent, []).append(head.session)
     return kin
 
 
@@ -118,13 +118,13 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
         for attempt in range(_ATTEMPTS):
             head = head_of(store.log, session)
             now = store.clock()
-            card: Card = evolve_card(card_of(head), event)
+            entry: CatalogEntry = evolve_entry(entry_of(head), event)
             append = Append(
                 session=session,
                 payload=encode([(now, event)], now),
                 count=1,
                 time=now,
-                card=pack(card),
+                entry=pack(entry),
                 expected=head.version,
                 epoch=head.lease.epoch,
             )

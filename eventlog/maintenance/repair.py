@@ -19,10 +19,10 @@ import msgspec
 
 from eventlog.codec.payload import is_sealed
 from eventlog.errors import BusyError, CallError, NotFoundError
-from eventlog.integrity.scrub_ledger import Tally, settle
+from eventlog.integrity.scrub_ledger import ScrubLedger, settle
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, head_at, storage_errors
-from eventlog.maintenance.salvaged_store import Found, Loss
+from eventlog.maintenance.salvaged_store import Loss, SalvagedStore
 from eventlog.open_log import LOST_NOTE, place_of
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.options import Options
 
-__all__ = ["Repaired", "repair"]
+__all__ = ["RepairReport", "repair"]
 
 _UNFINISHED = "a repair was being written"
 _MAP_BYTES = 1 << 40
 
 
-class Repaired(msgspec.Struct, frozen=True):
+class RepairReport(msgspec.Struct, frozen=True):
     """What a repair saved, and what not."""
 
     sessions: int
@@ -54,7 +54,7 @@ def repair(
     *,
     told: Callable[[int, int], None] | None = None,
     options: Options | None = None,
-) -> Repaired:
+) -> RepairReport:
     """Save what is sound of the store at `source` into a new store at `into`; `source` is only read.
 
     `NotFoundError` if there is nothing like a store at `source`, `CallError` if there is anything at `into`, `BusyError`
@@ -93,9 +93,9 @@ def repair(
             presence.close()
 
 
-def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], None] | None) -> Repaired:
+def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], None] | None) -> RepairReport:
     """Write what can be saved; the copy of what can be read of LMDB lies beside it meanwhile."""
-    from eventlog.log.embedded.bulk_writer import Copy
+    from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.salvage.salvage import commits_in, copy_readable, gaps_in
     from eventlog.log.embedded.segments.segments import Segments
 
@@ -104,9 +104,9 @@ def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], Non
         losses = [Loss(None, None, None, line) for line in copy_readable(_part(old, "lmdb"), scratch / "lmdb")]
         segments = Segments(scratch / "lmdb", read_only=True, map_bytes=_MAP_BYTES)
         try:
-            copy = Copy(new, options)
+            copy = BulkWriter(new, options)
             try:
-                found = Found(segments)
+                found = SalvagedStore(segments)
                 unread: list[str] = []
                 for record in commits_in(_part(old, "journal"), unread):
                     found.add_journal(record)
@@ -114,12 +114,14 @@ def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], Non
                 losses += [Loss(None, None, None, line) for line in (*unread, *gaps)]
                 losses += found.assemble()
                 copy.begin()
-                tally = Tally()
+                tally = ScrubLedger()
                 events = copy_commits(found, copy, found.position, change=tally.look, heads=head_at, told=told)
                 gone = [head for head in found.tombstones if copy.head(head.session) is None]
                 copy.add([], {}, {}, {}, position=max(copy.position, found.position), gone=gone)
                 settle(copy, tally, time_ns() // 1_000_000, options.io.random(SALT_BYTES))
-                repaired = Repaired(len(found.kept) + len(gone), events, len(found.given), copy.position, tuple(losses))
+                repaired = RepairReport(
+                    len(found.kept) + len(gone), events, len(found.given), copy.position, tuple(losses)
+                )
                 copy.finish(new, options.io.random(16).hex(), _encryption(old, found))
             finally:
                 copy.close()
@@ -132,14 +134,14 @@ def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], Non
     return repaired
 
 
-def _encryption(old: Path, found: Found) -> str:
+def _encryption(old: Path, found: SalvagedStore) -> str:
     """What the old store noted of its encryption; that it is encrypted, if no more is known."""
     from eventlog.log.embedded.directory import encryption_of
 
     with suppress(OSError):
         if noted := encryption_of(old):
             return noted
-    return LOST_NOTE if any(is_sealed(head.card) for head in found.kept.values()) else ""
+    return LOST_NOTE if any(is_sealed(head.entry) for head in found.kept.values()) else ""
 
 
 def _part(old: Path, name: str) -> Path:

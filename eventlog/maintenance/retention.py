@@ -9,7 +9,7 @@ import msgspec
 
 from eventlog.codec.bodies import digests_in
 from eventlog.errors import CallError, LeaseHeldError
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.maintenance.erase import erase_one, erased_with, kin_of, refuse_running
 from eventlog.open_log import forget_keys
 from eventlog.validation import require, require_or_none
@@ -17,10 +17,10 @@ from eventlog.validation import require, require_or_none
 if TYPE_CHECKING:
     from eventlog.session.session import Sessions
 
-__all__ = ["Retained", "retain", "to_retain"]
+__all__ = ["ExpiryResult", "expire", "to_expire"]
 
 
-class Retained(msgspec.Struct, frozen=True):
+class ExpiryResult(msgspec.Struct, frozen=True):
     """What a retention did, or would do."""
 
     erased: tuple[str, ...]
@@ -28,19 +28,19 @@ class Retained(msgspec.Struct, frozen=True):
     """Sessions that should have gone, and are being run."""
 
 
-def to_retain(
+def to_expire(
     store: Sessions,
     *,
     age: int | None = None,
     count: int | None = None,
     size: int | None = None,
     scope: str | None = None,
-) -> Retained:
-    """What `retain` would do now; erases nothing."""
+) -> ExpiryResult:
+    """What `expire` would do now; erases nothing."""
     return _retained(store, _over(store, age=age, count=count, size=size, scope=scope), lambda _name: None)
 
 
-def retain(
+def expire(
     store: Sessions,
     *,
     age: int | None = None,
@@ -48,7 +48,7 @@ def retain(
     size: int | None = None,
     scope: str | None = None,
     reason: str = "retention",
-) -> Retained:
+) -> ExpiryResult:
     """Erase whole sessions with their sub-sessions: those longest without an event go first.
 
     What is left had an event in the last `age` milliseconds, is at most `count` sessions (sub-sessions not counted), and
@@ -62,7 +62,7 @@ def retain(
         forget_keys(store.log)
 
 
-def _retained(store: Sessions, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> Retained:
+def _retained(store: Sessions, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> ExpiryResult:
     """Erase trees of sessions; one in which a session is being run, or begins to be, is left from there on."""
     erased: list[str] = []
     running: list[str] = []
@@ -75,7 +75,7 @@ def _retained(store: Sessions, trees: Sequence[Sequence[str]], erase_one: Callab
                 erased.append(name)
         except LeaseHeldError as error:
             running.append(error.session)
-    return Retained(tuple(erased), tuple(running))
+    return ExpiryResult(tuple(erased), tuple(running))
 
 
 def _over(
@@ -93,8 +93,8 @@ def _over(
     kin = kin_of(store)
     trees: list[tuple[int, list[str]]] = []
     for name, head in kin.heads.items():
-        card = card_of(head)
-        if (card.parent is None or card.parent not in kin.heads) and (scope is None or card.scope == scope):
+        entry = entry_of(head)
+        if (entry.parent is None or entry.parent not in kin.heads) and (scope is None or entry.scope == scope):
             tree = erased_with(name, kin, forks="keep", subsessions="cascade")
             trees.append((max(kin.heads[one].updated for one in tree), tree))
     trees.sort(key=lambda tree: (-tree[0], tree[1]))

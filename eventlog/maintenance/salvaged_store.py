@@ -21,17 +21,17 @@ from eventlog.codec.decoded import Span, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import FOREIGN, REMAINS, is_foreign, is_sealed, sealed_payload
 from eventlog.errors import DamagedError, DataError
-from eventlog.history.catalog import Card, card_of
+from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.log.contract import Commit, Head
 from eventlog.log.merkle import TAG_BYTES, leaf_of
 from eventlog.log.rules import Seen
 from eventlog.maintenance.copy_commits import head_at
 
 if TYPE_CHECKING:
-    from eventlog.log.embedded.segments.layout import Folded, HeadRow
+    from eventlog.log.embedded.segments.layout import FoldState, HeadRow
     from eventlog.log.embedded.segments.segments import Segments
 
-__all__ = ["Found", "Loss"]
+__all__ = ["Loss", "SalvagedStore"]
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class _Pieces:
         """The last version that is kept."""
 
 
-class Found:
+class SalvagedStore:
     """Everything that was found, and the store that can be made of it (`copy_commits.ReadFrom`)."""
 
     def __init__(self, segments: Segments) -> None:
@@ -90,14 +90,14 @@ class Found:
             for commit in commits:
                 self._add(commit, (chunk.number, chunk.first))
 
-    def folded(self) -> Folded:
+    def folded(self) -> FoldState:
         """How far the journal was folded; from nowhere if that is lost."""
-        from eventlog.log.embedded.segments.layout import Folded
+        from eventlog.log.embedded.segments.layout import FoldState
 
         try:
             return self._segments.folded()
         except DamagedError:
-            return Folded(0, 0)
+            return FoldState(0, 0)
 
     def _session(self, name: str) -> _Pieces:
         return self._sessions.setdefault(name, _Pieces())
@@ -201,14 +201,14 @@ class Found:
         while dropped:
             dropped = False
             for name, head in list(self.kept.items()):
-                card = Card() if is_foreign(head) else card_of(head)
-                if card.fork_of is None or card.erased:
+                entry = CatalogEntry() if is_foreign(head) else entry_of(head)
+                if entry.fork_of is None or entry.erased:
                     continue
-                if self._reaches(card.fork_of, head.base):
+                if self._reaches(entry.fork_of, head.base):
                     continue
                 del self.kept[name]
                 dropped = True
-                problem = f"it goes on from version {head.base} of session {card.fork_of}, which is lost"
+                problem = f"it goes on from version {head.base} of session {entry.fork_of}, which is lost"
                 losses.append(Loss(name, head.base + 1, self._sessions[name].known, problem))
 
     def _reaches(self, name: str | None, version: int) -> bool:
@@ -219,7 +219,7 @@ class Found:
                 return False
             if version > head.base:
                 return head.version >= version and not head.gone
-            name = card_of(head).fork_of
+            name = entry_of(head).fork_of
         return False
 
     def _look_for_bodies(self, losses: list[Loss]) -> None:
@@ -300,8 +300,8 @@ def _is_whole(commit: Commit) -> bool:
 
 def _unknown(commit: Commit) -> Head:
     """What is taken for the newest head of a session whose own is lost."""
-    card = next((card for card in (REMAINS, FOREIGN) if commit.payload.startswith(card)), b"")
-    return Head(commit.session, commit.last, commit.position, commit.first - 1, commit.time, commit.time, 0, card)
+    entry = next((entry for entry in (REMAINS, FOREIGN) if commit.payload.startswith(entry)), b"")
+    return Head(commit.session, commit.last, commit.position, commit.first - 1, commit.time, commit.time, 0, entry)
 
 
 def _spans(commit: Commit) -> Iterator[Span]:

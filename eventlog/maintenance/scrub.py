@@ -22,10 +22,10 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import KeyMissingError
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import END, Stream
 from eventlog.history.streams import ancestry, stream_spans
-from eventlog.maintenance.vacuum import Change, Rewritten, emptied, rewrite
+from eventlog.maintenance.vacuum import Change, VacuumResult, emptied, rewrite
 from eventlog.open_log import require_keys
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["scrub"]
 
 
-def scrub(store: Sessions) -> Rewritten:
+def scrub(store: Sessions) -> VacuumResult:
     """Take what was redacted and erased out of the files of a store; `BusyError` if anybody else has it open.
 
     `KeyMissingError` for an encrypted store that was opened without keys: what was redacted cannot be found in it.
@@ -48,12 +48,12 @@ def scrub(store: Sessions) -> Rewritten:
     for head in store.log.heads():
         if is_foreign(head) or head.gone:
             continue
-        erased = card_of(head).erased
+        erased = entry_of(head).erased
         streams = [Stream(head.session, head.base + 1, head.version)] if erased else ancestry(store.log, head.session)
         parts = _of_heirs(store, head.session) if erased else set[str]()
         for stream in streams:
             above = store.log.head(stream.session)
-            parts.update(() if above is None else card_of(above).redacted)
+            parts.update(() if above is None else entry_of(above).redacted)
         if parts:
             try:
                 first = _first(store, streams, parts)
@@ -68,7 +68,7 @@ def scrub(store: Sessions) -> Rewritten:
 def _record_anew(store: Sessions, session: str, change: Change) -> None:
     """Record the redactions of a session anew that only appends without their hash tell of: of those nobody can say whether they were made."""
     head = store.log.head(session)
-    if head is None or card_of(head).erased or not card_of(head).redacted:
+    if head is None or entry_of(head).erased or not entry_of(head).redacted:
         return
     unsure: dict[str, ev.PartRedacted] = {}
     sure: set[str] = set()
@@ -91,7 +91,7 @@ def _of_heirs(store: Sessions, erased: str) -> set[str]:
         if info.fork_of is not None:
             names = [stream.session for stream in ancestry(store.log, info.id)]
             for head in [store.log.head(name) for name in names] if erased in names else ():
-                found.update(() if head is None else card_of(head).redacted)
+                found.update(() if head is None else entry_of(head).redacted)
     return found
 
 

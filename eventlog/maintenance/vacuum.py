@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from eventlog.codec.payload import DESTROYED, is_foreign
 from eventlog.errors import CallError
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import PREFIX, name_in_keys
 from eventlog.history.streams import ancestry
-from eventlog.integrity.scrub_ledger import Tally, settle
+from eventlog.integrity.scrub_ledger import ScrubLedger, settle
 from eventlog.log.contract import Commit, Head, Log
 from eventlog.log.embedded.directory import bytes_on_disk
 from eventlog.log.merkle import SALT_BYTES, leaf_of
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.options import Options
     from eventlog.log.embedded.segments.segments import Segments
 
-__all__ = ["Change", "Rewritten", "emptied", "rewrite"]
+__all__ = ["Change", "VacuumResult", "emptied", "rewrite"]
 
 Change = Callable[[Commit], Commit]
 
 
-class Rewritten(msgspec.Struct, frozen=True):
+class VacuumResult(msgspec.Struct, frozen=True):
     """What writing a store anew gave back."""
 
     bytes_before: int
@@ -57,7 +57,7 @@ def emptied(commit: Commit, payload: bytes = b"") -> Commit:
 
 def rewrite(
     log: Log, changes: Mapping[str, Change] | None = None, *, shred: bool, time: int | None = None
-) -> Rewritten:
+) -> VacuumResult:
     """Write the store anew without the events of erased sessions; the commits of some sessions go through their change.
 
     `shred`: the files of the old store are overwritten, and what was derived from the sessions that changed is dropped.
@@ -77,9 +77,9 @@ def rewrite(
     return done
 
 
-def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shred: bool, time: int) -> Rewritten:
+def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shred: bool, time: int) -> VacuumResult:
     from eventlog.log.embedded import swap
-    from eventlog.log.embedded.bulk_writer import Copy
+    from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.segments.segments import Segments
 
     swap.finish(path, options.io)
@@ -88,11 +88,11 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
     try:
         segments = Segments(path / "lmdb", read_only=True, map_bytes=options.map_bytes)
         try:
-            copy = Copy(following, options)
+            copy = BulkWriter(following, options)
             try:
                 needed = _inherited(segments)
                 counted = {"emptied": 0}
-                tally = Tally()
+                tally = ScrubLedger()
 
                 def change(commit: Commit) -> Commit | None:
                     last = needed.get(commit.session)
@@ -135,7 +135,7 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
         raise
     swap.commit(path, shred=shred)
     swap.finish(path, options.io)
-    return Rewritten(before, bytes_on_disk(path), len(gone), counted["emptied"])
+    return VacuumResult(before, bytes_on_disk(path), len(gone), counted["emptied"])
 
 
 def _inherited(segments: Segments) -> dict[str, int]:
@@ -145,10 +145,10 @@ def _inherited(segments: Segments) -> dict[str, int]:
     for head in segments.heads(""):
         if is_foreign(head):
             continue
-        card = card_of(head)
-        if card.erased:
+        entry = entry_of(head)
+        if entry.erased:
             needed[head.session] = 0
-        elif card.fork_of is not None:
+        elif entry.fork_of is not None:
             alive.append(head)
     if needed:
         for head in alive:

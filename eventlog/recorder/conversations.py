@@ -39,7 +39,7 @@ from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_foreign, is_sealed
 from eventlog.errors import DamagedError
 from eventlog.events import Event
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.history.streams import ancestry, spans
 from eventlog.log.contract import Log
 from eventlog.recorder.factory import open_from
@@ -100,7 +100,7 @@ class ConversationFeed:
     def events(self, session: str) -> list[Recorded]:
         """All events of a session, those that a fork inherited too."""
         head = self.log.head(session)
-        if head is None or is_foreign(head) or card_of(head).erased:
+        if head is None or is_foreign(head) or entry_of(head).erased:
             return []
         streams = ancestry(self.log, session)
         return [recorded for span in spans(self.log, streams) for recorded in span.events()]

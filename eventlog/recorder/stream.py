@@ -6,7 +6,7 @@ What others committed meanwhile is looked at inside the commit (`_Mine`), also a
 of the same originator version, or of the same tracking position, one is refused.
 
 The session is named `eventsourcing:PURPOSE:APPLICATION` (purpose `events` or `snapshots`), so any number of
-applications share a store; that it is no conversation its card and its payloads say (`eventlog/codec/payload.py`).
+applications share a store; that it is no conversation its catalog entry and its payloads say (`eventlog/codec/payload.py`).
 Speaks our errors; the recorders translate.  Thread-safe.
 """
 
@@ -28,7 +28,7 @@ from eventlog.recorder.pieces import Run
 
 __all__ = ["RecorderStream"]
 
-_CARD = FOREIGN + b"eventsourcing"
+_ENTRY = FOREIGN + b"eventsourcing"
 _NEAR = 256
 """Events this many versions apart are read in one go."""
 _SCANNED = 10_000
@@ -73,7 +73,7 @@ class RecorderStream:
                 payload=payload,
                 count=count,
                 time=now,
-                card=None if seen else _CARD,
+                entry=None if seen else _ENTRY,
                 creates_at=None if seen else 0,
                 seen=seen,
                 check=mine,

@@ -30,7 +30,7 @@ class ContextCommands(Handle):
         """Clear the results of these tool parts from the view; `freed` in tokens."""
         self.run([ev.Pruned(each(parts, "parts are a list of ids"), policy, freed)])
 
-    def restore(self, parts: Sequence[str]) -> None:
+    def unprune(self, parts: Sequence[str]) -> None:
         """Bring pruned results back into the view."""
         self.run([ev.Restored(each(parts, "parts are a list of ids"))])
 

@@ -27,7 +27,7 @@ from eventlog.errors import (
     cut,
     giving_way_to,
 )
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import Stream, lineage_of
 from eventlog.history.streams import head_of, history_spans, stretches, texts
 from eventlog.integrity.heads import SessionHead, session_head
@@ -142,7 +142,7 @@ class Handle:
             part
             for stream in streams[:-1]
             if (head := self.host.log.head(stream.session)) is not None
-            for part in card_of(head).redacted
+            for part in entry_of(head).redacted
         )
 
     def text(self, content: Content) -> str:

@@ -17,7 +17,7 @@ from eventlog.session.owner import LIVE, Owner
 __all__ = ["begin", "end", "let_go_of_stopped"]
 
 
-class Living(os_fork.Forkable, Protocol):
+class LiveStore(os_fork.Forkable, Protocol):
     """An open store: what its leases are held by."""
 
     log: Log
@@ -29,10 +29,10 @@ class Living(os_fork.Forkable, Protocol):
 
 
 _registering = Lock()
-_STORES: weakref.WeakSet[Living] = weakref.WeakSet()
+_STORES: weakref.WeakSet[LiveStore] = weakref.WeakSet()
 
 
-def begin(store: Living) -> Callable[[], None]:
+def begin(store: LiveStore) -> Callable[[], None]:
     """A store is open, and may hold leases: it is closed when the interpreter exits.  Returns what `end` takes."""
     LIVE.add(store.owner.store)
     weakref.finalize(store, LIVE.discard, store.owner.store)
@@ -44,7 +44,7 @@ def begin(store: Living) -> Callable[[], None]:
     return at_exit
 
 
-def end(store: Living, at_exit: Callable[[], None]) -> None:
+def end(store: LiveStore, at_exit: Callable[[], None]) -> None:
     """It closes."""
     LIVE.discard(store.owner.store)
     atexit.unregister(at_exit)

@@ -18,7 +18,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign, is_sealed
 from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import DataError, ErasedError, NotFoundError
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.history.streams import ancestry, stream_spans
 from eventlog.log.contract import Log
 from eventlog.values import Body, Content
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eventlog.history.catalog import SessionInfo
     from eventlog.session.handle import Handle
 
-__all__ = ["Occurrence", "Redacted", "redact"]
+__all__ = ["Occurrence", "RedactionResult", "redact"]
 
 SHORTEST = 8
 """Characters under which a text is not searched for: it would be found everywhere."""
@@ -46,7 +46,7 @@ class Occurrence(msgspec.Struct, frozen=True):
     """The part it belongs to: redact that one, too."""
 
 
-class Redacted(msgspec.Struct, frozen=True):
+class RedactionResult(msgspec.Struct, frozen=True):
     """What a redaction did."""
 
     part: str
@@ -78,7 +78,7 @@ class Neighbours(Protocol):
         ...
 
 
-def redact(session: Handle, store: Neighbours, part: str, reason: str = "", *, search: bool = True) -> Redacted:
+def redact(session: Handle, store: Neighbours, part: str, reason: str = "", *, search: bool = True) -> RedactionResult:
     """Redact a part of a session; `NotFoundError` if it has none of this id.  Redacting it again is harmless."""
     with session.deciding() as state:
         if not state.has_part(part):
@@ -86,7 +86,7 @@ def redact(session: Handle, store: Neighbours, part: str, reason: str = "", *, s
     owner = _owner(session, part)
     recorded = [name for name in _recorders(store, owner, session.id) if _record(store, name, part, reason)]
     found = tuple(_occurrences(store, owner, part)) if search else ()
-    return Redacted(part, recorded[0] if recorded else session.id, found)
+    return RedactionResult(part, recorded[0] if recorded else session.id, found)
 
 
 def _owner(session: Handle, part: str) -> str:
@@ -98,7 +98,7 @@ def _owner(session: Handle, part: str) -> str:
 def _recorders(store: Neighbours, owner: str, session: str) -> list[str]:
     """Where to record it: in the owner, or, where that is erased, in every session that inherited from it."""
     head = store.log.head(owner)
-    if head is not None and not card_of(head).erased:
+    if head is not None and not entry_of(head).erased:
         return [owner]
     found = [session]
     for info in store.sessions():
@@ -127,7 +127,7 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
         return
     known: dict[bytes, bool] = {}
     for head in store.log.heads():
-        if is_foreign(head) or head.gone or card_of(head).erased or is_sealed(head.card):
+        if is_foreign(head) or head.gone or entry_of(head).erased or is_sealed(head.entry):
             continue  # gone, or its key is
         grown: dict[str, str] = {}
         for span in stream_spans(store.log, head.session):
@@ -149,8 +149,8 @@ def _family(store: Neighbours, owner: str) -> set[str]:
     """The sessions that may speak of the part: its own, and those that inherited from that."""
     found = {owner}
     for head in store.log.heads():
-        if not is_foreign(head) and card_of(head).fork_of is not None:
-            streams = ancestry(store.log, head.session) if not card_of(head).erased else []
+        if not is_foreign(head) and entry_of(head).fork_of is not None:
+            streams = ancestry(store.log, head.session) if not entry_of(head).erased else []
             if any(stream.session == owner for stream in streams):
                 found.add(head.session)
     return found

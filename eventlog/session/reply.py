@@ -19,8 +19,8 @@ from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Lease
-from eventlog.session.text_stream import Stream
-from eventlog.session.tool_call import Call
+from eventlog.session.text_stream import TextStream
+from eventlog.session.tool_call import ToolCall
 from eventlog.validation import require_json, require_or_none
 from eventlog.values import (
     Json,
@@ -49,8 +49,8 @@ class Reply:
         self._session = session
         self._started = started
         self._lease_wait = lease_wait
-        self._streams: list[Stream] = []
-        self._calls: list[Call] = []
+        self._streams: list[TextStream] = []
+        self._calls: list[ToolCall] = []
         self._purpose = "turn"
         """What the newest step is for."""
         self.lease: Lease | None = None
@@ -149,17 +149,17 @@ class Reply:
 
     # -- parts ---------------------------------------------------------------------------------
 
-    def text(self, *, id: str | None = None, metadata: Json | None = None) -> Stream:
+    def stream_text(self, *, id: str | None = None, metadata: Json | None = None) -> TextStream:
         """Begin a text part."""
         return self._stream(Text(metadata=metadata), id)
 
-    def reasoning(self, *, id: str | None = None, metadata: Json | None = None) -> Stream:
+    def stream_reasoning(self, *, id: str | None = None, metadata: Json | None = None) -> TextStream:
         """Begin a reasoning part."""
         return self._stream(Reasoning(metadata=metadata), id)
 
-    def say(self, text: str) -> str:
+    def add_text(self, text: str) -> str:
         """Add a text part that is known as a whole; returns its id."""
-        stream = self.text()
+        stream = self.stream_text()
         stream.append(text)
         stream.end()
         return stream.id
@@ -186,31 +186,31 @@ class Reply:
         provider_executed: bool = False,
         title: str = "",
         metadata: Json | None = None,
-    ) -> Call:
+    ) -> ToolCall:
         """Begin a tool call.  With `input` it runs at once, durably; without, its arguments stream first."""
         self._require_open()
         part = id or self._session.host.new_id("prt_")
-        call = Call(self._session, part, call_id, self.lease)
+        call = ToolCall(self._session, part, call_id, self.lease)
         started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
         if input is None:
             self._session.command([started], wait=False, lease=self.lease)
         else:
-            call.run(input, title=title, started=started)
+            call.start(input, title=title, started=started)
         self._calls.append(call)
         return call
 
-    def call(self, part: str) -> Call:
+    def call(self, part: str) -> ToolCall:
         """The handle of a call of this message; `NotFoundError` for another part."""
         for call in self._calls:
             if call.id == part:
                 return call
         raise NotFoundError("call", part, session=self._session.id)
 
-    def _stream(self, kind: Text | Reasoning, part: str | None) -> Stream:
+    def _stream(self, kind: Text | Reasoning, part: str | None) -> TextStream:
         self._require_open()
         name = part or self._session.host.new_id("prt_")
         self._session.command([ev.PartStarted(self.id, name, kind)], wait=False, lease=self.lease)
-        stream = Stream(self._session, name, "text", self.lease)
+        stream = TextStream(self._session, name, "text", self.lease)
         self._streams.append(stream)
         return stream
 

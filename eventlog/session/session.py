@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.history.catalog import SessionInfo
     from eventlog.integrity.heads import StoreHead
-    from eventlog.session.redact import Redacted
+    from eventlog.session.redact import RedactionResult
     from eventlog.values import Origin
 
 __all__ = ["RollbackResult", "Session", "Sessions"]
@@ -214,7 +214,7 @@ class Session(ContextCommands):
         """Take an ended part out of its message; its events stay."""
         self.run([ev.PartRemoved(part)])
 
-    def redact(self, part: str, reason: str = "", *, search: bool = True) -> Redacted:
+    def redact(self, part: str, reason: str = "", *, search: bool = True) -> RedactionResult:
         """Hide a part's content in every view of every version, here and in all forks; needs no lease.
 
         Returns where else the same text stands, if that is to be searched for.  The bytes go with `Store.scrub`.

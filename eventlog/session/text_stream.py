@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eventlog.session.handle import Handle
     from eventlog.session.lease import Lease
 
-__all__ = ["LONG_DELTA", "MAX_DELTA", "Stream"]
+__all__ = ["LONG_DELTA", "MAX_DELTA", "TextStream"]
 
 LONG_DELTA = 4096
 """Characters from which on deltas are counted against what the buffer may hold."""
@@ -25,7 +25,7 @@ MAX_DELTA = 16 * 1024 * 1024
 """Longest single delta, in characters."""
 
 
-class Stream:
+class TextStream:
     """A text or reasoning part that grows."""
 
     # `_open` says no more than that its end was not asked for: what became of that the state knows.

@@ -9,7 +9,7 @@ from eventlog import events as ev
 from eventlog.codec.bodies import from_file, to_content
 from eventlog.errors import CallError
 from eventlog.session.inputs import as_json, stored_attachment
-from eventlog.session.text_stream import Stream
+from eventlog.session.text_stream import TextStream
 from eventlog.validation import a_kind, each, require_or_none
 from eventlog.values import INTERRUPTED, Attachment, Content, Json, Truncation
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from eventlog.session.handle import Handle
     from eventlog.session.lease import Lease
 
-__all__ = ["Call"]
+__all__ = ["ToolCall"]
 
 
-class Call:
+class ToolCall:
     """A tool call of the message: pending until its input is complete, then running, then completed or failed."""
 
     def __init__(self, session: Handle, part: str, call: str, lease: Lease | None) -> None:
@@ -28,19 +28,19 @@ class Call:
         self.call_id = call
         self._session = session
         self._lease = lease
-        self._input: Stream | None = None
-        self._output: Stream | None = None
+        self._input: TextStream | None = None
+        self._output: TextStream | None = None
         self._takes_input = True
 
-    def input(self, text: str) -> None:
+    def stream_input(self, text: str) -> None:
         """Accept a piece of the arguments as they stream."""
         if self._input is None:
-            self._input = Stream(self._session, self.id, "input", self._lease)
+            self._input = TextStream(self._session, self.id, "input", self._lease)
             if not self._takes_input:
                 self._input.close()
         self._input.append(text)
 
-    def run(
+    def start(
         self,
         input: Json | dict[str, object],
         *,
@@ -57,10 +57,10 @@ class Call:
         self._close_input()
         self._session.command([running] if started is None else [started, running], bodies, lease=self._lease)
 
-    def output(self, text: str) -> None:
+    def stream_output(self, text: str) -> None:
         """Accept a piece of what the running tool prints."""
         if self._output is None:
-            self._output = Stream(self._session, self.id, "output", self._lease)
+            self._output = TextStream(self._session, self.id, "output", self._lease)
         self._output.append(text)
 
     def progress(self, title: str | None = None, metadata: Json | None = None) -> None:

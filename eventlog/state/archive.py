@@ -33,7 +33,7 @@ from eventlog.state.facts import MessageFacts
 if TYPE_CHECKING:
     import zstandard
 
-__all__ = ["Packed", "Stored"]
+__all__ = ["FactArchive", "StoredArchive"]
 
 BUCKET = 128
 CHUNK_BITS = 24
@@ -49,7 +49,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Row])
 
 
-class Stored(msgspec.Struct, array_like=True):
+class StoredArchive(msgspec.Struct, array_like=True):
     """The same as plain data."""
 
     modulus: int
@@ -60,7 +60,7 @@ class Stored(msgspec.Struct, array_like=True):
     greatest_part: str
 
 
-class Packed:
+class FactArchive:
     """The packed facts of one session.  Not safe across threads: its owner has a lock."""
 
     __slots__ = (
@@ -145,7 +145,7 @@ class Packed:
         """Whether what was packed before was not read yet."""
         return self._load is not None
 
-    def follow(self, stored: Stored, *added: Stored) -> None:
+    def follow(self, stored: StoredArchive, *added: StoredArchive) -> None:
         """What is packed here came after these pieces."""
         newer, self._load = self._chunks, None
         self._open(stored)
@@ -159,21 +159,21 @@ class Packed:
         if self._load is not None:
             self._load()
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredArchive:
         """What `follow` takes."""
         self._loaded()
         index = b"".join(map(_little, self._buckets))
-        return Stored(self._modulus, self._chunks, index, self.greatest_message, self.greatest_part)
+        return StoredArchive(self._modulus, self._chunks, index, self.greatest_message, self.greatest_part)
 
-    def added(self) -> Stored:
+    def added(self) -> StoredArchive:
         """What no stored piece has, as the next piece."""
-        return Stored(self._modulus, self._chunks[self._kept :], b"", self.greatest_message, self.greatest_part)
+        return StoredArchive(self._modulus, self._chunks[self._kept :], b"", self.greatest_message, self.greatest_part)
 
     def keep(self) -> None:
         """All of it lies in stored pieces now."""
         self._kept = len(self._chunks)
 
-    def _open(self, stored: Stored) -> None:
+    def _open(self, stored: StoredArchive) -> None:
         self._modulus = stored.modulus
         self._chunks = stored.chunks
         self._cached = (-1, [])

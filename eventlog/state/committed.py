@@ -7,7 +7,7 @@ A session's writer decides commands against it, and so takes it ahead of what is
 from __future__ import annotations
 
 from eventlog.errors import ErasedError
-from eventlog.history.catalog import Card, card_of
+from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.history.lineage import Stream
 from eventlog.history.streams import ancestry, head_of
 from eventlog.log.contract import Head, LeaseState, Log
@@ -21,7 +21,7 @@ CHECKPOINT_EVENTS = 2_000
 
 
 class CommittedState:
-    """A session's state and card, and the version up to which they are certain.
+    """A session's state and catalog entry, and the version up to which they are certain.
 
     Its user has the lock.
     """
@@ -30,7 +30,7 @@ class CommittedState:
         self.log = log
         self.session = session
         self.checkpoint_events = checkpoint_events
-        self.card = Card()
+        self.entry = CatalogEntry()
         self.streams: list[Stream] = []
         self.state = State()
         self.lease = LeaseState()
@@ -74,15 +74,15 @@ class CommittedState:
         self.lease = head.lease
         if head.version == self.state.version:
             return False
-        self.card = card_of(head)
-        if self.card.erased:
+        self.entry = entry_of(head)
+        if self.entry.erased:
             raise ErasedError(self.session)
         fold_spans(self.log, self.streams, self.state, head.version)
         self._took_in(head)
         return True
 
     def _took_in(self, head: Head) -> None:
-        self.card = card_of(head)
+        self.entry = entry_of(head)
         self.lease = head.lease
         self.certain = self.state.version
         self.state.settle(self.certain)

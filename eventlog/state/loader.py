@@ -15,9 +15,9 @@ from eventlog.history.streams import spans
 from eventlog.log.contract import Log
 from eventlog.state.evolve import evolve
 from eventlog.state.state import State
-from eventlog.state.stored import Below, Piece, below_of
+from eventlog.state.stored import ArchivedFacts, Piece, below_of
 
-__all__ = ["PACKED", "STATE", "PackedAt", "fold_spans", "newest_state", "restore", "save_state", "wrong_checkpoints"]
+__all__ = ["PACKED", "STATE", "ArchivedAt", "fold_spans", "newest_state", "restore", "save_state", "wrong_checkpoints"]
 
 STATE = "state 6"
 """Kind of the checkpoints of command state; the number is the format and the meaning of what `State.encode` gives first."""
@@ -77,7 +77,7 @@ def wrong_checkpoints(log: Log, streams: Sequence[Stream], session: str, upto: i
         fold_spans(log, streams, state, version)
         state.settle(version)
         try:
-            kept = State.decode(data, PackedAt(log, streams, session, version))
+            kept = State.decode(data, ArchivedAt(log, streams, session, version))
             same = kept.canonical() == state.canonical()
         except (msgspec.MsgspecError, DataError):
             same = False
@@ -85,7 +85,7 @@ def wrong_checkpoints(log: Log, streams: Sequence[Stream], session: str, upto: i
             yield version
 
 
-class PackedAt:
+class ArchivedAt:
     """Finds what the state that was kept at a version, in the stream of `session`, has packed: there, or by replay where it is lost."""
 
     def __init__(self, log: Log, streams: Sequence[Stream], session: str, version: int) -> None:
@@ -94,7 +94,7 @@ class PackedAt:
         self._session = session
         self._version = version
 
-    def __call__(self, state: State, pieces: Sequence[Piece]) -> Sequence[Below]:
+    def __call__(self, state: State, pieces: Sequence[Piece]) -> Sequence[ArchivedFacts]:
         """See `State.decode`."""
         found = [below for piece in pieces if (below := self._read(*piece)) is not None]
         if len(found) == len(pieces):
@@ -105,7 +105,7 @@ class PackedAt:
         whole.settle(self._version)
         return [whole.below(state)]
 
-    def _read(self, version: int, digest: bytes) -> Below | None:
+    def _read(self, version: int, digest: bytes) -> ArchivedFacts | None:
         data = checkpoint_store.sound(self._log, PACKED, self._session, version)
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             return None if data is None else below_of(data, digest)
@@ -142,4 +142,4 @@ def _usable(log: Log, streams: Sequence[Stream], stream: Stream, upto: int) -> I
     for version, data in checkpoint_store.valid(log, STATE, stream.session, min(stream.last, upto)):
         if version >= stream.first:
             with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                yield version, State.decode(data, PackedAt(log, streams, stream.session, version))
+                yield version, State.decode(data, ArchivedAt(log, streams, stream.session, version))

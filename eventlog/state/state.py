@@ -25,10 +25,10 @@ import msgspec
 from eventlog import events as ev
 from eventlog.errors import NotFoundError
 from eventlog.history.lineage import History
-from eventlog.state.archive import Packed
+from eventlog.state.archive import FactArchive
 from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
-from eventlog.state.stored import Below, Known, Piece, Plain, digest_of, plain_of
-from eventlog.state.version_log import Entry, Timeline
+from eventlog.state.stored import ArchivedFacts, ArchiveSummary, Piece, StoredState, digest_of, plain_of
+from eventlog.state.version_log import Entry, VersionLog
 from eventlog.values import INTERRUPTED, MessageError
 
 __all__ = ["MessageFacts", "PartFacts", "State"]
@@ -107,9 +107,9 @@ class State:
         self.erased = False
         self.last_message = ""
         self.pins: dict[str, PinFacts] = {}
-        self.opens = Timeline()
+        self.opens = VersionLog()
         """Which assistant messages were open, each time that changed."""
-        self.users = Timeline()
+        self.users = VersionLog()
         """The user messages."""
         self.compactions: list[tuple[int, str, str]] = []
         """(version, compaction part, state) in order."""
@@ -123,7 +123,7 @@ class State:
         self.warm_messages: dict[str, MessageFacts] = {}
         self.warm_parts: dict[str, PartFacts] = {}
         """The parts of the warm messages, and no others."""
-        self._packed = Packed()
+        self._packed = FactArchive()
         self._lock = RLock()
         """Held to pack, and to look into what is packed: readers have no other lock."""
         self._pack_at = WARM + CHUNK
@@ -355,12 +355,12 @@ class State:
             if not (packed or opens.begins or users.begins):
                 return self._encode(opens.recent, users.recent, warm, None), b""
             if whole:
-                below = Below(packed.stored(), opens.packed(), users.packed())
+                below = ArchivedFacts(packed.stored(), opens.packed(), users.packed())
             else:
-                below = Below(packed.added(), opens.added(), users.added())
+                below = ArchivedFacts(packed.added(), opens.added(), users.added())
             piece = msgspec.msgpack.encode(below) if whole or below.packed.chunks or below.opens or below.users else b""
             pieces = list(self._pieces_with(piece, whole=whole))
-            known = Known(packed.greatest_message, packed.greatest_part, opens.begins, users.begins, pieces)
+            known = ArchiveSummary(packed.greatest_message, packed.greatest_part, opens.begins, users.begins, pieces)
             return self._encode(opens.recent, users.recent, warm, known), piece
 
     def keep(self, piece: bytes, *, whole: bool) -> None:
@@ -380,10 +380,10 @@ class State:
         return self._encode(self.opens.whole(), self.users.whole(), messages, None)
 
     def _encode(
-        self, opens: list[Entry], users: list[Entry], warm: list[tuple[str, MessageFacts]], known: Known | None
+        self, opens: list[Entry], users: list[Entry], warm: list[tuple[str, MessageFacts]], known: ArchiveSummary | None
     ) -> bytes:
         return msgspec.msgpack.encode(
-            Plain(
+            StoredState(
                 self.version,
                 self.started,
                 self.archived,
@@ -401,7 +401,7 @@ class State:
         )
 
     @staticmethod
-    def decode(data: bytes, find: Callable[[State, Sequence[Piece]], Sequence[Below]]) -> State:
+    def decode(data: bytes, find: Callable[[State, Sequence[Piece]], Sequence[ArchivedFacts]]) -> State:
         """The state that was encoded; `msgspec.MsgspecError` if it is none.
 
         `find` is asked for what is packed when that is first needed, with this state and the pieces it lies in.
@@ -410,7 +410,7 @@ class State:
         state = State()
         state.version, state.started = plain.version, plain.started
         state.archived, state.erased, state.last_message = plain.archived, plain.erased, plain.last_message
-        state.pins, state.opens, state.users = plain.pins, Timeline(plain.opens), Timeline(plain.users)
+        state.pins, state.opens, state.users = plain.pins, VersionLog(plain.opens), VersionLog(plain.users)
         state.compactions, state.interrupts, state.history = plain.compactions, plain.interrupts, plain.history
         for name, facts in plain.warm:
             state._warm(name, facts)
@@ -423,7 +423,7 @@ class State:
             state.users.later(load, known.users_begin)
         return state
 
-    def _load(self, find: Callable[[State, Sequence[Piece]], Sequence[Below]], pieces: Sequence[Piece]) -> None:
+    def _load(self, find: Callable[[State, Sequence[Piece]], Sequence[ArchivedFacts]], pieces: Sequence[Piece]) -> None:
         """Read what is packed, unless another thread just did."""
         with self._lock:
             if self._packed.is_later:
@@ -432,13 +432,15 @@ class State:
                 self.opens.follow([entry for piece in found for entry in piece.opens])
                 self.users.follow([entry for piece in found for entry in piece.users])
 
-    def below(self, other: State) -> Below:
+    def below(self, other: State) -> ArchivedFacts:
         """What `other` should have packed, which is of the same history, out of this state: everything but what `other` has of timelines."""
-        packed = Packed()
+        packed = FactArchive()
         rows = list(self._all_messages())
         for start in range(0, len(rows), CHUNK):
             packed.add(rows[start : start + CHUNK])
-        return Below(packed.stored(), self.opens.before(other.opens.oldest()), self.users.before(other.users.oldest()))
+        return ArchivedFacts(
+            packed.stored(), self.opens.before(other.opens.oldest()), self.users.before(other.users.oldest())
+        )
 
     # -- packing ---------------------------------------------------------------------------------
 

@@ -10,25 +10,25 @@ from hashlib import blake2b
 import msgspec
 
 from eventlog.history.lineage import History
-from eventlog.state.archive import Stored
+from eventlog.state.archive import StoredArchive
 from eventlog.state.facts import MessageFacts, PinFacts
 from eventlog.state.version_log import Entry, Older
 
-__all__ = ["Below", "Known", "Piece", "Plain", "below_of", "digest_of", "plain_of"]
+__all__ = ["ArchiveSummary", "ArchivedFacts", "Piece", "StoredState", "below_of", "digest_of", "plain_of"]
 
 Piece = tuple[int, bytes]
 """The version a piece was kept at, and the digest of its bytes."""
 
 
-class Below(msgspec.Struct, array_like=True):
+class ArchivedFacts(msgspec.Struct, array_like=True):
     """A piece of what is packed, as it is stored apart from the rest: change `loader.PACKED` with it."""
 
-    packed: Stored
+    packed: StoredArchive
     opens: Older
     users: Older
 
 
-class Known(msgspec.Struct, array_like=True):
+class ArchiveSummary(msgspec.Struct, array_like=True):
     """What is known of it as long as it is not read."""
 
     greatest_message: str
@@ -39,7 +39,7 @@ class Known(msgspec.Struct, array_like=True):
     """Where it lies, the oldest first."""
 
 
-class Plain(msgspec.Struct, array_like=True):
+class StoredState(msgspec.Struct, array_like=True):
     """A state, without what is packed: change `loader.STATE` with it."""
 
     version: int
@@ -54,19 +54,19 @@ class Plain(msgspec.Struct, array_like=True):
     interrupts: list[tuple[int, str]]
     history: History
     warm: list[tuple[str, MessageFacts]]
-    known: Known | None
+    known: ArchiveSummary | None
 
 
-_PLAIN = msgspec.msgpack.Decoder(Plain)
-_BELOW = msgspec.msgpack.Decoder(Below)
+_PLAIN = msgspec.msgpack.Decoder(StoredState)
+_BELOW = msgspec.msgpack.Decoder(ArchivedFacts)
 
 
-def plain_of(data: bytes) -> Plain:
+def plain_of(data: bytes) -> StoredState:
     """What was encoded; `msgspec.MsgspecError` if it is none."""
     return _PLAIN.decode(data)
 
 
-def below_of(data: bytes, digest: bytes) -> Below | None:
+def below_of(data: bytes, digest: bytes) -> ArchivedFacts | None:
     """A piece of what was packed, if these are the bytes that the digest is of."""
     return _BELOW.decode(data) if digest_of(data) == digest else None
 

@@ -14,7 +14,7 @@ import msgspec
 
 from eventlog.history.lineage import History
 
-__all__ = ["Entry", "Older", "Timeline"]
+__all__ = ["Entry", "Older", "VersionLog"]
 
 RECENT = 512
 """Entries from which on the older half is packed."""
@@ -28,7 +28,7 @@ Older = list[tuple[int, bytes]]
 """Packed entries, each with the version of their first."""
 
 
-class Timeline:
+class VersionLog:
     """Entries in the order of their versions.  Changed by its owner alone."""
 
     __slots__ = ("_kept", "_load", "begins", "older", "recent")

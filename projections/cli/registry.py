@@ -77,7 +77,7 @@ COMMANDS = {
     "erase": Entry(
         "erase", "Erase a session: nothing of it can be read any more, and `vacuum` takes it out of the files."
     ),
-    "retain": Entry(
+    "expire": Entry(
         "erase",
         "Erase whole sessions, those longest without an event first, until what is left is within all limits given.",
     ),

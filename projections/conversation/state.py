@@ -3,7 +3,7 @@
 Not what each event does to it (`apply.py`), nor the selection of what the model sees (`view/selection.py`), nor its form
 (`view/part_rendering.py`).  The transcript keeps everything (`whole`); the model view lets go of the messages that a completed
 compaction covers, so that its state has the size of the view whatever the length of the history.  What was let go cannot
-come back by applying an event; `ReachesBack` tells the replay loop to fold again from an earlier point.
+come back by applying an event; `NeedsReplay` tells the replay loop to fold again from an earlier point.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from eventlog.values import Content, Json, Limits, Model, Todo
 from projections.conversation.carryover import TOUCHES, Carried, Pin, Touch
 from projections.conversation.parts import Compaction, Message, Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
 from projections.replay.canonical import pack, unpack
-from projections.replay.projection import ReachesBack
+from projections.replay.projection import NeedsReplay
 
 __all__ = ["Conversation", "join_part", "said_by"]
 
 
-class Plain(msgspec.Struct, array_like=True):
+class StoredConversation(msgspec.Struct, array_like=True):
     """A conversation as it is encoded."""
 
     whole: bool
@@ -107,7 +107,7 @@ class Conversation:
         """Canonical bytes: texts are joined, so it does not matter in how many pieces they came."""
         for name in [*self.split]:
             self.join(self.messages[name])
-        plain = Plain(
+        plain = StoredConversation(
             self.whole,
             list(self.messages.values()),
             list(self.compactions.values()),
@@ -127,7 +127,7 @@ class Conversation:
     @classmethod
     def decode(cls, data: bytes) -> Conversation:
         """The conversation again; ValueError if the bytes are of another shape."""
-        plain = unpack(data, Plain)
+        plain = unpack(data, StoredConversation)
         found = cls(whole=plain.whole)
         found.messages = {message.id: message for message in plain.messages}
         found.compactions = {compaction.part: compaction for compaction in plain.compactions}
@@ -301,13 +301,13 @@ class Conversation:
         return own.version - 1 if own is not None else -1
 
     def take_back(self, part: str) -> None:
-        """A completed compaction counts no more: what it alone covered is there again, or `ReachesBack`."""
+        """A completed compaction counts no more: what it alone covered is there again, or `NeedsReplay`."""
         compaction = self.compactions.get(part)
         if compaction is None:
             return
         if compaction.status == "completed":
             if not self.whole:
-                raise ReachesBack(part)
+                raise NeedsReplay(part)
             free = [message for message in self.messages.values() if message.covered == part]
             for message in free:
                 message.covered = None

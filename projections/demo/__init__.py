@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from eventlog import Call, Reply, Session, Stream, Usage
+from eventlog import Reply, Session, TextStream, ToolCall, Usage
 from eventlog import events as ev
 from eventlog.values import Reasoning, Text, Tool
 
@@ -48,8 +48,8 @@ class _Player:
         self._live = live
         self._heard = heard
         self._reply: Reply | None = None
-        self._streams: dict[str, tuple[Literal["text", "reasoning"], Stream]] = {}
-        self._calls: dict[str, Call] = {}
+        self._streams: dict[str, tuple[Literal["text", "reasoning"], TextStream]] = {}
+        self._calls: dict[str, ToolCall] = {}
         self._usage: Usage | None = None
         self.deltas = 0
 
@@ -76,9 +76,9 @@ class _Player:
         assert self._reply is not None, "the recording has an answer only"
         match event.kind:
             case Text():
-                self._streams[event.part] = ("text", self._reply.text())
+                self._streams[event.part] = ("text", self._reply.stream_text())
             case Reasoning():
-                self._streams[event.part] = ("reasoning", self._reply.reasoning())
+                self._streams[event.part] = ("reasoning", self._reply.stream_reasoning())
             case Tool(call, tool, provider_executed, metadata):
                 self._calls[event.part] = self._reply.tool(
                     tool, call_id=call, provider_executed=provider_executed, metadata=metadata
@@ -92,7 +92,7 @@ class _Player:
             return
         self.deltas += 1
         if event.part in self._calls:
-            self._calls[event.part].input(event.text)
+            self._calls[event.part].stream_input(event.text)
             self._heard("call", event.text)
         else:
             kind, stream = self._streams[event.part]
@@ -102,7 +102,7 @@ class _Player:
     def _tool(self, event: ev.Event) -> None:
         match event:
             case ev.ToolRunning():
-                self._calls[event.part].run(self._text(event.input), title=event.title)
+                self._calls[event.part].start(self._text(event.input), title=event.title)
             case ev.ToolCompleted():
                 output = self._text(event.output)
                 self._calls[event.part].succeed(output, title=event.title, metadata=event.metadata)

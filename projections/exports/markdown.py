@@ -16,7 +16,7 @@ from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session
 from projections.formats.text import sendable
 from projections.reports.session_tree import below
-from projections.transcript.transcript import Said, Transcript, TranscriptPart
+from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptPart
 
 __all__ = ["markdown_blocks", "markdown_of"]
 
@@ -54,7 +54,7 @@ def _session(session: Session, *, inherited: bool) -> Iterator[str]:
     yield from _reversed(_message(said) for said in _own(session, base))
 
 
-def _own(session: Session, base: int) -> Iterator[Said]:
+def _own(session: Session, base: int) -> Iterator[TranscriptMessage]:
     """The session's messages, newest first, as far as they began after `base`."""
     for said in Transcript(session).newest_first():
         if said.version <= base:
@@ -99,7 +99,7 @@ def _head(info: SessionInfo) -> Iterator[str]:
     yield "\n"
 
 
-def _message(said: Said) -> str:
+def _message(said: TranscriptMessage) -> str:
     marks = [name for name in ("synthetic", "removed") if getattr(said, name)]
     marks += ["summary"] if said.summary else []
     marks += ["covered by a compaction"] if said.covered else []

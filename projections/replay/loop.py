@@ -2,7 +2,7 @@
 
 Live reading, catching up, time travel and forks all use it.  Not a projection, and it never writes.  A fold cannot un-apply, so two
 kinds of event send the loop back: `RolledBack`, after which the session's effective history is folded again, and the undoing of a
-compaction whose covered messages the state has let go (`ReachesBack`); from the checkpoint before it the compaction is then folded as
+compaction whose covered messages the state has let go (`NeedsReplay`); from the checkpoint before it the compaction is then folded as
 one that hid nothing.
 
 `Walk` goes through many versions in order and folds each state from the one before.  It uses no checkpoint, so its states depend on
@@ -19,7 +19,7 @@ from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUnd
 from eventlog.session.session import Session
 from eventlog.validation import require_version
 from projections.replay.checkpoints import Checkpoints
-from projections.replay.projection import Projection, ReachesBack, Source, fold
+from projections.replay.projection import NeedsReplay, Projection, Source, fold
 
 __all__ = ["Follower", "Replayed", "Walk", "go_on", "hide_inherited", "replay", "state_at"]
 
@@ -56,7 +56,7 @@ def replay(
         try:
             for span in source.history(version, start):
                 folded = fold(projection, folded, _as_undone(span, undone))
-        except ReachesBack as back:
+        except NeedsReplay as back:
             if back.part in undone:
                 limit = start - 1
             else:  # with all others that are undone by then, so that many cost no more than one
@@ -90,7 +90,7 @@ def go_on(
             if following <= stretch.last:  # a rollback
                 return None
             version = stretch.last
-    except ReachesBack:
+    except NeedsReplay:
         return None
     return Replayed(state, version)
 

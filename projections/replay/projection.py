@@ -13,7 +13,7 @@ from eventlog.codec.decoded import Span, Stretch
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import Event, RolledBack
 
-__all__ = ["Projection", "ReachesBack", "Source", "fold", "one_by_one"]
+__all__ = ["NeedsReplay", "Projection", "Source", "fold", "one_by_one"]
 
 S = TypeVar("S")
 
@@ -115,7 +115,7 @@ def fold(projection: Projection[S], state: S, span: Span) -> S:
     return projection.apply(state, item, span.first, span.time)
 
 
-class ReachesBack(Exception):  # noqa: N818  # not an error: control flow between the fold and the replay loop
+class NeedsReplay(Exception):  # noqa: N818  # not an error: control flow between the fold and the replay loop
     """The compaction `part` is undone, but the messages that it covered were let go."""
 
     def __init__(self, part: str) -> None:

@@ -17,7 +17,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.session.session import Session
 from eventlog.validation import require
 from eventlog.values import Tool
-from projections.reports.usage import Spent, usage_by_model
+from projections.reports.usage import UsageTotals, usage_by_model
 
 __all__ = ["SessionStats", "ToolStats", "session_stats"]
 
@@ -52,9 +52,9 @@ class SessionStats(msgspec.Struct):
     parts: dict[str, int]
     """Parts by kind."""
     tools: list[ToolStats]
-    usage: list[Spent]
+    usage: list[UsageTotals]
     """What was spent here since the session began; a fork's inherited spending is not in it."""
-    inherited_usage: list[Spent]
+    inherited_usage: list[UsageTotals]
 
 
 class _Tally:

@@ -19,13 +19,13 @@ from eventlog.validation import require
 from eventlog.values import Tokens
 from projections.reports.session_tree import whole_tree
 
-__all__ = ["SessionUsage", "Spent", "session_usage", "total", "usage_by_model"]
+__all__ = ["SessionUsage", "UsageTotals", "session_usage", "total", "usage_by_model"]
 
 _EXACT = Context(prec=200)
 """For sums of money: the precision of the current context could round a long sum."""
 
 
-class Spent(msgspec.Struct):
+class UsageTotals(msgspec.Struct):
     """A sum of usage records.  `model` is "" when none was recorded."""
 
     model: str = ""
@@ -70,31 +70,31 @@ class Spent(msgspec.Struct):
 class SessionUsage(msgspec.Struct, frozen=True):
     """What a session spent, one sum a model (`total` makes one of them)."""
 
-    own: list[Spent]
+    own: list[UsageTotals]
     """In its own events, on every branch of them."""
-    inherited: list[Spent]
+    inherited: list[UsageTotals]
     """By the sessions it was forked from, before the forks: what stands behind its history, and is not its own."""
-    tree: list[Spent]
+    tree: list[UsageTotals]
     """By every session of its tree: the first one, its forks, their sub-sessions and so on, each event once."""
 
 
-def usage_by_model(spans: Iterable[Span]) -> list[Spent]:
+def usage_by_model(spans: Iterable[Span]) -> list[UsageTotals]:
     """The usage in these events, one sum a model, by the model's name."""
-    found: dict[str, Spent] = {}
+    found: dict[str, UsageTotals] = {}
     require(Iterable, spans, "spans are those of a session")
     for span in spans:
         require(Span, span, "a span is a Span")
         if isinstance(span.item, UsageRecorded):
             model = "" if span.item.model is None else str(span.item.model)
-            found.setdefault(model, Spent(model)).add(span.item)
+            found.setdefault(model, UsageTotals(model)).add(span.item)
     return [found[model] for model in sorted(found)]
 
 
-def total(sums: Iterable[Spent]) -> Spent:
+def total(sums: Iterable[UsageTotals]) -> UsageTotals:
     """All of them as one, with no model."""
-    whole = Spent()
+    whole = UsageTotals()
     for spent in sums:
-        for field in Spent.__struct_fields__[1:]:
+        for field in UsageTotals.__struct_fields__[1:]:
             if field != "cost":
                 setattr(whole, field, getattr(whole, field) + getattr(spent, field))
         whole.cost = _EXACT.add(whole.cost, spent.cost)

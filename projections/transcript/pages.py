@@ -45,13 +45,13 @@ from projections.conversation import apply
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
 
-__all__ = ["WINDOW", "Backward"]
+__all__ = ["WINDOW", "BackwardReader"]
 
 WINDOW = 1_000
 """Versions read at a time, going back."""
 
 
-class Backward:
+class BackwardReader:
     """Reads a history in windows from its end; what speaks of older messages is kept until they are reached."""
 
     def __init__(self, session: Session, version: int) -> None:

@@ -31,10 +31,10 @@ from projections.conversation.parts import (
 )
 from projections.conversation.projection import ConversationProjection
 from projections.replay.loop import state_at
-from projections.transcript.pages import Backward
+from projections.transcript.pages import BackwardReader
 from projections.view.part_rendering import REDACTED, Resolver, text_of
 
-__all__ = ["Said", "Transcript", "TranscriptPart", "TranscriptProjection"]
+__all__ = ["Transcript", "TranscriptMessage", "TranscriptPart", "TranscriptProjection"]
 
 
 class TranscriptProjection(ConversationProjection):
@@ -73,7 +73,7 @@ class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """It has not ended."""
 
 
-class Said(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One message of the transcript; times are UTC milliseconds."""
 
     id: str
@@ -104,7 +104,7 @@ class Transcript:
         self._session = session
         self.version = session.version if at is None else at
 
-    def page(self, size: int = 50, before: int | None = None) -> list[Said]:
+    def page(self, size: int = 50, before: int | None = None) -> list[TranscriptMessage]:
         """The newest `size` messages that began before the version `before`, newest first."""
         require(int, size, "a page's size is a whole number")
         if size < 0:
@@ -114,12 +114,12 @@ class Transcript:
         newest = (said for said in self.newest_first() if before is None or said.version < before)
         return list(islice(newest, min(size, sys.maxsize)))
 
-    def newest_first(self) -> Iterator[Said]:
+    def newest_first(self) -> Iterator[TranscriptMessage]:
         """All messages, newest first, reading back as far as they are asked for."""
-        backward = Backward(self._session, self.version)
+        backward = BackwardReader(self._session, self.version)
         yield from (said(message, self._session.text) for message in backward.messages())
 
-    def oldest_first(self) -> list[Said]:
+    def oldest_first(self) -> list[TranscriptMessage]:
         """All messages in order: reads the whole history, forward, and the large texts in bulk."""
         state, _ = state_at(self._session, PROJECTION, self.version)
         texts: dict[bytes, str] = {}
@@ -127,7 +127,7 @@ class Transcript:
         def resolve(content: Content) -> str:
             return texts[content.digest] if isinstance(content, Body) else content
 
-        found: list[Said] = []
+        found: list[TranscriptMessage] = []
         messages = iter(state.messages.values())
         while some := list(
             islice(messages, _TOGETHER)
@@ -165,12 +165,12 @@ def _contents(part: Part) -> Iterable[Content | None]:
     return (part.subtask.prompt,) if type(part) is SubtaskPart else ()
 
 
-def said(message: Message, resolve: Resolver) -> Said:
+def said(message: Message, resolve: Resolver) -> TranscriptMessage:
     """A message as a frozen value."""
     parts: list[TranscriptPart] = []
     for part in message.parts:
         parts.append(_redacted(part) if part.redacted else _TOLD[type(part)](part, resolve))  # noqa: PERF401 - a call for each message
-    return Said(
+    return TranscriptMessage(
         message.id,
         "user" if message.user else "assistant",
         message.version,

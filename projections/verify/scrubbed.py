@@ -15,7 +15,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_sealed
 from eventlog.codec.redaction import NO_DIGEST, blank, part_of
 from eventlog.events import CompactionStarted, PartRedacted, StepStarted
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.history.streams import ancestry
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def _redacted(store: Store, session: str) -> set[str]:
     found: set[str] = set()
     for stream in ancestry(store.log, session):
         head = store.log.head(stream.session)
-        if head is not None and (card := card_of(head)).erased:
-            found.update(card.redacted)
+        if head is not None and (entry := entry_of(head)).erased:
+            found.update(entry.redacted)
         for commit in store.log.read(stream.session):
             if not commit.emptied and not is_sealed(commit.payload):
                 items = (span.item for span in spans_of(commit))

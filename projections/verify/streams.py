@@ -16,7 +16,7 @@ from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import contents
 from eventlog.errors import DataError, EventlogError
-from eventlog.history.catalog import Card, evolve_card
+from eventlog.history.catalog import CatalogEntry, evolve_entry
 from eventlog.history.lineage import Stream
 from eventlog.history.streams import continued, spans
 from eventlog.integrity.fork_anchor import inherited_fault, kept_of, unchanged
@@ -49,7 +49,7 @@ class Reading:
         self._seen: set[bytes] = set()
         self.version = head.base
         """The version up to which it was read."""
-        self.card = Card()
+        self.entry = CatalogEntry()
         self.messages = 0
 
     @property
@@ -92,7 +92,7 @@ class Reading:
         self.version = span.last
         self._position = span.position + span.last - span.first
         if not isinstance(span.item, DeltaRun):
-            self.card = evolve_card(self.card, span.item)
+            self.entry = evolve_entry(self.entry, span.item)
             self.messages += isinstance(span.item, (ev.UserMessageAdded, ev.AssistantMessageStarted))
         for body in _bodies(span):
             if body.digest not in self._seen:

@@ -14,7 +14,7 @@ from eventlog import events as ev
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_sealed, sealed_payload
-from eventlog.history.catalog import Card, card_of, evolve_card
+from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.log.merkle_check import Fault
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ __all__ = ["tombstone_fault"]
 
 def tombstone_fault(store: Store, head: Head) -> Fault | None:
     """Where the head of a session that is erased, by its head, differs from its events as far as they are left, or None."""
-    shown = card_of(head)
-    card: Card | None = None
+    shown = entry_of(head)
+    entry: CatalogEntry | None = None
     messages = 0
     read = counted = True
     tombstone: ev.SessionErased | None = None
@@ -35,7 +35,7 @@ def tombstone_fault(store: Store, head: Head) -> Fault | None:
         tombstone = None
         if is_sealed(commit.payload):
             sealed = sealed_payload(commit.payload)
-            card = card if sealed.card is None else card_of(replace(head, card=sealed.card))
+            entry = entry if sealed.entry is None else entry_of(replace(head, entry=sealed.entry))
             messages += sealed.messages
             read = False
         elif commit.emptied and not commit.payload:  # nobody inherited it; the tombstone is one of these
@@ -44,7 +44,7 @@ def tombstone_fault(store: Store, head: Head) -> Fault | None:
         else:
             for span in spans_of(commit):
                 if not isinstance(span.item, DeltaRun):
-                    card = evolve_card(card or Card(), span.item)
+                    entry = evolve_entry(entry or CatalogEntry(), span.item)
                     messages += isinstance(span.item, (ev.UserMessageAdded, ev.AssistantMessageStarted))
                     tombstone = span.item if isinstance(span.item, ev.SessionErased) else None
     if head.gone:
@@ -52,15 +52,15 @@ def tombstone_fault(store: Store, head: Head) -> Fault | None:
     if tombstone is None:
         return Fault("its head says that it is erased, and no event does", head.version)
     plain = store.log.engine is store.log
-    if read and counted and card is not None:
-        same = shown == card or (not plain and shown == evolve_card(_kin(card), tombstone))  # erased without the key
+    if read and counted and entry is not None:
+        same = shown == entry or (not plain and shown == evolve_entry(_kin(entry), tombstone))  # erased without the key
     else:  # what it cost is known to nobody any more
-        same = shown == evolve_card(shown, tombstone) and (card is None or _kin(shown) == _kin(card))
-    if not same or (counted and card is not None and messages != head.messages):
+        same = shown == evolve_entry(shown, tombstone) and (entry is None or _kin(shown) == _kin(entry))
+    if not same or (counted and entry is not None and messages != head.messages):
         return Fault("the tombstone in its head is not what its events say", head.version)
     return None
 
 
-def _kin(card: Card) -> Card:
-    """What is in clear of a card that is encrypted."""
-    return Card(parent=card.parent, fork_of=card.fork_of, forked_at=card.forked_at)
+def _kin(entry: CatalogEntry) -> CatalogEntry:
+    """What is in clear of a catalog entry that is encrypted."""
+    return CatalogEntry(parent=entry.parent, fork_of=entry.fork_of, forked_at=entry.forked_at)

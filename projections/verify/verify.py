@@ -20,7 +20,7 @@ import msgspec
 from eventlog.codec.decoded import Span, Stretch
 from eventlog.codec.payload import is_foreign, is_sealed
 from eventlog.errors import DataError, EventlogError, NotFoundError
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
 from eventlog.integrity.scrub_ledger import recorded, remains_fault
@@ -165,7 +165,7 @@ def _session(
         report.version = head.version
         _add(report, _try(report, partial(tombstone_fault, store, head)))
         return report
-    if is_sealed(head.card):
+    if is_sealed(head.entry):
         report.version, report.locked = head.version, unsealed is None
         return report
     if head.gone:
@@ -293,7 +293,7 @@ def _read(streams: Streams, session: Session, report: SessionReport, told: Calla
     reading.read_on(report.version, None if told is None else lambda version: told(version, report.version))
     report.events, report.bodies = reading.events, reading.bodies
     problems += reading.problems(report.version)
-    if head.version == reading.version and (card_of(head), head.messages) != (reading.card, reading.messages):
+    if head.version == reading.version and (entry_of(head), head.messages) != (reading.entry, reading.messages):
         problems.append(Problem("what lists of sessions show of it is not what its events say"))
     report.problems += (problem for problem in dict.fromkeys(problems) if problem not in report.problems)
 

@@ -36,8 +36,8 @@ __all__ = [
     "LiveView",
     "ModelView",
     "ModelViewProjection",
-    "Prefix",
     "RunningDigest",
+    "SharedPrefix",
     "common_prefix",
     "digest_of",
     "models_of",
@@ -57,7 +57,7 @@ class ModelViewProjection(ConversationProjection):
 PROJECTION = ModelViewProjection()
 
 
-class Prefix(NamedTuple):
+class SharedPrefix(NamedTuple):
     """How much two successive views have in common at the beginning: what a provider's cache can keep."""
 
     messages: int
@@ -307,9 +307,9 @@ def _require_session(session: object, options: object, hook: object) -> None:
     require_call(hook, "a hook is a function that is given the system prompt")
 
 
-def common_prefix(earlier: ModelView, later: ModelView) -> Prefix:
+def common_prefix(earlier: ModelView, later: ModelView) -> SharedPrefix:
     """What two successive views share at the beginning."""
     for view in (earlier, later):
         require(ModelView, view, "a view is a ModelView")
     same = earlier.system == later.system and earlier.tools == later.tools
-    return Prefix(earlier.messages.common(later.messages), len(later.messages), same)
+    return SharedPrefix(earlier.messages.common(later.messages), len(later.messages), same)

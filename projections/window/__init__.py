@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from projections.window.prune.planner import PrunePlan, register_planner
     from projections.window.report import WindowReport, window_report
     from projections.window.retrieval.covered import covered_by
-    from projections.window.retrieval.recall import Recalled, recall
+    from projections.window.retrieval.recall import RecallResult, recall
     from projections.window.retrieval.recall_calls import recall_tool
     from projections.window.steps import (
         Blocked,
@@ -68,7 +68,7 @@ __all__ = [
     "Prune",
     "PrunePlan",
     "PrunePolicy",
-    "Recalled",
+    "RecallResult",
     "Request",
     "RequestCompaction",
     "RunSubtask",
@@ -113,7 +113,7 @@ _HOMES = {
     "prune.planner": ("PrunePlan", "register_planner"),
     "report": ("WindowReport", "window_report"),
     "retrieval.covered": ("covered_by",),
-    "retrieval.recall": ("Recalled", "recall"),
+    "retrieval.recall": ("RecallResult", "recall"),
     "retrieval.recall_calls": ("recall_tool",),
     "steps": (
         "Blocked",

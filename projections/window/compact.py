@@ -217,7 +217,7 @@ class Compaction:
             counted=request.tokens,
             patch=patch,
         )
-        stream = reply.text()
+        stream = reply.stream_text()
         found: list[str] = []
         spent: list[Usage] = []
         try:

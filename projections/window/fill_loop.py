@@ -14,8 +14,8 @@ from eventlog.session.reply import Reply
 from eventlog.validation import require, require_function
 
 if TYPE_CHECKING:
-    from eventlog.session.text_stream import Stream
-    from eventlog.session.tool_call import Call
+    from eventlog.session.text_stream import TextStream
+    from eventlog.session.tool_call import ToolCall
     from eventlog.values import Usage
 
 __all__ = ["Filling", "fill"]
@@ -53,9 +53,9 @@ class Filling:
     def __init__(self, reply: Reply) -> None:
         require(Reply, reply, "what is filled is a Reply")
         self._reply = reply
-        self._text: Stream | None = None
-        self._reasoning: Stream | None = None
-        self._calls: dict[int, Call] = {}
+        self._text: TextStream | None = None
+        self._reasoning: TextStream | None = None
+        self._calls: dict[int, ToolCall] = {}
         self._reason = "unknown"
         self._usage: Usage | None = None
 
@@ -79,12 +79,12 @@ class Filling:
             delta: dict[str, Any] = choice.get("delta") or {}
             thought = delta.get("reasoning_content") or delta.get("reasoning")
             if isinstance(thought, str) and thought:
-                self._reasoning = self._reasoning or self._reply.reasoning()
+                self._reasoning = self._reasoning or self._reply.stream_reasoning()
                 self._reasoning.append(thought)
             said = delta.get("content")
             if isinstance(said, str) and said:
                 self._end_reasoning()
-                self._text = self._text or self._reply.text()
+                self._text = self._text or self._reply.stream_text()
                 self._text.append(said)
             for number, call in enumerate(delta.get("tool_calls") or []):
                 self._call(call, number)
@@ -105,7 +105,7 @@ class Filling:
         if call is None:
             name = function.get("name") or "unknown"
             call = self._calls[index] = self._reply.tool(name, call_id=delta.get("id") or f"call_{index}")
-        call.input(function.get("arguments") or "")
+        call.stream_input(function.get("arguments") or "")
 
     def end(self) -> str:
         """The stream is over."""

@@ -26,10 +26,10 @@ __all__ = [
     "NOTHING",
     "TASK",
     "UNCOUNTED",
-    "Agenda",
-    "AgendaProjection",
     "Answer",
     "Change",
+    "LoopState",
+    "LoopStateProjection",
     "Mark",
     "Used",
     "newest_change",
@@ -95,7 +95,7 @@ class Answer(msgspec.Struct, array_like=True):
     error: MessageError | None = None
 
 
-class Agenda(msgspec.Struct, array_like=True):
+class LoopState(msgspec.Struct, array_like=True):
     """The state."""
 
     used: Used | None = None
@@ -164,7 +164,7 @@ class Agenda(msgspec.Struct, array_like=True):
         return next((found for found in reversed(self.opens) if found.message == message), None)
 
 
-class AgendaProjection:
+class LoopStateProjection:
     """The fold.  One that keeps other than the usual number of `changes` is for a replay without checkpoints."""
 
     name = "agenda"
@@ -174,11 +174,11 @@ class AgendaProjection:
         """`changes`: the newest so many are kept."""
         self._most = changes
 
-    def initial(self) -> Agenda:
+    def initial(self) -> LoopState:
         """Nothing has happened."""
-        return Agenda()
+        return LoopState()
 
-    def apply(self, state: Agenda, event: ev.Event, version: int, time: int) -> Agenda:
+    def apply(self, state: LoopState, event: ev.Event, version: int, time: int) -> LoopState:
         """Take in an event; those that say nothing of the window change nothing."""
         del time
         match event:
@@ -247,11 +247,11 @@ class AgendaProjection:
                 pass
         return state
 
-    def _change(self, state: Agenda, change: Change) -> None:
+    def _change(self, state: LoopState, change: Change) -> None:
         state.changes.append(change)
         del state.changes[: -self._most]
 
-    def _called(self, state: Agenda, message: str, part: str, tool: Tool) -> None:
+    def _called(self, state: LoopState, message: str, part: str, tool: Tool) -> None:
         answer = state.answer
         if answer is not None and answer.message == message and not tool.provider_executed:
             answer.calls = True
@@ -259,7 +259,7 @@ class AgendaProjection:
             state.tasks_open.append(part)
             del state.tasks_open[:-OPEN]
 
-    def _used(self, state: Agenda, event: ev.UsageRecorded, version: int) -> None:
+    def _used(self, state: LoopState, event: ev.UsageRecorded, version: int) -> None:
         found = state.find(event.message)
         if found is None or found.summary or event.message is None:
             return
@@ -275,26 +275,26 @@ class AgendaProjection:
             state.calibration = state.calibration.observe(model, found.counted, reported)
             found.counted = None
 
-    def apply_run(self, state: Agenda, run: DeltaRun, version: int, time: int) -> Agenda:
+    def apply_run(self, state: LoopState, run: DeltaRun, version: int, time: int) -> LoopState:
         """Deltas say nothing of the window."""
         del run, version, time
         return state
 
-    def apply_batch(self, state: Agenda, batch: Batch, version: int) -> tuple[Agenda, int]:
+    def apply_batch(self, state: LoopState, batch: Batch, version: int) -> tuple[LoopState, int]:
         """Take in all events of an append, or those before a rollback."""
         return one_by_one(self, state, batch, version)
 
-    def encode(self, state: Agenda) -> bytes:
+    def encode(self, state: LoopState) -> bytes:
         """The state's canonical bytes."""
         return pack(state)
 
-    def decode(self, data: bytes) -> Agenda:
+    def decode(self, data: bytes) -> LoopState:
         """The state again."""
-        return unpack(data, Agenda)
+        return unpack(data, LoopState)
 
 
-def newest_change(source: Source, agenda: Agenda) -> Change | None:
+def newest_change(source: Source, agenda: LoopState) -> Change | None:
     """The newest prune or compaction in force, also one that is older than those that the agenda keeps (the history is then read)."""
     if not agenda.changes:
-        agenda, _ = replay(AgendaProjection(sys.maxsize), source)
+        agenda, _ = replay(LoopStateProjection(sys.maxsize), source)
     return agenda.changes[-1] if agenda.changes else None

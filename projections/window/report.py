@@ -21,7 +21,7 @@ from projections.window.sizing.breakdown import Kinds, MessageSize, PartSize, To
 from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
-    from projections.window.loop_state import Agenda, Change
+    from projections.window.loop_state import Change, LoopState
     from projections.window.prune.planner import PrunePlan
     from projections.window.situation import Situation
     from projections.window.steps import Step
@@ -272,6 +272,6 @@ def _changed(window: ContextWindow, change: Change) -> Changed:
     return Changed(change.kind, change.version, change.parts, tokens_after=after)
 
 
-def _ratios(agenda: Agenda) -> Iterator[ModelRatio]:
+def _ratios(agenda: LoopState) -> Iterator[ModelRatio]:
     for model, known in agenda.calibration.models.items():
         yield ModelRatio(model, known.counted, known.reported, round(known.ratio, 4))

@@ -14,7 +14,7 @@ from projections.conversation.parts import Compaction
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
 from projections.window.compaction.selection import Selection, select_tail
-from projections.window.loop_state import Agenda
+from projections.window.loop_state import LoopState
 from projections.window.policy import ContextPolicy, PrunePolicy
 from projections.window.prune.candidates import Candidates
 from projections.window.prune.case import PrunePlan
@@ -32,7 +32,7 @@ class Situation(msgspec.Struct, frozen=True):
     """What is decided on."""
 
     state: Conversation
-    agenda: Agenda
+    agenda: LoopState
     policy: ContextPolicy
     """With the switches of the environment in it."""
     options: RenderOptions

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
 
 from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.session.lease import Lease
-from eventlog.session.tool_call import Call
+from eventlog.session.tool_call import ToolCall
 from eventlog.validation import json_value, require, require_function, require_or_none
 from eventlog.values import Model
 from projections.window.compact import Compaction, CompactionResult
@@ -50,7 +50,7 @@ _A_PENDING = "a call that is to run is a PendingCall"
 class Started(NamedTuple):
     """A call that runs, and its arguments."""
 
-    call: Call
+    call: ToolCall
     arguments: dict[str, Any]
 
 
@@ -199,15 +199,15 @@ class ContextWindow(ProjectedSession):
         handle = reply.call(call.part)
         arguments = _arguments(call.input)
         if not call.running:
-            handle.run("{}" if arguments is None else call.input or "{}")
+            handle.start("{}" if arguments is None else call.input or "{}")
         if arguments is None:
             handle.fail(f"the arguments are not a JSON object: {call.input[:200]}")
             return None
         return Started(handle, arguments)
 
-    def fail(self, call: Call, error: Exception) -> None:
+    def fail(self, call: ToolCall, error: Exception) -> None:
         """Record what a tool raised as the failure of its call."""
-        require(Call, call, _A_CALL)
+        require(ToolCall, call, _A_CALL)
         require(Exception, error, "an error is what a tool raised")
         call.fail(f"{type(error).__name__}: {error}")
 
@@ -233,7 +233,7 @@ class ContextWindow(ProjectedSession):
         return child
 
     @contextmanager
-    def subtask(self, step: RunSubtask) -> Generator[tuple[Session, Call]]:
+    def subtask(self, step: RunSubtask) -> Generator[tuple[Session, ToolCall]]:
         """Open a subtask: the sub-session to work on, and the call to settle in the block."""
         require(RunSubtask, step, "the step of a subtask is a RunSubtask")
         name = f"{self.session.id[:200]}-{step.part[-40:]}"
@@ -256,7 +256,7 @@ class ContextWindow(ProjectedSession):
 
     def succeed(
         self,
-        call: Call,
+        call: ToolCall,
         output: str,
         *,
         title: str = "",
@@ -264,7 +264,7 @@ class ContextWindow(ProjectedSession):
         metadata: str | None = None,
     ) -> None:
         """Record a tool's full output; the view shows a preview of one that is too long."""
-        require(Call, call, _A_CALL)
+        require(ToolCall, call, _A_CALL)
         require(str, output, "an output is a str")
         part = call.id if self.offers_recall else None
         truncation = truncate(output, self.policy.truncation, self.usable, part=part)
@@ -305,7 +305,7 @@ class ContextWindow(ProjectedSession):
             if newest is None:
                 raise RefusedError("there is nothing to undo", expected="a prune, a compaction or a rollback")
             if newest.kind == "prune":
-                self.session.restore(newest.parts)
+                self.session.unprune(newest.parts)
             else:
                 self.session.undo_compaction()
             return newest.kind

@@ -25,7 +25,7 @@ from projections.view.token_count import ViewCounter
 from projections.window.compaction.digest import digest
 from projections.window.hooks import Hooks, patch_of
 from projections.window.limits import usable
-from projections.window.loop_state import Agenda, AgendaProjection
+from projections.window.loop_state import LoopState, LoopStateProjection
 from projections.window.policy import ContextPolicy, decode_policy, encode_policy, policy_named, switched
 from projections.window.prune.candidates import Candidates
 from projections.window.prune.outline import Outline
@@ -132,7 +132,7 @@ class ProjectedSession:
         self._offers_recall = False
         self._checkpoint_every = checkpoint_every
         self._cache = LogCountCache(session.store.log.of(session.id))
-        self._agenda = Follower(AgendaProjection(), session, Checkpoints(session.store.log))
+        self._agenda = Follower(LoopStateProjection(), session, Checkpoints(session.store.log))
         self._settings: _Settings | None = None
         self._live = LiveView(session)
         self._saved = session.version
@@ -180,7 +180,7 @@ class ProjectedSession:
         self._candidates = Candidates(self._outline, self.policy.prune.protected_tools, self._sizes)
 
     @property
-    def agenda(self) -> Agenda:
+    def agenda(self) -> LoopState:
         """What the last steps used, how compactions went, and the calibration."""
         return self._agenda.state
 

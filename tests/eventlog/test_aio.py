@@ -38,16 +38,16 @@ def test_a_turn_is_the_same_events_as_the_blocking_one(store: Store) -> None:
     async def turn() -> tuple[str, str, str, str]:
         user = await chat.user("hi")
         async with chat.assistant("p/m", agent="build") as reply:
-            thought = reply.reasoning()
+            thought = reply.stream_reasoning()
             thought.append("hm")
             await reply.end(thought, "{}")
-            text = reply.text()
+            text = reply.stream_text()
             text.append("a")
             text.append("b")
             call = await reply.tool("bash", call_id="c")
-            call.input("{}")
-            await reply.run(call, "{}")
-            call.output("out")
+            call.stream_input("{}")
+            await reply.start(call, "{}")
+            call.stream_output("out")
             await reply.succeed(call, "out")
             failed = await reply.tool("bash", call_id="d", input={})
             await reply.fail(failed, "no")
@@ -79,7 +79,7 @@ def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) ->
 
     async def leave(error: type[BaseException] | None) -> None:
         async with chat.assistant() as reply:
-            reply.text().append("half")
+            reply.stream_text().append("half")
             if error is not None:
                 raise error
 
@@ -88,7 +88,7 @@ def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) ->
 
         async def wait_for_ever() -> None:
             async with chat.assistant() as reply:
-                reply.text().append("half")
+                reply.stream_text().append("half")
                 started.set()
                 await asyncio.Event().wait()
 
@@ -120,7 +120,7 @@ def test_many_tasks_share_one_handle(store: Store) -> None:
         for turn in range(3):
             await chat.do(chat.sync.user, f"{number} {turn}", id=f"u{number}.{turn}")
         async with chat.assistant(wait=60.0) as reply:
-            text = reply.text()
+            text = reply.stream_text()
             for word in range(10):
                 text.append(f"{number}.{word} ")
                 if word % 3 == 0:
@@ -230,7 +230,7 @@ def test_errors_reach_the_one_who_awaits(store: Store) -> None:
         with pytest.raises(ConflictError):
             await chat.append([(1, ev.Custom("n", "{}"))], expected_version=5)
         async with chat.assistant() as reply:
-            text = reply.text()
+            text = reply.stream_text()
             await reply.end(text)
             with pytest.raises(RefusedError):
                 await reply.end(text)
@@ -255,7 +255,7 @@ def test_a_foreign_commit_between_two_awaits_is_no_error(engine: Engine) -> None
 
     async def talk() -> None:
         async with chat.assistant() as reply:
-            text = reply.text()
+            text = reply.stream_text()
             for number in range(10):
                 text.append(f"{number} ")
                 await other.user(f"and {number}?")

@@ -56,7 +56,7 @@ def test_history_then_live_is_what_the_blocking_one_tells(engine: Engine) -> Non
         for number in range(10):
             await chat.user(f"question {number}")
             async with chat.assistant("p/m") as reply:
-                text = reply.text()
+                text = reply.stream_text()
                 for piece in range(2 * PIECE):
                     text.append(f"{number} {piece} ")
                 await reply.finish()
@@ -131,7 +131,7 @@ def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> N
         following = AsyncSubscription(store, session="s", timeout=60, provisional=True)
         begun = await taken(following, chat.sync.version)
         async with chat.assistant("p/m") as reply:
-            text = reply.text()
+            text = reply.stream_text()
             text.append("one ")
             early = await taken(following, 3)
             text.append("two")

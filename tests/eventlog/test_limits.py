@@ -50,14 +50,14 @@ def test_a_body_over_the_limit(monkeypatch: pytest.MonkeyPatch, way: str) -> Non
 
 
 def test_an_append_over_the_logs_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log itself refuses an append over its limit before it is queued, bodies and card counted."""
+    """The log itself refuses an append over its limit before it is queued, bodies and catalog entry counted."""
     monkeypatch.setattr("eventlog.log.validation.MAX_REQUEST_BYTES", 5_000)
     log = open_log(tmp_path / "s")
     log.submit(Append(session="s", payload=b"p", count=1, time=1, creates_at=0)).wait(30)
     large: list[dict[str, Any]] = [
         {"payload": bytes(6_000)},
         {"payload": b"", "bodies": [(bytes(32), bytes(6_000))]},
-        {"payload": b"", "card": bytes(6_000)},
+        {"payload": b"", "entry": bytes(6_000)},
     ]
     for given in large:
         with pytest.raises(LimitError, match="5000"):

@@ -23,7 +23,7 @@ SLOW = 3_600.0
 def streamed(store: Store, session: str, texts: list[str]) -> None:
     """An answer in deltas, as a whole."""
     with store.session(session).assistant(model="m") as reply:
-        text = reply.text()
+        text = reply.stream_text()
         for piece in texts:
             text.append(piece)
         reply.finish("stop")
@@ -124,7 +124,7 @@ def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> N
     begun = list(islice(follower, session.version))
     assert all(recorded.position for recorded in begun)
     with session.assistant(model="m") as reply:
-        text = reply.text()
+        text = reply.stream_text()
         for piece in ("one ", "two ", "three "):
             text.append(piece)
         early = [next(follower) for _ in range(5)]
@@ -154,7 +154,7 @@ def test_other_stores_see_nothing_that_is_not_committed(engine: Engine) -> None:
     session = writing.create_session(id="s")
     session.user("go")
     with session.assistant(model="m") as reply:
-        reply.text().append("unseen")
+        reply.stream_text().append("unseen")
         assert told(writing) == ["unseen"]
         assert told(reading) == []
         writing.flush()

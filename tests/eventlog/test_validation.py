@@ -85,7 +85,7 @@ SAID: list[tuple[Callable[[Session], object], str]] = [
     (lambda s: s.set_todos(_any(["buy milk"])), r"TodosSet.todos\[0\] is of type Todo, not a str"),
     (lambda s: s.pin(_any(5)), "a text is a str, not an int"),
     (lambda s: s.prune("prt_1"), "parts are a list of ids, not a str"),
-    (lambda s: s.restore(_any(5)), "parts are a list of ids, not an int"),
+    (lambda s: s.unprune(_any(5)), "parts are a list of ids, not an int"),
     (lambda s: s.fork(_any("3")), "a version is a whole number, not a str"),
     (lambda s: s.rollback(_any("3")), "a version is a whole number, not a str"),
     (lambda s: s.fork(1, id=_any(5)), "an id is a str, not an int"),
@@ -129,13 +129,13 @@ def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
     """The same while a message is filled: what is refused closes no stream, and the right call can follow."""
     session = store.create_session()
     with session.assistant("p/m") as reply:
-        text = reply.text()
+        text = reply.stream_text()
         call = reply.tool("bash", call_id="c1")
         wrong: list[tuple[Callable[[], object], str]] = [
             (lambda: text.append(_any(5)), "a delta is a str, not an int"),
             (lambda: text.end(_any({"a": 1})), "PartEnded.metadata is of type str or None, not a dict"),
-            (lambda: call.run(_any({1})), "this cannot be JSON: Object of type set"),
-            (lambda: call.run({"rate": float("nan")}), "this cannot be JSON"),
+            (lambda: call.start(_any({1})), "this cannot be JSON: Object of type set"),
+            (lambda: call.start({"rate": float("nan")}), "this cannot be JSON"),
             (lambda: reply.tool("bash", call_id="c2", input=_any({1})), "this cannot be JSON: Object of type set"),
             (lambda: reply.tool(_any(5), call_id="c2"), "PartStarted.kind.tool is of type str, not an int"),
             (lambda: reply.finish(usage=_any({})), "UsageRecorded.usage is of type Usage, not a dict"),
@@ -144,9 +144,9 @@ def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
         for make, said in wrong:
             with pytest.raises(CallError, match=said):
                 make()
-        call.input("{}")
-        call.run({})
-        call.output("so far")
+        call.stream_input("{}")
+        call.start({})
+        call.stream_output("so far")
         wrong = [
             (lambda: call.succeed(_any(5)), "an output is a str, or a binary file of one, not an int"),
             (
@@ -159,7 +159,7 @@ def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
         for make, said in wrong:
             with pytest.raises(CallError, match=said):
                 make()
-        call.output(" and so on")
+        call.stream_output(" and so on")
         call.succeed("done")
         text.append("said")
         reply.finish()
@@ -171,9 +171,9 @@ def test_a_reply_is_used_in_its_block(store: Store) -> None:
     session = store.create_session()
     reply = session.assistant("p/m")
     uses: list[Callable[[], object]] = [
-        reply.text,
-        reply.reasoning,
-        lambda: reply.say("x"),
+        reply.stream_text,
+        reply.stream_reasoning,
+        lambda: reply.add_text("x"),
         lambda: reply.tool("bash", call_id="c"),
         lambda: reply.part(eventlog.File("image/png", "data:")),
         reply.step,
@@ -185,7 +185,7 @@ def test_a_reply_is_used_in_its_block(store: Store) -> None:
         with pytest.raises(RefusedError, match="this reply has not begun; expected `with session"):
             use()
     with reply:
-        reply.say("x")
+        reply.add_text("x")
         reply.finish()
         ended = session.version
     for use in uses:
@@ -222,7 +222,7 @@ def test_a_delta_that_is_refused_later_leaves_no_message_open(store: Store) -> N
     session.user("question")
     reply = session.assistant("p/m")
     reply.__enter__()
-    reply.tool("bash", call_id="c1").output("before it runs")
+    reply.tool("bash", call_id="c1").stream_output("before it runs")
     deadline = time.monotonic() + 30
     while session.writer.is_ahead and time.monotonic() < deadline:
         store.tick()
@@ -239,9 +239,9 @@ def test_a_closed_store_is_called_closed(tmp_path: Path) -> None:
     session = store.create_session()
     reply = session.assistant()
     reply.__enter__()
-    ended = reply.text()
+    ended = reply.stream_text()
     ended.end()
-    text = reply.text()
+    text = reply.stream_text()
     store.close()
     uses: list[Callable[[], object]] = [
         lambda: text.append("x"),
@@ -251,7 +251,7 @@ def test_a_closed_store_is_called_closed(tmp_path: Path) -> None:
         lambda: list(session.events()),
         lambda: store.session(session.id),
         lambda: store.log.head(session.id),
-        reply.text,
+        reply.stream_text,
         lambda: reply.__exit__(None, None, None),
     ]
     for use in uses:

@@ -108,7 +108,7 @@ def session(store: eventlog.Store) -> Session:
     made = store.create_session(id="s", title="t")
     made.user("hi", id="m1")
     with made.assistant("p/m", id="m2") as reply:
-        reply.say("x")
+        reply.add_text("x")
         reply.tool("bash", call_id="c", input={}).succeed("out")
         reply.finish()
     return made
@@ -136,7 +136,7 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "Session": session,
     "Reply": opened,
     "Call": lambda store: opened(store).tool("bash", call_id="c"),
-    "Stream": lambda store: opened(store).text(),
+    "Stream": lambda store: opened(store).stream_text(),
     "ModelView": lambda store: ModelView.of(session(store)),
     "LiveView": lambda store: LiveView(session(store)),
     "Transcript": lambda store: projections.Transcript(session(store)),
@@ -149,8 +149,8 @@ KINDS: dict[str, type] = {
     "Store": eventlog.Store,
     "Session": Session,
     "Reply": eventlog.Reply,
-    "Call": eventlog.Call,
-    "Stream": eventlog.Stream,
+    "Call": eventlog.ToolCall,
+    "Stream": eventlog.TextStream,
     "ModelView": ModelView,
     "LiveView": LiveView,
     "Transcript": projections.Transcript,
@@ -369,7 +369,7 @@ def test_an_id_of_any_length_gives_a_short_error() -> None:
             lambda: made.unpin(long),
             lambda: made.pin(part=long),
             lambda: made.prune([long]),
-            lambda: made.restore([long]),
+            lambda: made.unprune([long]),
             lambda: made.rollback(before=long),
             lambda: made.user("x", id=long),
             lambda: made.promote(long),

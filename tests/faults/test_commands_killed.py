@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str, tuple[Exit, ...]]] = {
         "",
         (Exit.OK, Exit.MISSING),
     ),
-    "retain": (("--store", "s", "retain", "--count", "0"), "", (Exit.OK,)),
+    "expire": (("--store", "s", "expire", "--count", "0"), "", (Exit.OK,)),
 }
 """The command, what is there when it has begun ("": nothing tells that), and how it may end when it is given again."""
 SHORT = [("plain", "backup"), ("plain", "repair"), ("plain", "scrub"), ("encrypted", "erase"), ("encrypted", "vacuum")]

@@ -60,7 +60,7 @@ class Interrupter:
 def turn(session: Session, told: list[str]) -> None:
     """An answer with a text, a tool and another text; tells what it knows to be durable."""
     with session.assistant(id="m") as reply:
-        text = reply.text(id="text")
+        text = reply.stream_text(id="text")
         text.append("a")
         text.append("b")
         text.end()
@@ -69,7 +69,7 @@ def turn(session: Session, told: list[str]) -> None:
         told.append("running")
         call.succeed("out")
         told.append("result")
-        reply.text(id="more").append("c")
+        reply.stream_text(id="more").append("c")
         reply.finish("stop")
         told.append("finish")
 
@@ -213,7 +213,7 @@ def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, store: Stor
             elif way == "tick":
                 store.tick()
             elif way == "say":
-                reply.say("x")
+                reply.add_text("x")
             elif way == "finish":
                 reply.finish()
             elif way == "abort":

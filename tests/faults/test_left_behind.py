@@ -129,7 +129,7 @@ def test_what_failed_first_is_what_is_raised(tmp_path: Path) -> None:
             session.acquire()
             reply = session.assistant("p/m")
             reply.begin()
-            reply.text().append("accepted")
+            reply.stream_text().append("accepted")
             io._at = 1
             session.flush()
 

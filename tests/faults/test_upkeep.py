@@ -28,7 +28,7 @@ HEAVY = {
     "encrypted 200 MB": ("repair", "vacuum", "scrub", "erase", "an agent's turns"),
 }
 """Works on large stores."""
-KEYED = ("making", "vacuum", "scrub", "erase", "retain", "an agent's turns")
+KEYED = ("making", "vacuum", "scrub", "erase", "expire", "an agent's turns")
 """Works that make or destroy keys."""
 TOLD = {
     "kill": "kill -9 at a system call: ",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from eventlog import Call, Stream
+from eventlog import TextStream, ToolCall
 from eventlog import events as ev
 from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription
 from projections.window import AsyncContextWindow, RequestCompaction
@@ -30,13 +30,13 @@ def _reply(at: Place) -> Generator[AsyncReply]:
 
 
 @contextmanager
-def _text(at: Place) -> Generator[tuple[AsyncReply, Stream]]:
+def _text(at: Place) -> Generator[tuple[AsyncReply, TextStream]]:
     with _reply(at) as reply:
-        yield reply, reply.text()
+        yield reply, reply.stream_text()
 
 
 @contextmanager
-def _pending(at: Place) -> Generator[tuple[AsyncReply, Call]]:
+def _pending(at: Place) -> Generator[tuple[AsyncReply, ToolCall]]:
     with _reply(at) as reply:
         yield reply, at.awaited(reply.tool("bash", call_id=at.name("c")))
 

@@ -59,7 +59,7 @@ def _new(at: Place) -> Generator[str]:
         session = store.create_session(id=at.name("new"))
         session.user("a question", id=f"{session.id}m")
         with session.assistant() as reply:
-            reply.say("an answer")
+            reply.add_text("an answer")
             reply.finish()
         name = session.id
     yield name
@@ -73,7 +73,7 @@ def _said(at: Place) -> Generator[None]:
         for _ in range(8):
             session.user("a question")
             with session.assistant() as reply:
-                reply.say("an answer " * 300)
+                reply.add_text("an answer " * 300)
                 reply.finish()
     yield
 
@@ -149,7 +149,7 @@ COMMANDS: Table = {
         _backup,
         copied=True,
     ),
-    "eventlog retain": _all(_EACH, "retain", "--count", "1000000"),
+    "eventlog expire": _all(_EACH, "expire", "--count", "1000000"),
     "eventlog rollback": constant(lambda at, version: _run(at.closed, "rollback", "long", "--to", version), _version),
     "eventlog scrub": _all(_TOUCHED, "scrub", copied=True),
     "eventlog sessions": output(lambda at, _: _run(at.closed, "sessions", "--json")),

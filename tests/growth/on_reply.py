@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from eventlog import Call, Reply, Stream
+from eventlog import Reply, TextStream, ToolCall
 from eventlog.append.pipeline import Pipeline
 from eventlog.values import Patch
 from tests.growth.operation import Table, constant
@@ -38,21 +38,21 @@ def _step(at: Place) -> Generator[Reply]:
 
 
 @contextmanager
-def _text(at: Place) -> Generator[Stream]:
+def _text(at: Place) -> Generator[TextStream]:
     with _reply(at) as reply:
-        text = reply.text()
+        text = reply.stream_text()
         text.append("some")
         yield text
 
 
 @contextmanager
-def _pending(at: Place) -> Generator[Call]:
+def _pending(at: Place) -> Generator[ToolCall]:
     with _reply(at) as reply:
         yield reply.tool("bash", call_id=at.name("c"))
 
 
 @contextmanager
-def _running(at: Place) -> Generator[Call]:
+def _running(at: Place) -> Generator[ToolCall]:
     with _reply(at) as reply:
         yield reply.tool("bash", call_id=at.name("c"), input={})
 
@@ -69,7 +69,7 @@ def _called(_: Place, reply: Reply) -> None:
     reply.call(reply.tool("bash", call_id="c").id)
 
 
-def _deltas(_: Place, text: Stream) -> None:
+def _deltas(_: Place, text: TextStream) -> None:
     for _number in range(100):
         text.append("word ")
 

@@ -44,7 +44,7 @@ def _message(at: Place) -> Generator[str]:
 def _part(at: Place) -> Generator[str]:
     """The part of a new message."""
     with at.long.assistant() as reply:
-        part = reply.say("an answer")
+        part = reply.add_text("an answer")
         reply.finish()
     yield part
 
@@ -108,7 +108,7 @@ def _compacting(at: Place) -> Generator[tuple[str, str]]:
     with _requested(at) as part:
         session.start_compaction(part)
         with session.assistant(reply_to=session.state().last_user(), summary=True) as reply:
-            reply.say("a summary")
+            reply.add_text("a summary")
             reply.finish()
         yield part, reply.id
 
@@ -133,7 +133,7 @@ def _compacted(at: Place) -> Generator[None]:
 
 def _reply(at: Place, _: object) -> None:
     with at.long.assistant() as reply:
-        reply.say("an answer")
+        reply.add_text("an answer")
         reply.finish()
 
 
@@ -239,7 +239,7 @@ SESSION: Table = {
     "Session.request_compaction": constant(
         lambda _, held: held.fail_compaction(held.request_compaction(), "no"), _held
     ),
-    "Session.restore": constant(lambda at, part: at.long.restore([part]), _pruned),
+    "Session.restore": constant(lambda at, part: at.long.unprune([part]), _pruned),
     "Session.start_compaction": constant(lambda at, part: at.long.start_compaction(part), _requested),
     "Session.undo_compaction": constant(lambda at, _: at.long.undo_compaction(), _compacted),
     # -- appending together, and the lease

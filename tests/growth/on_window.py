@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from eventlog import Call, Reply
+from eventlog import Reply, ToolCall
 from eventlog.values import Subtask
 from projections.window import (
     CallModel,
@@ -75,14 +75,14 @@ def a_call(at: Place) -> Generator[tuple[ContextWindow, PendingCall]]:
     with a_step(at) as (window, step):
         reply, _ = window.begin(step)
         call = reply.tool("bash", call_id=at.name("c"))
-        call.input("{}")
+        call.stream_input("{}")
         reply.end_step("tool-calls")
         window.catch_up()
         yield window, PendingCall(call.id, call.call_id, "bash", "{}", running=False)
 
 
 @contextmanager
-def _running(at: Place) -> Generator[tuple[ContextWindow, Call]]:
+def _running(at: Place) -> Generator[tuple[ContextWindow, ToolCall]]:
     with a_call(at) as (window, call):
         started = window.start(call)
         assert started is not None
@@ -136,7 +136,7 @@ def _compacted(at: Place) -> Generator[ContextWindow]:
 @contextmanager
 def _part(at: Place) -> Generator[str]:
     with at.long.assistant() as reply:
-        part = reply.say("something to recall")
+        part = reply.add_text("something to recall")
         reply.finish()
     yield part
 

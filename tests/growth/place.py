@@ -20,7 +20,7 @@ import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
-from eventlog.history.catalog import Card
+from eventlog.history.catalog import CatalogEntry
 from eventlog.log.contract import Append
 from eventlog.values import Origin, Reasoning, Text, Tokens, Tool, Usage
 from projections import LiveView, ModelView, Transcript
@@ -123,14 +123,14 @@ def _small(number: int) -> Append:
         (time, ev.UserMessageAdded(f"m{number}")),
         (time, ev.PartStarted(f"m{number}", f"p{number}", Text("hello"))),
     ]
-    card = Card(title, "small", origin=Origin("test", f"foreign {number}"))
+    entry = CatalogEntry(title, "small", origin=Origin("test", f"foreign {number}"))
     return Append(
         session=f"small{number:06}",
         payload=encode(started, time),
         count=len(started),
         time=time,
         messages=1,
-        card=pack(card),
+        entry=pack(entry),
         creates_at=0,
     )
 

@@ -54,7 +54,7 @@ def fill(path: Path, sessions: int) -> None:
             session = store.create_session(id=f"session {number}", title="t")
             session.user("question")
             with session.assistant(model="acme/one") as reply:
-                text = reply.text()
+                text = reply.stream_text()
                 for piece in ("an ", "answer ", "in ", "pieces"):
                     text.append(piece)
                 text.end()

@@ -45,7 +45,7 @@ COMMANDS = [
     "repair",
     "vacuum",
     "erase",
-    "retain",
+    "expire",
     "redact",
     "scrub",
     "upgrade",

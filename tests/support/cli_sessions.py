@@ -34,7 +34,7 @@ def talk(path: Path, *, turns: int = 6, limits: Limits | None = LIMITS) -> None:
             session.user(f"Do the thing number {turn}, {SECRET}", id=f"u{turn}")
             with session.assistant(model="acme/one", id=f"a{turn}") as reply:
                 reply.step()
-                reply.reasoning().append(f"I think {SECRET}")
+                reply.stream_reasoning().append(f"I think {SECRET}")
                 for number in range(2):
                     call = reply.tool(
                         "read", call_id=f"c{turn}{number}", input={"path": f"/{turn}/{SECRET}"}, id=f"p{turn}{number}"
@@ -43,7 +43,7 @@ def talk(path: Path, *, turns: int = 6, limits: Limits | None = LIMITS) -> None:
                         "\n".join(f"line {line} of result {turn}{number} {SECRET}" for line in range(80)),
                         title="a title",
                     )
-                reply.say(f"Done {turn} {SECRET}")
+                reply.add_text(f"Done {turn} {SECRET}")
                 reply.finish("stop", usage=eventlog.Usage(eventlog.Tokens(1000 * turn + 900, 50)))
 
 

@@ -158,7 +158,7 @@ def write(directory: Path, shared: Shared, io: JournalIO, round_: int, seed: int
     if not isinstance(io, KillingIO):
         Thread(target=go_round, args=(directory.with_name("rounds"), shared), daemon=True).start()
     with session.assistant(id=f"answer {round_}") as reply:
-        text = reply.text(id=f"text {round_}")
+        text = reply.stream_text(id=f"text {round_}")
         call = reply.tool("bash", call_id="c", id=f"call {round_}", input="{}")
         shared.put(STARTED, 1)
         if isinstance(io, KillingIO):

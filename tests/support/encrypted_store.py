@@ -46,7 +46,7 @@ def confess(store: Store, name: str = "p", turns: int = 2) -> eventlog.Session:
         session.user(_LONG, request_id=f"r{turn}", files=[eventlog.File("text/x", SECRET, SECRET)])
         with session.assistant(model="acme/one") as reply:
             reply.step()
-            text = reply.text()
+            text = reply.stream_text()
             for word in _LONG.split(" ")[:40]:
                 text.append(word + " ")
             text.end()

@@ -79,10 +79,10 @@ def talk(store: Store, name: str | None = None) -> Session:
         tools='{"bash":true}',
     )
     with session.assistant(model="p/m", agent="build", cwd="/w", root="/") as reply:
-        thought = reply.reasoning()
+        thought = reply.stream_reasoning()
         for token in ("I ", "think"):
             thought.append(token)
-        text = reply.text()
+        text = reply.stream_text()
         for token in ("so ", "it ", "is ``` 中", "\udc00"):
             text.append(token)
         call = reply.tool("bash", call_id="c1", input={"command": "ls"})

@@ -47,7 +47,7 @@ def begun(store: Store) -> Session:
     session = store.create_session(id="a", title="t")
     session.user("question")
     with session.assistant(model="acme/one") as reply:
-        text = reply.text()
+        text = reply.stream_text()
         text.append("an ")
         text.append("answer")
         reply.tool("bash", call_id="c1", input={"command": "ls"}).succeed("x" * 2000)

@@ -61,7 +61,7 @@ class FixedIO(JournalIO):
 def fill(log: EmbeddedLog) -> None:
     """Everything the format can express, in a few commits."""
     for append in (
-        Append(session="a", payload=b"first", count=2, time=1000, creates_at=0, messages=1, card=b"card a"),
+        Append(session="a", payload=b"first", count=2, time=1000, creates_at=0, messages=1, entry=b"card a"),
         Append(
             session="fork of \u00e4",
             payload=b"second" * 100,
@@ -75,9 +75,9 @@ def fill(log: EmbeddedLog) -> None:
     ):
         log.submit(append).wait(30)
     log.set_lease("a", LeaseState(7, b"owner", 4000), replaces=LeaseState())
-    log.submit(Append(session="a", payload=b"last", count=1, time=5000, epoch=7, card=b"", request="r2")).wait(30)
+    log.submit(Append(session="a", payload=b"last", count=1, time=5000, epoch=7, entry=b"", request="r2")).wait(30)
     for append in (
-        Append(session="streamed", payload=STREAMED, count=8, time=6000, creates_at=0, card=CARD),
+        Append(session="streamed", payload=STREAMED, count=8, time=6000, creates_at=0, entry=CARD),
         Append(session="streamed", payload=SLOW, count=3, time=7000, bodies=[(sha256(TEXT).digest(), pack(TEXT))]),
     ):
         log.submit(append).wait(30)

@@ -267,7 +267,7 @@ def leaving(place: Path) -> None:
     number = 0
     try:
         with session.assistant() as reply:
-            reply.text().append("a")
+            reply.stream_text().append("a")
             store.flush()
             with meanwhile(hold, standing):
                 number = os.fork()

@@ -38,7 +38,7 @@ def by_lease(session: Session, name: str, count: int) -> str:
     """Stream messages, waiting for the lease; returns their number."""
     for number in range(count):
         with session.assistant(id=f"{name} {number}", wait=60.0) as reply:
-            text = reply.text(id=f"text {name} {number}")
+            text = reply.stream_text(id=f"text {name} {number}")
             for word in range(20):
                 text.append(f"{word} ")
             reply.finish()

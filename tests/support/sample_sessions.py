@@ -50,7 +50,7 @@ def exchange(session: Session, text: str = "hello") -> None:
     """A question, and an answer of one streamed word."""
     session.user("question")
     with session.assistant("p/m") as reply:
-        reply.say(text)
+        reply.add_text(text)
         reply.finish()
 
 

@@ -24,7 +24,7 @@ def start(path: Path, session: str) -> subprocess.Popen[bytes]:
 
 if __name__ == "__main__":
     with open_store(sys.argv[1]) as store, store.session(sys.argv[2]).assistant(model="m") as reply:
-        text = reply.text()
+        text = reply.stream_text()
         for number in range(10):
             text.append(f"word {number} ")
         sys.stdin.readline()

@@ -122,9 +122,9 @@ class Loop:
             reply.abort(MessageError("overflow", "too large"))
             return
         if answer.text:
-            reply.say(answer.text)
+            reply.add_text(answer.text)
         for number, (tool, arguments) in enumerate(answer.calls):
-            reply.tool(tool, call_id=f"c{number}").input(arguments)
+            reply.tool(tool, call_id=f"c{number}").stream_input(arguments)
         usage = None if answer.tokens is None else Usage(Tokens(answer.tokens, 0))
         reply.end_step(answer.reason or ("tool-calls" if answer.calls else "stop"), usage=usage)
         if not answer.calls:
@@ -199,6 +199,6 @@ def talk(session: Session, turns: int, words: int = 300, *, tokens: int | None =
         session.user(f"question {number}")
         with session.assistant(MODEL) as reply:
             reply.step()
-            reply.say(f"answer {number} " + "word " * words)
+            reply.add_text(f"answer {number} " + "word " * words)
             usage = None if tokens is None else Usage(Tokens(tokens, 0))
             reply.finish("stop", usage=usage)

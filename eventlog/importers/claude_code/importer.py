@@ -27,7 +27,7 @@ from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, Entry, e
 from eventlog.importers.claude_code.thread import INTERRUPT, Thread
 from eventlog.importers.common.importer import Piece, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import is_array, is_object
-from eventlog.importers.common.record_index import Positions
+from eventlog.importers.common.record_index import RecordIndex
 from eventlog.values import MessageError, Origin
 
 __all__ = ["ClaudeCode"]
@@ -65,7 +65,7 @@ class _Reader:
         self.agents: dict[str, Thread] = {}
         self.sidechain: Thread | None = None
         """The sub-session of the newest sidechain record."""
-        self.positions = Positions()
+        self.positions = RecordIndex()
         """Record key to thread and node; also the ids of messages, with "m:" before them."""
         self.preamble: list[Entry] = []
         self.begun = False

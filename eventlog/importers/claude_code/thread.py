@@ -25,7 +25,7 @@ from eventlog.importers.claude_code.open_messages import Call, Early, Open, own_
 from eventlog.importers.common.early_results import EarlyResults
 from eventlog.importers.common.importer import Piece, Report, bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object
-from eventlog.importers.common.record_index import Positions
+from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.session_pieces import SessionPieces
 from eventlog.importers.common.usage import added, price
 from eventlog.values import INTERRUPTED, File, MessageError, Model, Reasoning, Text, Tool, Usage
@@ -59,7 +59,7 @@ class Thread(SessionPieces):
         self.early: EarlyResults[Early] = EarlyResults(report)
         self.arrived: list[str] = []
         """Keys of the records whose early results a record has just given a call."""
-        self._called = Positions()
+        self._called = RecordIndex()
         """Ids of all calls."""
         self.compaction: tuple[str, str] | None = None
         """The part and message of a compaction whose summary has not come."""

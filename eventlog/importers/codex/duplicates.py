@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-__all__ = ["Echo", "Echoes"]
+__all__ = ["Duplicate", "Duplicates"]
 
 RECENT = 64
 """How many texts are remembered of a turn."""
 
 
-class Echo(NamedTuple):
+class Duplicate(NamedTuple):
     """Something an event said: `kind` is "user", "assistant" or "reasoning"."""
 
     kind: str
@@ -26,15 +26,15 @@ class Echo(NamedTuple):
     images: tuple[str, ...] = ()
 
 
-class Echoes:
+class Duplicates:
     """The events that wait, and the items and events that were taken in this turn."""
 
     def __init__(self) -> None:
-        self._waiting: list[Echo] = []
+        self._waiting: list[Duplicate] = []
         self._items: deque[tuple[str, int]] = deque(maxlen=RECENT)
         self._events: deque[tuple[str, int]] = deque(maxlen=RECENT)
 
-    def event(self, echo: Echo) -> None:
+    def event(self, echo: Duplicate) -> None:
         """An event that says something: it waits, unless its item has been."""
         key = (echo.kind, hash(echo.text))
         if key in self._items:
@@ -57,7 +57,7 @@ class Echoes:
                 self._items.append(key)
         return not known
 
-    def due(self, kinds: tuple[str, ...]) -> list[Echo]:
+    def due(self, kinds: tuple[str, ...]) -> list[Duplicate]:
         """The events of these kinds that will have no item any more, in order; they count as taken."""
         if not self._waiting:
             return []
@@ -66,7 +66,7 @@ class Echoes:
         self._events.extend((echo.kind, hash(echo.text)) for echo in due)
         return due
 
-    def left(self) -> list[Echo]:
+    def left(self) -> list[Duplicate]:
         """The events that still wait."""
         return self._waiting
 

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from eventlog import events as ev
 from eventlog.importers.codex.calls import ending
-from eventlog.importers.codex.duplicates import Echo
+from eventlog.importers.codex.duplicates import Duplicate
 from eventlog.importers.codex.records import Entry, entries, looks_right, parent_of
 from eventlog.importers.codex.rollout import EVERY, Rollout
 from eventlog.importers.common.conversation import ABORTED, Conversation
@@ -201,7 +201,7 @@ class _Reader:
             self.report.skip(line, "an event without its text")
             return
         urls = tuple(url for url in (images if is_array(images) else []) if isinstance(url, str))
-        self.rollout.echoes.event(Echo(kind, text, line, self.rollout.time, urls))
+        self.rollout.echoes.event(Duplicate(kind, text, line, self.rollout.time, urls))
 
     def _completed(self, line: int, item: object) -> None:
         """A finished item as newer versions report it to the screen."""

@@ -20,7 +20,7 @@ from eventlog.importers.common.json_lines import (
     sound,
     text_or_empty,
 )
-from eventlog.importers.common.record_index import Positions
+from eventlog.importers.common.record_index import RecordIndex
 
 __all__ = ["ITEMS", "Entry", "entries", "injected", "looks_right", "parent_of", "prompt_of"]
 
@@ -96,7 +96,7 @@ def _is_old_meta(record: dict[str, Any]) -> bool:
 
 def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
     """The records of the file; what cannot be read, and lines equal to an earlier one with a time, are reported."""
-    seen = Positions()
+    seen = RecordIndex()
     for line in lines(file):
         found = sound(line, report)
         if found is None or line.data is None:

@@ -10,12 +10,12 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.importers.codex.calls import CALLS, OUTPUTS, output_of, request, todos_of
-from eventlog.importers.codex.duplicates import Echoes
+from eventlog.importers.codex.duplicates import Duplicates
 from eventlog.importers.codex.records import injected, prompt_of
 from eventlog.importers.common.conversation import ABORTED, Answer, Conversation, Given, Result, Said
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
-from eventlog.importers.common.record_index import Positions
+from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.usage import count
 from eventlog.importers.openai import items
 from eventlog.values import Attachment, Limits, Model, Snapshot, Text, Tool
@@ -33,8 +33,8 @@ class Rollout:
         self.report = report
         self.provider = provider
         self.time = time
-        self.echoes = Echoes()
-        self.ids = Positions()
+        self.echoes = Duplicates()
+        self.ids = RecordIndex()
         """Ids of messages, and of calls with "c:" before them."""
         self.prompts = array("Q")
         """The version before each prompt."""

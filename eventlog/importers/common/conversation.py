@@ -20,7 +20,7 @@ import msgspec
 from eventlog import events as ev
 from eventlog.importers.common.early_results import EarlyResults
 from eventlog.importers.common.importer import Report, bounded_id
-from eventlog.importers.common.record_index import Positions
+from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.session_pieces import SessionPieces
 from eventlog.values import INTERRUPTED, Attachment, Body, File, Json, MessageError, Model, Reasoning, Text, Tool, Usage
 
@@ -102,7 +102,7 @@ class Conversation(SessionPieces):
         self.interrupted: dict[str, Call] = {}
         """The newest calls that were taken for interrupted: a late result may come."""
         self.early: EarlyResults[_Early] = EarlyResults(report)
-        self._called = Positions()
+        self._called = RecordIndex()
         """Ids of all calls."""
         self.last_user: str | None = None
         self.add(time, started)

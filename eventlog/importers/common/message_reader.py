@@ -21,7 +21,7 @@ from eventlog.importers.common.conversation import Answer, Conversation, Said
 from eventlog.importers.common.importer import Piece, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, milliseconds, text_or_empty
 from eventlog.importers.common.message_lists import Found, conversations, family
-from eventlog.importers.common.record_index import Positions
+from eventlog.importers.common.record_index import RecordIndex
 from eventlog.values import Model, Origin
 
 __all__ = ["MessageList", "Talk"]
@@ -46,7 +46,7 @@ class Talk:
         self.talk = Conversation(f"{name}-{digest[:26]}", report, started, self.time)
         report.sessions.append(self.talk.session)
         self.model: Model | None = None
-        self.ids = Positions()
+        self.ids = RecordIndex()
         self.begun = False
         """Whether a message of the conversation itself has come."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from array import array
 
-__all__ = ["Positions"]
+__all__ = ["RecordIndex"]
 
 _FIRST = 1024
 
 
-class Positions:
+class RecordIndex:
     """A map from strings to numbers of 0 .. 2**64 - 1.  The hash is this process's own: never store it."""
 
     __slots__ = ("_count", "_hashes", "_values")

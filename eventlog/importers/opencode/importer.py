@@ -32,7 +32,7 @@ from eventlog.importers.common.json_document import DamagedDocumentError, Docume
 from eventlog.importers.common.json_lines import DamagedLineError, check_depth, dump
 from eventlog.importers.common.json_patch import difference
 from eventlog.importers.opencode.emit import message_of, restore, session_of
-from eventlog.importers.opencode.message_events import Told
+from eventlog.importers.opencode.message_events import MessageEvents
 from eventlog.importers.opencode.messages import oddity, tell
 from eventlog.importers.opencode.values import model_of, optional, string, time_of
 from eventlog.values import MessageError, Origin
@@ -122,7 +122,7 @@ class _Reader:
         self._number = 0
         self._given: set[Piece] = set()
         """Whose bodies the current piece has."""
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, MessageEvents] = {}
         self._parts: set[str] = set()
         self._odd: list[tuple[int, Any]] = []
 
@@ -207,7 +207,7 @@ class _Reader:
                 self._given.clear()
                 yield piece
 
-    def _compactions(self, told: Told) -> list[tuple[int, ev.Event]]:
+    def _compactions(self, told: MessageEvents) -> list[tuple[int, ev.Event]]:
         """How a summary that came to an end decides the compaction that it answers."""
         asked = self._told.get(told.parent)
         if not told.summary or told.ended is None or asked is None or asked.compaction is None:

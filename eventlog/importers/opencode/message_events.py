@@ -11,10 +11,10 @@ from eventlog import events as ev
 from eventlog.importers.opencode.values import Record, model_of, string, time_of
 from eventlog.values import INTERRUPTED, Body, Content, MessageError
 
-__all__ = ["Told"]
+__all__ = ["MessageEvents"]
 
 
-class Told:
+class MessageEvents:
     """A message as events: `items` and `late` are (UTC milliseconds, event) in the order of the message's own parts.
 
     The times do not decrease where one event needs another; parallel tools overlap.  Once it is told there is little

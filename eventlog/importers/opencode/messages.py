@@ -10,7 +10,7 @@ from collections.abc import Callable, Container
 from typing import cast
 
 from eventlog import events as ev
-from eventlog.importers.opencode.message_events import Told
+from eventlog.importers.opencode.message_events import MessageEvents
 from eventlog.importers.opencode.parts import ASSISTANT, USER
 from eventlog.importers.opencode.values import (
     Record,
@@ -46,12 +46,12 @@ def oddity(record: object, known: Container[str]) -> str | None:
     return None
 
 
-def tell(record: Record, content: Callable[[str], Content], born: int, known: set[str]) -> Told:
+def tell(record: Record, content: Callable[[str], Content], born: int, known: set[str]) -> MessageEvents:
     """The events of one message.
 
     `born` is the creation of the message before; `known` are the ids of all parts so far, and grows.
     """
-    told = Told(record, content, born)
+    told = MessageEvents(record, content, born)
     (_user if told.user else _assistant)(told, record)
     calls: set[str] = set()
     for part in record["parts"]:
@@ -85,7 +85,7 @@ def _odd_part(part: object, known: set[str], calls: set[str]) -> str | None:
     return None
 
 
-def _user(told: Told, record: Record) -> None:
+def _user(told: MessageEvents, record: Record) -> None:
     info: Record = record["info"]
     system = info.get("system")
     synthetic = bool(record["parts"]) and all(
@@ -106,7 +106,7 @@ def _user(told: Told, record: Record) -> None:
     )
 
 
-def _assistant(told: Told, record: Record) -> None:
+def _assistant(told: MessageEvents, record: Record) -> None:
     info: Record = record["info"]
     path = info.get("path")
     told.add(
@@ -126,7 +126,7 @@ def _assistant(told: Told, record: Record) -> None:
     told.open = True
 
 
-def _finish(told: Told, info: Record) -> None:
+def _finish(told: MessageEvents, info: Record) -> None:
     """Close the message if the record says that it came to an end."""
     error = error_of(info.get("error"))
     completed = time_of(info, "completed")

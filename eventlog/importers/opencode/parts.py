@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from eventlog import events as ev
-from eventlog.importers.opencode.message_events import Told
+from eventlog.importers.opencode.message_events import MessageEvents
 from eventlog.importers.opencode.values import (
     Record,
     array,
@@ -40,13 +40,13 @@ from eventlog.values import (
 __all__ = ["ASSISTANT", "USER", "Rule"]
 
 
-def _start(told: Told, part: Record, kind: Any, time: int | None = None) -> int:
+def _start(told: MessageEvents, part: Record, kind: Any, time: int | None = None) -> int:
     begun = told.at(time)
     told.add(begun, ev.PartStarted(told.id, part["id"], kind))
     return begun
 
 
-def _said(told: Told, part: Record, info: Record) -> None:
+def _said(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     text = string(part, "text")
     whole = told.user
@@ -62,13 +62,13 @@ def _said(told: Told, part: Record, info: Record) -> None:
         _grow(told, part, _start(told, part, kind, time_of(part, "start")), text)
 
 
-def _thought(told: Told, part: Record, info: Record) -> None:
+def _thought(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     begun = _start(told, part, Reasoning(), time_of(part, "start"))
     _grow(told, part, begun, string(part, "text"))
 
 
-def _grow(told: Told, part: Record, begun: int, text: str) -> None:
+def _grow(told: MessageEvents, part: Record, begun: int, text: str) -> None:
     """The text as one delta at its end, and the end if the record has one."""
     end = time_of(part, "end")
     told.open_parts[part["id"]] = False
@@ -79,7 +79,7 @@ def _grow(told: Told, part: Record, begun: int, text: str) -> None:
         told.add(max(begun, end), ev.PartEnded(part["id"], as_json(part.get("metadata"))))
 
 
-def _tool(told: Told, part: Record, info: Record) -> None:
+def _tool(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     state: Record = part["state"]
     name = part["id"]
@@ -132,7 +132,7 @@ def _tool(told: Told, part: Record, info: Record) -> None:
             told.late.append((max(pruned, ended), ev.Pruned((name,), "opencode")))
 
 
-def _attachment(told: Told, file: Any) -> Attachment:
+def _attachment(told: MessageEvents, file: Any) -> Attachment:
     return Attachment(
         string(file, "mime"),
         told.content(string(file, "url")),
@@ -142,7 +142,7 @@ def _attachment(told: Told, file: Any) -> Attachment:
     )
 
 
-def _file(told: Told, part: Record, info: Record) -> None:
+def _file(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     _start(
         told,
@@ -158,7 +158,7 @@ def _file(told: Told, part: Record, info: Record) -> None:
     )
 
 
-def _subtask(told: Told, part: Record, info: Record) -> None:
+def _subtask(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     kind = Subtask(
         told.content(string(part, "prompt")),
@@ -170,12 +170,12 @@ def _subtask(told: Told, part: Record, info: Record) -> None:
     _start(told, part, kind)
 
 
-def _mention(told: Told, part: Record, info: Record) -> None:
+def _mention(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     _start(told, part, Agent(string(part, "name"), source_of(part.get("source"), "text")))
 
 
-def _compaction(told: Told, part: Record, info: Record) -> None:
+def _compaction(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     overflow = part.get("overflow")
     told.compaction, told.tail = part["id"], optional(part, "tail_start_id")
@@ -187,13 +187,13 @@ def _compaction(told: Told, part: Record, info: Record) -> None:
     )
 
 
-def _step_start(told: Told, part: Record, info: Record) -> None:
+def _step_start(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     purpose: Any = "summary" if told.summary else "turn"
     told.add(told.at(None), ev.StepStarted(told.id, part["id"], purpose, snapshot=optional(part, "snapshot")))
 
 
-def _step_finish(told: Told, part: Record, info: Record) -> None:
+def _step_finish(told: MessageEvents, part: Record, info: Record) -> None:
     if not any(isinstance(event, ev.StepStarted) for _, event in told.items):
         told.skipped.append("a step-finish part without a step-start")
         told.parts.pop()
@@ -204,24 +204,24 @@ def _step_finish(told: Told, part: Record, info: Record) -> None:
     told.add(end, ev.UsageRecorded(usage_of(part), told.id, part["id"], model_of(info), purpose))
 
 
-def _snapshot(told: Told, part: Record, info: Record) -> None:
+def _snapshot(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     _start(told, part, Snapshot(string(part, "snapshot")))
 
 
-def _patch(told: Told, part: Record, info: Record) -> None:
+def _patch(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     files = tuple(file for file in array(part, "files") if isinstance(file, str))
     _start(told, part, Patch(string(part, "hash"), files))
 
 
-def _retry(told: Told, part: Record, info: Record) -> None:
+def _retry(told: MessageEvents, part: Record, info: Record) -> None:
     del info
     error = error_of(part.get("error")) or MessageError("unknown")
     _start(told, part, Retry(number(part, "attempt"), error), time_of(part, "created"))
 
 
-Rule = Callable[[Told, Record, Record], None]
+Rule = Callable[[MessageEvents, Record, Record], None]
 """Tells a part, which is part of a message with this info."""
 
 _COMMON: dict[str, Rule] = {

@@ -11,7 +11,7 @@ import msgspec
 
 from eventlog.log.contract import Append, Commit, Committed, LeaseState
 from eventlog.log.embedded.journal.frames import CommitRecord, LeaseRecord, Record
-from eventlog.log.embedded.memtable import Generation
+from eventlog.log.embedded.memtable import MemtablePart
 from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
 from eventlog.log.ticket import QueuedTicket
 
@@ -58,7 +58,7 @@ class Batch:
         self.outcomes: list[Outcome] = []
         self.records: list[Record] = []
         """What is to be written, and in `pending` what it adds to the log."""
-        self.pending = Generation()
+        self.pending = MemtablePart()
         self.ready = False
         """Whether all is decided, and the frame prepared in the journal."""
         self.durable = False
@@ -81,7 +81,7 @@ class Batch:
         self.records.append(
             CommitRecord(
                 session, first, count, position, commit.time, commit.payload, commit.salt, commit.leaf, commit.epoch,
-                append.messages, append.creates_at, append.card, commit.request, append.digest, bodies,
+                append.messages, append.creates_at, append.entry, commit.request, append.digest, bodies,
             )
         )  # fmt: skip
         if append.lease is not None:

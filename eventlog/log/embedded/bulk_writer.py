@@ -19,7 +19,7 @@ from eventlog.log.embedded.directory import forget_unbegun, write_format
 from eventlog.log.embedded.filesystem import sync_directory
 from eventlog.log.embedded.journal.frames import FILE_HEADER_BYTES, address_of
 from eventlog.log.embedded.journal.journal import Journal
-from eventlog.log.embedded.memtable import Generation
+from eventlog.log.embedded.memtable import MemtablePart
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.segments.fold import begin_store, write_copied
 from eventlog.log.embedded.segments.segments import Segments
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Commit, Head
     from eventlog.log.rules import Seen
 
-__all__ = ["Copy"]
+__all__ = ["BulkWriter"]
 
 START = address_of(1, FILE_HEADER_BYTES)
 """Where the journal of a copy begins."""
 
 
-class Copy:
+class BulkWriter:
     """The content of a store directory, being written.  `lmdb/` and `journal/` in `directory`, and nothing else."""
 
     def __init__(self, directory: Path, options: Options) -> None:
@@ -109,7 +109,7 @@ class Copy:
         `heads` has the head of every session of `commits` after them.  `position` is where the copy is then: that of the
         last event, those that were dropped counted.  `gone`: heads of sessions whose events are no more.
         """
-        generation = Generation()
+        generation = MemtablePart()
         for commit in commits:
             generation.commits.setdefault(commit.session, []).append(commit)
         generation.heads.update(heads)

@@ -26,7 +26,7 @@ from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.fold import begin_store
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.embedded.swap import refuse_unfinished, write_file
-from eventlog.log.embedded.watermark import Mark
+from eventlog.log.embedded.watermark import Watermark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,7 +110,7 @@ def _make(path: Path, options: Options, encryption: str) -> None:
             begin_store(segments, begin)
         finally:
             segments.close()
-        mark = Mark(path / "mark", read_only=False)
+        mark = Watermark(path / "mark", read_only=False)
         mark.set(begin)
         mark.set_closed(begin)
         mark.close()

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Housekeeper"]
+__all__ = ["FoldWorker"]
 
 RETRY_AFTER = 1.0
 """Seconds after which what has failed is tried again, if nobody calls before."""
 logger = logging.getLogger("eventlog")
 
 
-class Housekeeper:
+class FoldWorker:
     """Runs `fold_if_due` and `prepare` in the background."""
 
     def __init__(self, fold_if_due: Callable[[], None], prepare: Callable[[], None]) -> None:

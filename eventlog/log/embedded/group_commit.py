@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.journal.journal import Journal
     from eventlog.log.embedded.locks import WriterLock
-    from eventlog.log.embedded.memtable import Generation, Tail
+    from eventlog.log.embedded.memtable import Memtable, MemtablePart
 
 __all__ = ["GroupCommit"]
 
@@ -72,7 +72,7 @@ class CommitTarget(Committing, Protocol):
 
     closed: bool
     journal: Journal
-    tail: Tail
+    tail: Memtable
     tail_limit: int
 
     @property
@@ -92,7 +92,7 @@ class CommitTarget(Committing, Protocol):
         """Read what other processes have appended; under the writers' lock."""
         ...
 
-    def publish(self, generation: Generation) -> None:
+    def publish(self, generation: MemtablePart) -> None:
         """What was just written is committed; may be repeated."""
         ...
 

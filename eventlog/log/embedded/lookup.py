@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from eventlog.log.contract import Commit, Head
-    from eventlog.log.embedded.memtable import Tail
+    from eventlog.log.embedded.memtable import Memtable
     from eventlog.log.embedded.segments.segments import Segments
     from eventlog.log.rules import Seen
 
@@ -27,7 +27,7 @@ class Lookup:
     """One partition's tail and segments, as one log."""
 
     def __init__(
-        self, guard: AbstractContextManager[bool], tail: Tail, segments: Segments, require_open: Callable[[], None]
+        self, guard: AbstractContextManager[bool], tail: Memtable, segments: Segments, require_open: Callable[[], None]
     ) -> None:
         self._guard = guard
         self._tail = tail

@@ -23,10 +23,10 @@ from eventlog.log.rules import Seen, head_after
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["Generation", "Tail"]
+__all__ = ["Memtable", "MemtablePart"]
 
 
-class Generation:
+class MemtablePart:
     """What a stretch of the journal says.  Also used for one batch, before it is committed."""
 
     __slots__ = ("bodies", "commits", "end", "heads", "order", "position", "requests", "size")
@@ -88,21 +88,23 @@ class Generation:
             commit = record.commit()
             if head is None or head.position < record.position:
                 leaf = leaf_hash(leaf_data(commit))
-                head = head_after(head, commit, leaf, messages=record.messages, card=record.card, base=record.base or 0)
+                head = head_after(
+                    head, commit, leaf, messages=record.messages, entry=record.entry, base=record.base or 0
+                )
             self.add_commit(commit, head, record.digest, record.bodies)
         elif head is not None:
             self.heads[record.session] = msgspec.structs.replace(head, lease=record.lease())
 
 
-class Tail:
+class Memtable:
     """The generations, and look-ups through them from the newest to the oldest."""
 
     def __init__(self, generation_bytes: int) -> None:
         self._limit = generation_bytes
-        self.generations: list[Generation] = [Generation()]
+        self.generations: list[MemtablePart] = [MemtablePart()]
         self.size = 0
 
-    def extend(self, frame: Generation) -> None:
+    def extend(self, frame: MemtablePart) -> None:
         """Take in one committed frame."""
         newest = self.generations[-1]
         if newest.size >= self._limit:
@@ -192,7 +194,7 @@ class Tail:
                 return generation.order[0].position
         return None
 
-    def freeze(self) -> list[Generation]:
+    def freeze(self) -> list[MemtablePart]:
         """Everything so far as generations that do not change any more, for folding."""
         if self.generations[-1].size:
             self._cut()
@@ -209,16 +211,16 @@ class Tail:
         """Forget the generations that end at or before the folded address."""
         keep = [generation for generation in self.generations if generation.end > folded or not generation.size]
         if len(keep) != len(self.generations):
-            self.generations = keep if keep and not keep[-1].size else [*keep, Generation()]
+            self.generations = keep if keep and not keep[-1].size else [*keep, MemtablePart()]
             self.size = sum(generation.size for generation in self.generations)
 
     def clear(self) -> None:
         """Forget everything."""
-        self.generations = [Generation()]
+        self.generations = [MemtablePart()]
         self.size = 0
 
-    def _cut(self) -> Generation:
-        generation = Generation()
+    def _cut(self) -> MemtablePart:
+        generation = MemtablePart()
         self.generations = [*self.generations, generation]
         return generation
 
@@ -236,8 +238,8 @@ def _last_position(commit: Commit) -> int:
 
 
 def _pieces(
-    generations: list[Generation],
-    select: Callable[[Generation], list[Commit] | None],
+    generations: list[MemtablePart],
+    select: Callable[[MemtablePart], list[Commit] | None],
     after: int,
     last: Callable[[Commit], int],
 ) -> Iterator[list[Commit]]:

@@ -30,18 +30,18 @@ from eventlog.errors import (
 from eventlog.log.embedded import swap
 from eventlog.log.embedded.check import check_segments, check_trees
 from eventlog.log.embedded.derived import DerivedBuffer
-from eventlog.log.embedded.fold_worker import Housekeeper
+from eventlog.log.embedded.fold_worker import FoldWorker
 from eventlog.log.embedded.group_commit import GroupCommit
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.journal.journal import Journal
 from eventlog.log.embedded.locks import Presence, WriterLock, try_shared
 from eventlog.log.embedded.lookup import Lookup
-from eventlog.log.embedded.memtable import Generation, Tail
+from eventlog.log.embedded.memtable import Memtable, MemtablePart
 from eventlog.log.embedded.salvage.probe import require_structure
 from eventlog.log.embedded.segments.environment import is_archived, is_whole
 from eventlog.log.embedded.segments.fold import fold, write_address, write_derived
 from eventlog.log.embedded.segments.segments import Segments
-from eventlog.log.embedded.watermark import MARK_BYTES, Mark
+from eventlog.log.embedded.watermark import MARK_BYTES, Watermark
 from eventlog.log.merkle import SALT_BYTES
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.journal.frames import Frame
     from eventlog.log.embedded.options import Options
-    from eventlog.log.embedded.segments.layout import Folded
+    from eventlog.log.embedded.segments.layout import FoldState
 
 __all__ = ["Partition"]
 
@@ -84,8 +84,8 @@ class Partition:
         self._spare_at = 0
         self.salts: list[bytes] = []
         """For the next commits; for the leader only."""
-        self._housekeeper = Housekeeper(self._fold_if_due, self._prepare)
-        self.tail = Tail(max(options.fold_bytes // _GENERATIONS, 1))
+        self._housekeeper = FoldWorker(self._fold_if_due, self._prepare)
+        self.tail = Memtable(max(options.fold_bytes // _GENERATIONS, 1))
         self.tail_limit = options.fold_bytes * _TAIL_LIMIT
         """Bytes that writers wait for a fold at."""
         self.position = 0
@@ -93,7 +93,7 @@ class Partition:
         self._forks_inside = self._held = False
         self.commits: GroupCommit | None = None
         """None where nothing is written."""
-        self._mark: Mark | None = None
+        self._mark: Watermark | None = None
         self._lock: WriterLock | None = None
         self._still: int | None = None
         """Keeps writers out where this process reads without a lock that they would see."""
@@ -104,7 +104,7 @@ class Partition:
             if self._presence.alone:
                 swap.finish(path, options.io, read_only=read_only)
             if read_only or self._is_marked():
-                self._mark = Mark(path / "mark", read_only=read_only)
+                self._mark = Watermark(path / "mark", read_only=read_only)
             if not is_whole(path / "lmdb") or (self._presence.alone and not self._closed_in_order()):
                 require_structure(path / "lmdb", writing=self._presence.alone and not read_only)
             if read_only and is_archived(path / "lmdb"):
@@ -160,7 +160,7 @@ class Partition:
             self.journal.remove_half_made()
             self._replay(to_the_end=True)
             if self._mark is None:
-                self._mark = Mark(self.path / "mark", read_only=False)
+                self._mark = Watermark(self.path / "mark", read_only=False)
             self._mark.set(self.journal.address)
         finally:
             self.lock.release()
@@ -253,7 +253,7 @@ class Partition:
                 raise
             self._wake_watchers()
 
-    def _renew_journal(self, mark: Mark) -> bool:
+    def _renew_journal(self, mark: Watermark) -> bool:
         """Let the journal end in a file of no size, so that the others can go when all is folded; False if it has to stay as it is."""
         if not self.journal.takes_room():
             return False
@@ -362,7 +362,7 @@ class Partition:
             if mark.words[:16] != mark.last or self._unfinished or self.journal.continues():
                 self._change(mark, self._catch_up_to_end)
 
-    def publish(self, generation: Generation) -> None:
+    def publish(self, generation: MemtablePart) -> None:
         """Make a frame that was just flushed visible to all; once more if that was broken off."""
         mark = self._mark
         assert mark is not None
@@ -405,7 +405,7 @@ class Partition:
             raise self.why_closed()
         raise BusyError("called while the same thread reads what others have committed; nothing was written")
 
-    def _change(self, mark: Mark, change: Callable[[Mark], None]) -> None:
+    def _change(self, mark: Watermark, change: Callable[[Watermark], None]) -> None:
         """Change tail and cursor.
 
         What fails, or is interrupted, is done again, from where LMDB ends, by the next thread to come.
@@ -423,7 +423,7 @@ class Partition:
         finally:
             self._changing = False
 
-    def _catch_up_to_end(self, mark: Mark) -> None:
+    def _catch_up_to_end(self, mark: Watermark) -> None:
         self._catch_up(address := mark.get())
         before = self.journal.address
         for frame in self.journal.adopt():
@@ -433,7 +433,7 @@ class Partition:
         else:
             mark.settle(address)
 
-    def _catch_up_to_mark(self, mark: Mark) -> None:
+    def _catch_up_to_mark(self, mark: Watermark) -> None:
         address = mark.get()
         self._catch_up(address)
         mark.settle(address)
@@ -465,13 +465,13 @@ class Partition:
                     )
                 self._resync(folded)
 
-    def _resync(self, folded: Folded) -> None:
+    def _resync(self, folded: FoldState) -> None:
         self.tail.clear()
         self.journal.seek(folded.address, folded.position)
         self.position = folded.position
 
     def _apply(self, frame: Frame) -> None:
-        generation = Generation()
+        generation = MemtablePart()
         for record in frame.records:
             session = record.session
             head = generation.heads.get(session) or self.tail.head(session) or self._segments.head(session)

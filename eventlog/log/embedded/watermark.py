@@ -27,7 +27,7 @@ from eventlog.log.embedded.filesystem import allocate
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MARK_BYTES", "Mark"]
+__all__ = ["MARK_BYTES", "Watermark"]
 
 _WORDS = struct.Struct("<QQ")
 MARK_BYTES = 2 * _WORDS.size
@@ -35,7 +35,7 @@ _ONES = (1 << 64) - 1
 _TRIES = 100
 
 
-class Mark:
+class Watermark:
     """The mapped mark.  `last` is the raw value this process has acted upon."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:

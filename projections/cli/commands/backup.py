@@ -13,7 +13,7 @@ from projections.cli.store_option import reading, writing
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
-    from eventlog.maintenance.backup import Copied
+    from eventlog.maintenance.backup import BackupResult
 
 __all__ = ["register"]
 
@@ -61,7 +61,7 @@ def _restore(
     _print(copied, into, json=json)
 
 
-def _print(copied: Copied, to: Path, *, json: bool) -> None:
+def _print(copied: BackupResult, to: Path, *, json: bool) -> None:
     from msgspec.structs import asdict
 
     if json:

@@ -1,4 +1,4 @@
-"""`erase` and `retain`: letting whole sessions go."""
+"""`erase` and `expire`: letting whole sessions go."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("erase")(_erase)
-    app.command("retain")(_retain)
+    app.command("expire")(_expire)
 
 
 def _erase(
@@ -61,7 +61,7 @@ def _erase(
             output.line(f"{one} is erased")
 
 
-def _retain(
+def _expire(
     context: typer.Context,
     *,
     age: Annotated[
@@ -86,7 +86,7 @@ def _retain(
     Sub-sessions go with their session; forks are kept with their history; a session that is being run stays.
     """
     with reading(context) if dry_run else writing(context) as store:
-        done = store.retain(
+        done = store.expire(
             age=times.milliseconds("--age", age), count=count, size=_bytes(size), scope=scope, dry_run=dry_run
         )
     if json:

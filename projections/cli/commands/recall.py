@@ -14,8 +14,8 @@ from projections.cli.store_option import reading, session_of
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
-    from projections.window.retrieval.covered import Covered
-    from projections.window.retrieval.recall import Recalled
+    from projections.window.retrieval.covered import CoveredRange
+    from projections.window.retrieval.recall import RecallResult
 
 __all__ = ["register"]
 
@@ -127,7 +127,7 @@ def _range(option: str, text: str, *, alone: int) -> tuple[int, int]:
 # -- excerpts ----------------------------------------------------------------------------------
 
 
-def _plain(session: str, found: Recalled) -> dict[str, Any]:
+def _plain(session: str, found: RecallResult) -> dict[str, Any]:
     return {
         "session": session,
         "id": found.id,
@@ -147,7 +147,7 @@ def _plain(session: str, found: Recalled) -> dict[str, Any]:
     }
 
 
-def _print_matches(found: Recalled) -> None:
+def _print_matches(found: RecallResult) -> None:
     """The matching lines with `:` behind their numbers, those around them with `-`; each line once."""
     shown: dict[int, tuple[str, str]] = {}
     for match in found.matches:
@@ -172,7 +172,7 @@ def _print_matches(found: Recalled) -> None:
 # -- covered -----------------------------------------------------------------------------------
 
 
-def _show_covered(session: str, found: Covered, *, json: bool) -> None:
+def _show_covered(session: str, found: CoveredRange, *, json: bool) -> None:
     if json:
         import msgspec
 

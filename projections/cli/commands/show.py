@@ -13,7 +13,7 @@ from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading, session_of
 
 if TYPE_CHECKING:
-    from projections.transcript.transcript import Said, TranscriptPart
+    from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
 __all__ = ["register"]
 
@@ -49,7 +49,9 @@ def _show(
     with reading(context) as store:
         handle = session_of(store, session)
         transcript = Transcript(handle)
-        found: Iterable[Said] = (said for said in transcript.newest_first() if before is None or said.version < before)
+        found: Iterable[TranscriptMessage] = (
+            said for said in transcript.newest_first() if before is None or said.version < before
+        )
         more = None
         if limit is not None:
             page = list(islice(found, limit + 1))
@@ -67,7 +69,7 @@ def _show(
             output.line(f"older messages: --before {more}")
 
 
-def _plain(said: Said) -> dict[str, Any]:
+def _plain(said: TranscriptMessage) -> dict[str, Any]:
     import msgspec
 
     plain: dict[str, Any] = {name: getattr(said, name) for name in said.__struct_fields__}
@@ -78,7 +80,7 @@ def _plain(said: Said) -> dict[str, Any]:
     return {name: msgspec.to_builtins(value) for name, value in plain.items()}
 
 
-def _print(said: Said) -> None:
+def _print(said: TranscriptMessage) -> None:
     marks = [
         *([str(said.model)] if said.model is not None else []),
         *(name for name in ("synthetic", "summary", "removed") if getattr(said, name)),

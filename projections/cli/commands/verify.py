@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from eventlog import Session, Store
     from projections.reports.stats import SessionStats
-    from projections.reports.usage import Spent
+    from projections.reports.usage import UsageTotals
     from projections.verify.verify import SessionReport, StoreReport
 
 __all__ = ["print_session_stats", "register"]
@@ -105,7 +105,7 @@ def _session_stats(session: Session) -> dict[str, Any]:
     }
 
 
-def _spending(sums: list[Spent]) -> list[dict[str, Any]]:
+def _spending(sums: list[UsageTotals]) -> list[dict[str, Any]]:
     return [
         {
             **{name: getattr(spent, name) for name in spent.__struct_fields__},
@@ -141,7 +141,7 @@ def print_session_stats(session: Session) -> None:
         output.table(["spent", *names], rows, numbers=names[1:])
 
 
-def _price(spent: Spent) -> str:
+def _price(spent: UsageTotals) -> str:
     if spent.unpriced == spent.calls:
         return "unknown"
     return f"${spent.cost}" + (f" and {counted(spent.unpriced, 'call')} of unknown cost" if spent.unpriced else "")

@@ -20,7 +20,7 @@ from projections.replay.loop import replay
 from projections.transcript.transcript import TranscriptProjection
 from projections.window.sizing.breakdown import kind_of_part
 
-__all__ = ["Covered", "CoveredMessage", "CoveredPart", "covered_by"]
+__all__ = ["CoveredMessage", "CoveredPart", "CoveredRange", "covered_by"]
 
 
 class CoveredPart(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class CoveredMessage(msgspec.Struct, frozen=True):
     parts: tuple[CoveredPart, ...]
 
 
-class Covered(msgspec.Struct, frozen=True):
+class CoveredRange(msgspec.Struct, frozen=True):
     """A compaction and what it covers, in the order in which it was said."""
 
     compaction: str
@@ -62,7 +62,7 @@ class Covered(msgspec.Struct, frozen=True):
     messages: tuple[CoveredMessage, ...]
 
 
-def covered_by(session: Session, name: str) -> Covered:
+def covered_by(session: Session, name: str) -> CoveredRange:
     """What a compaction covers; `name` is its part, its summary message, or the message that asks for the summary.
 
     Raises `NotFoundError` if the session has no such compaction that counts now.
@@ -75,7 +75,9 @@ def covered_by(session: Session, name: str) -> Covered:
         raise NotFoundError("compaction", name, session=session.id)
     messages = [message for message in state.messages.values() if message.covered == found.part and not message.removed]
     messages.sort(key=lambda message: message.place)
-    return Covered(found.part, found.status, found.message, found.summary, found.kept, tuple(map(_message, messages)))
+    return CoveredRange(
+        found.part, found.status, found.message, found.summary, found.kept, tuple(map(_message, messages))
+    )
 
 
 def _names(compaction: Compaction) -> set[str | None]:

@@ -18,7 +18,7 @@ from eventlog.session.session import Session
 from projections.conversation import apply
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
-from projections.transcript.transcript import Said, TranscriptPart, said
+from projections.transcript.transcript import TranscriptMessage, TranscriptPart, said
 
 __all__ = ["message_said", "part_said"]
 
@@ -37,7 +37,7 @@ def part_said(session: Session, part: str) -> TranscriptPart:
     raise NotFoundError("part", part, session=session.id)
 
 
-def message_said(session: Session, message: str) -> Said:
+def message_said(session: Session, message: str) -> TranscriptMessage:
     """A message with all its parts as they were said; `NotFoundError` if the session has none of this id that counts now."""
     with session.deciding() as state:
         owner = state.message(message)
@@ -50,7 +50,7 @@ def message_said(session: Session, message: str) -> Said:
     return _read(session, Message(message, owner.user, owner.added, 0), ranges)
 
 
-def _read(session: Session, message: Message, ranges: Iterable[tuple[int, int]]) -> Said:
+def _read(session: Session, message: Message, ranges: Iterable[tuple[int, int]]) -> TranscriptMessage:
     """The message, with what its parts became at these versions."""
     state = Conversation(whole=True)
     state.add_message(message)

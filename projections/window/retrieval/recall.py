@@ -15,18 +15,18 @@ from eventlog.errors import CallError, NotFoundError, brief
 from eventlog.session.session import Session
 from eventlog.validation import require, require_or_none
 from projections.tokens.streaming import utf8_length
-from projections.transcript.transcript import Said, TranscriptPart
+from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
 from projections.window.retrieval.part_text import message_said, part_said
 from projections.window.truncation import count_lines
 
-__all__ = ["Recalled", "recall"]
+__all__ = ["RecallResult", "recall"]
 
 _SILENT = {"step-start", "step-finish", "snapshot", "compaction"}
 """Kinds of parts that say nothing."""
 
 
-class Recalled(msgspec.Struct, frozen=True, omit_defaults=True):
+class RecallResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was asked for, and of how much.  Ranges are those that `text` really is; None where no such range was asked for."""
 
     id: str
@@ -63,7 +63,7 @@ def recall(
     context: int = 0,
     most: int = 50,
     field: Literal["output", "input"] = "output",
-) -> Recalled:
+) -> RecallResult:
     """The full text of a part or message of this id, a range of its lines or bytes, or the lines in which something stands.
 
     Of a tool part it is the whole output, or the error of one that failed; with `field` "input" its arguments as JSON.
@@ -105,7 +105,7 @@ def _require_range(what: str, given: object) -> None:
         raise CallError(f"{what} are a pair of whole numbers, not {brief(given)}")
 
 
-def _whole(session: Session, name: str, field: Literal["output", "input"]) -> Recalled:
+def _whole(session: Session, name: str, field: Literal["output", "input"]) -> RecallResult:
     """All of a part or message; a message's parts one after another, each under a line with its kind and id."""
     try:
         part = part_said(session, name)
@@ -122,15 +122,15 @@ def _whole(session: Session, name: str, field: Literal["output", "input"]) -> Re
     return msgspec.structs.replace(found, parts=tuple(part.id for part in told))
 
 
-def _message(session: Session, name: str) -> Said:
+def _message(session: Session, name: str) -> TranscriptMessage:
     try:
         return message_said(session, name)
     except NotFoundError:
         raise NotFoundError("message or part", name, session=session.id) from None
 
 
-def _recalled(name: str, kind: str, text: str, *, is_open: bool) -> Recalled:
-    return Recalled(name, kind, count_lines(text), utf8_length(text), text, open=is_open)
+def _recalled(name: str, kind: str, text: str, *, is_open: bool) -> RecallResult:
+    return RecallResult(name, kind, count_lines(text), utf8_length(text), text, open=is_open)
 
 
 def _output(part: TranscriptPart) -> str:

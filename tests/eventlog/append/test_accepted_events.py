@@ -63,7 +63,7 @@ def test_what_was_accepted_under_a_lease_is_not_written_without_it(first: Store,
     session.acquire()
     reply = session.assistant()
     reply.begin()
-    text = reply.text()
+    text = reply.stream_text()
     text.append("kept")
     session.flush()
     text.append("late")
@@ -125,7 +125,7 @@ def test_a_value_of_another_type_takes_nothing_with_it(first: Store) -> None:
     """Promise 1: a refused command loses no accepted delta, and the message can be finished as if it had not been."""
     session = first.create_session()
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         text.append("kept")
         with pytest.raises(CallError):
             session.record_usage(Usage(Tokens(1, 1), 0.01))  # type: ignore[arg-type]  # what is tested
@@ -156,7 +156,7 @@ def test_a_fenced_stream_says_so(first: Store, second: Store) -> None:
     session.acquire()
     reply = session.assistant()
     reply.begin()
-    text = reply.text()
+    text = reply.stream_text()
     text.append("a")
     session.flush()
     held = second.log.head(session.id)
@@ -193,7 +193,7 @@ def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
     """Promise 1: long deltas are committed when they are many characters, long before they are many."""
     session = first.create_session()
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         piece = "x" * (2 << 20)
         assert len(piece) > LONG_DELTA
         most = 0
@@ -267,7 +267,7 @@ def test_a_child_process_may_not_use_the_store(first: Store) -> None:
     session.acquire()
     reply = session.assistant()
     reply.begin()
-    text = reply.text()
+    text = reply.stream_text()
     text.append("a")
     reading, writing = os.pipe()
     child = os.fork()

@@ -10,7 +10,7 @@ import pytest
 
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.filesystem import JournalIO
-from eventlog.session.text_stream import Stream
+from eventlog.session.text_stream import TextStream
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog
 from tests.support.sample_sessions import said
@@ -18,13 +18,13 @@ from tests.support.sample_sessions import said
 PATIENCE = 30.0
 
 
-def opened(store: Store, name: str) -> Stream:
+def opened(store: Store, name: str) -> TextStream:
     """An open text of a new session; its beginning is committed."""
     session = store.create_session(id=name)
     session.acquire()
     reply = session.assistant()
     reply.begin()
-    text = reply.text(id=f"{name} text")
+    text = reply.stream_text(id=f"{name} text")
     session.flush()
     return text
 
@@ -144,13 +144,13 @@ def test_one_tick_commits_what_all_sessions_accepted_at_once(tmp_path: Path) -> 
     """Deltas that no caller waits for are on disk after the tick, however many sessions have some: with one flush of the disk."""
     io = CountingIO()
     store = Store(open_log(tmp_path / "store", io=io), flush_interval=1000.0)
-    texts: list[Stream] = []
+    texts: list[TextStream] = []
     for number in range(50):
         session = store.create_session(id=f"s{number}")
         session.acquire()
         reply = session.assistant()
         reply.begin()
-        texts.append(reply.text())
+        texts.append(reply.stream_text())
         session.flush()
     before, flushes = store.log.last_position(), io.flushes
     for text in texts:

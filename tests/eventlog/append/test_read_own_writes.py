@@ -31,7 +31,7 @@ def said(session: Session, text: str) -> None:
     """A turn with every kind of append: waited for, accepted, streamed, several in one."""
     session.user(text)
     with session.pipeline(), session.assistant(model="p/one") as reply:
-        stream = reply.text()
+        stream = reply.stream_text()
         for piece in text:
             stream.append(piece)
         stream.end()
@@ -174,7 +174,7 @@ def test_a_look_that_broke_off_doubles_nothing(store: eventlog.Store, monkeypatc
     live = LiveView(session)
     session.user("go")
     with session.assistant(model="p/one") as reply:
-        stream = reply.text()
+        stream = reply.stream_text()
         session.flush()
         live.advance()
         for piece in ("one ", "two ", "three "):

@@ -83,7 +83,7 @@ def test_a_cancelled_await_is_not_forgotten(log: FaultyLog) -> None:
 def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLog, session: Session, way: str) -> None:
     """Promise 1: only the caller's own commands are taken back; deltas and events that nobody waits for go in with what comes next."""
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         text.append("a")
         setattr(log, way, 1)
         with pytest.raises(BusyError):
@@ -128,7 +128,7 @@ def test_a_pipeline_with_much_text_goes_in_whole(
     if bound == "deltas":
         session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 2
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         session.flush()
         with session.pipeline():
             session.user("before", id="before")
@@ -146,7 +146,7 @@ def test_a_pipeline_with_much_text_goes_in_whole(
 def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Session) -> None:
     """Promise 4: a pipeline whose commands the block itself committed hears nothing of what cannot be written now."""
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         with session.pipeline():
             session.user("mine", id="m")
             session.flush()
@@ -162,7 +162,7 @@ def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Sessi
 def test_a_flush_waits_for_what_others_handed_over_again(log: FaultyLog, session: Session) -> None:
     """Promise 1: `flush` returns when all is durable, also if that failed and another thread was the quicker to try again."""
     with session.assistant() as reply:
-        reply.text(id="p").append("a")
+        reply.stream_text(id="p").append("a")
         log.fail = 1
         log.before_telling.append(session.writer.hand_over)
         session.flush()
@@ -204,7 +204,7 @@ def test_what_was_accepted_outlives_a_look_that_failed(
 ) -> None:
     """Promise 12: an append failed, and then the log could not be read: what was accepted is still there for the next try."""
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         text.append("a")
         session.flush()
         text.append("b")
@@ -233,7 +233,7 @@ def test_a_long_delta_that_was_refused_is_not_committed_later(
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         session.flush()
         text.append("a" * 5_000)
         log.refuse = 1

@@ -62,7 +62,7 @@ def test_an_interrupt_loses_and_doubles_nothing(
         return decide(*given)
 
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         session.flush()
         for piece in "abc":
             text.append(piece)
@@ -84,7 +84,7 @@ def test_an_interrupt_loses_and_doubles_nothing(
 def test_a_failed_flush_keeps_what_was_accepted(log: FaultyLog, session: Session, way: str) -> None:
     """Promise 1: deltas and events whose flush failed are not lost: they go in, in order, with the next that works."""
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         text.append("a")
         reply.part(File("text/plain", "x" * 2 * INLINE))
         text.append("b")
@@ -118,7 +118,7 @@ def test_the_background_flush_tries_again(log: FaultyLog) -> None:
     session = store.create_session(id="s")
     watcher = other(log)
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         session.flush()
         log.fail = 3
         text.append("kept")
@@ -137,7 +137,7 @@ def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog
     """Promise 1: a buffer that cannot be emptied refuses more deltas, and drops none that it has."""
     session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 4
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         session.flush()
         log.refuse = 8
         accepted: list[str] = []
@@ -171,7 +171,7 @@ def test_a_failed_command_did_not_happen(log: FaultyLog, session: Session) -> No
 def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, session: Session) -> None:
     """Promise 2: what was decided behind an append that failed never goes in before it."""
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         text.append("a")
         log.fail = 1
         session.writer.hand_over()
@@ -187,7 +187,7 @@ def test_a_user_message_between_decision_and_commit_is_taken_in(log: FaultyLog, 
     """Promise 4: what needs no lease never disturbs the one who streams, and both go in."""
     stranger = other(log)
     with session.assistant(id="a") as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         for number in range(4):
             text.append(str(number))
             log.meanwhile.append(lambda number=number: stranger.user("hi", id=f"m{number}"))  # type: ignore[misc]  # bound now
@@ -276,7 +276,7 @@ def test_a_request_that_another_program_made_meanwhile_is_its_result(log: Faulty
 def test_reading_shows_what_was_handed_over(session: Session) -> None:
     """Promise 2: a handle sees everything it accepted, also what is on its way to the disk; the version never runs ahead."""
     with session.assistant() as reply:
-        reply.text(id="p").append("x")
+        reply.stream_text(id="p").append("x")
         session.writer.hand_over()
         assert session.writer.is_ahead
         assert len(list(session.events())) == session.version == 4
@@ -289,7 +289,7 @@ def test_too_much_for_one_append_is_refused_and_nothing_hangs(
     """Spec §16: an append over the limit is refused, and what was accepted before it is not taken along."""
     monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 3000)
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         text.append("a")
         with pytest.raises(LimitError):
             session.append([(1, ev.Custom("n", "x" * 4000))])
@@ -305,7 +305,7 @@ def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
     session.acquire()
     reply = session.assistant()
     reply.begin()
-    text = reply.text(id="p")
+    text = reply.stream_text(id="p")
     text.append("kept")
     store.close()
     for _ in range(3):
@@ -323,7 +323,7 @@ def test_pieces_that_could_not_be_handed_over_are_not_lost(
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 10)
     session.user("go")
     with session.assistant(model="m") as reply:
-        text = reply.text()
+        text = reply.stream_text()
         session.flush()
         for piece in ("one two ", "three ", "four five ", "six"):
             text.append(piece)

@@ -254,7 +254,7 @@ def test_an_older_schema_is_read_as_the_current_one() -> None:
 
 @given(texts, texts)
 def test_a_packed_value_keeps_every_text(title: str, scope: str) -> None:
-    """Cards keep lone surrogates exactly, as events do, and no text looks like another's escape."""
+    """Catalog entries keep lone surrogates exactly, as events do, and no text looks like another's escape."""
     origin = Origin(title, scope)
     assert unpack(pack(origin), Origin) == origin
     assert (pack(origin) == pack(Origin(scope, title))) == (title == scope)
@@ -262,6 +262,6 @@ def test_a_packed_value_keeps_every_text(title: str, scope: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x92\xa1", b"\x01"])
 def test_a_packed_value_that_cannot_be_read_is_damage(data: bytes) -> None:
-    """Promise 12: a card that cannot be read is a typed error."""
+    """Promise 12: a catalog entry that cannot be read is a typed error."""
     with pytest.raises(DamagedError):
         unpack(data, Origin)

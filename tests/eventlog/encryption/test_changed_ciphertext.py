@@ -16,10 +16,10 @@ from eventlog import open_log as open_log_module
 from eventlog.codec.batch import encode, pack
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import FOREIGN, is_sealed, mark, sealed_payload, sealed_value
-from eventlog.encryption.key_ring import Ring, keys_from
+from eventlog.encryption.key_ring import KeyRing, keys_from
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import DamagedError, DataError, KeyMissingError, TooNewError
-from eventlog.history.catalog import Card, card_of
+from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.log.contract import Append, Commit, Head
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.memory import MemoryLog
@@ -50,10 +50,10 @@ def place() -> Iterator[Place]:
     log = open_log_module.open_log("memory:", keys=service)
     assert isinstance(log, EncryptedLog)
     assert isinstance(log.engine, MemoryLog)
-    card, fork = pack(Card(title=SECRET)), pack(Card(title=SECRET, fork_of="a", forked_at=1))
-    for session, said, base in (("a", card, 0), ("f", fork, 1), ("b", card, 0)):
+    entry, fork = pack(CatalogEntry(title=SECRET)), pack(CatalogEntry(title=SECRET, fork_of="a", forked_at=1))
+    for session, said, base in (("a", entry, 0), ("f", fork, 1), ("b", entry, 0)):
         given = Append(
-            session=session, payload=PLAIN, count=1, time=5, card=said, creates_at=base, bodies=[(BODY, PLAIN)]
+            session=session, payload=PLAIN, count=1, time=5, entry=said, creates_at=base, bodies=[(BODY, PLAIN)]
         )
         log.submit(given).wait()
         log.submit(Append(session=session, payload=PLAIN + b"2", count=1, time=6)).wait()
@@ -91,16 +91,16 @@ def test_every_byte_of_an_append_is_authenticated(place: Place) -> None:
 
 
 def test_every_byte_of_a_card_is_authenticated(place: Place) -> None:
-    """A card with any byte changed is an error or a session without its key, never another title or parent."""
+    """A catalog entry with any byte changed is an error or a session without its key, never another title or parent."""
     head = place.engine._heads["f"]
-    assert card_of(place.log._opened_head(head)).fork_of == "a"
-    for changed in flips(head.card):
+    assert entry_of(place.log._opened_head(head)).fork_of == "a"
+    for changed in flips(head.entry):
         try:
-            opened: Head = place.log._opened_head(replace(head, card=changed))
+            opened: Head = place.log._opened_head(replace(head, entry=changed))
         except DataError:
             continue
-        assert is_sealed(opened.card)
-        assert card_of(opened).title == ""
+        assert is_sealed(opened.entry)
+        assert entry_of(opened).title == ""
 
 
 def test_every_byte_of_a_body_and_of_a_derived_value_is_authenticated(place: Place) -> None:
@@ -121,7 +121,7 @@ def test_every_byte_of_a_body_and_of_a_derived_value_is_authenticated(place: Pla
 
 
 def test_nothing_is_opened_in_another_place(place: Place) -> None:
-    """Ciphertext of one session, append, body, card or key is nothing in the place of another, of the family or not."""
+    """Ciphertext of one session, append, body, catalog entry or key is nothing in the place of another, of the family or not."""
     commits, bodies, heads = place.engine._commits, place.engine._bodies, place.engine._heads
     for number in range(1, len(commits)):
         assert given(place.log, replace(commits[0], payload=commits[number].payload)) is None
@@ -130,7 +130,7 @@ def test_nothing_is_opened_in_another_place(place: Place) -> None:
     assert given(place.log, replace(commits[0], request="r")) is None
     for one, other in (("a", "f"), ("a", "b")):
         with pytest.raises(DamagedError, match=f"session {one}"):
-            place.log._opened_head(replace(heads[one], card=heads[other].card))
+            place.log._opened_head(replace(heads[one], entry=heads[other].entry))
     names = [place.log.of(session).name(BODY) for session in ("a", "f", "b")]
     assert names[0] == names[1] != names[2]
     bodies[names[0]] = bodies[names[2]]
@@ -141,24 +141,24 @@ def test_nothing_is_opened_in_another_place(place: Place) -> None:
 
 
 def test_parts_of_an_envelope_cannot_be_exchanged(place: Place) -> None:
-    """What a sealed append says in clear (base, messages, card, bodies) is bound to it."""
+    """What a sealed append says in clear (base, messages, catalog entry, bodies) is bound to it."""
     commit = place.engine._commits[0]
     sealed = sealed_payload(commit.payload)
     for other in (
         replace(sealed, base=None),
         replace(sealed, messages=9),
-        replace(sealed, card=None),
+        replace(sealed, entry=None),
         replace(sealed, names=(BODY,)),
     ):
         assert given(place.log, replace(commit, payload=mark(other))) is None
     head = place.engine._heads["f"]
-    card = sealed_value(head.card)
+    entry = sealed_value(head.entry)
     with pytest.raises(DamagedError):
-        place.log._opened_head(replace(head, card=mark(replace(card, clear=pack(Card(fork_of="b"))))))
+        place.log._opened_head(replace(head, entry=mark(replace(entry, clear=pack(CatalogEntry(fork_of="b"))))))
 
 
 def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
-    """An append or a card that somebody wrote without a key is damage, but the tombstone of an erased session."""
+    """An append or a catalog entry that somebody wrote without a key is damage, but the tombstone of an erased session."""
     event = eventlog.events.UserMessageAdded("m")
     tombstone = encode([(1, eventlog.events.SessionErased("why"))], 1)
     commit = place.engine._commits[0]
@@ -173,24 +173,28 @@ def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
             place.log.opened(replace(commit, payload=payload))
     assert given(place.log, replace(commit, payload=tombstone)) == tombstone
     head = place.engine._heads["a"]
-    sealed = sealed_value(head.card)
-    for card in (pack(Card(title="x")), FOREIGN + b"x", mark(replace(sealed, clear=pack(Card(title="x")), data=b""))):
+    sealed = sealed_value(head.entry)
+    for entry in (
+        pack(CatalogEntry(title="x")),
+        FOREIGN + b"x",
+        mark(replace(sealed, clear=pack(CatalogEntry(title="x")), data=b"")),
+    ):
         with pytest.raises(DamagedError, match="session a"):
-            place.log._opened_head(replace(head, card=card))
+            place.log._opened_head(replace(head, entry=entry))
 
 
 def test_a_forged_card_is_found(place: Place) -> None:
-    """`check` opens every card that it has a key for, and names the session of one that is not what was sealed."""
+    """`check` opens every catalog entry that it has a key for, and names the session of one that is not what was sealed."""
     assert place.log.check() == []
     heads = place.engine._heads
-    heads["a"] = replace(heads["a"], card=heads["b"].card)
+    heads["a"] = replace(heads["a"], entry=heads["b"].entry)
     (line,) = place.log.check()
     assert "session a" in line
 
 
 @pytest.mark.parametrize("read_with", ["keys", "no keys"])
 def test_another_key_in_a_head_is_no_key_that_is_gone(read_with: str) -> None:
-    """Whoever changes a key's name, a card or a count in a head of an encrypted store is found, with keys and without, and not taken for a lost key."""
+    """Whoever changes a key's name, a catalog entry or a count in a head of an encrypted store is found, with keys and without, and not taken for a lost key."""
     service, engine = Service(), LastingLog()
     log = open_log_module.open_log("memory:", keys=service)
     assert isinstance(log, EncryptedLog)
@@ -200,31 +204,31 @@ def test_another_key_in_a_head_is_no_key_that_is_gone(read_with: str) -> None:
             exchange(store.create_session(id=name, title="t"))
             store.session(name).rename("another title")
             store.session(name).user("the last words")
-    renamed = next(commit for commit in reversed(list(engine.read("p"))) if sealed_payload(commit.payload).card)
-    before = next(card for commit in engine.read("p") if (card := sealed_payload(commit.payload).card))
-    head, other = engine._heads["p"], sealed_value(engine._heads["q"].card).key
-    sealed = sealed_value(head.card)
-    without = EncryptedLog(engine, Ring(None), None)
+    renamed = next(commit for commit in reversed(list(engine.read("p"))) if sealed_payload(commit.payload).entry)
+    before = next(entry for commit in engine.read("p") if (entry := sealed_payload(commit.payload).entry))
+    head, other = engine._heads["p"], sealed_value(engine._heads["q"].entry).key
+    sealed = sealed_value(head.entry)
+    without = EncryptedLog(engine, KeyRing(None), None)
     read = Store(writing if read_with == "keys" else without)
     assert verify(read).sound
     for changed in (
-        replace(head, card=mark(replace(sealed, key=bytes(16)))),
-        replace(head, card=mark(replace(sealed, key=other))),
-        replace(head, card=mark(replace(sealed, data=sealed.data[:-1] + bytes([sealed.data[-1] ^ 1])))),
-        replace(head, card=before),
+        replace(head, entry=mark(replace(sealed, key=bytes(16)))),
+        replace(head, entry=mark(replace(sealed, key=other))),
+        replace(head, entry=mark(replace(sealed, data=sealed.data[:-1] + bytes([sealed.data[-1] ^ 1])))),
+        replace(head, entry=before),
         replace(head, messages=head.messages + 1),
     ):
         engine._heads["p"] = changed
-        writing._cards = {}
+        writing._entries_kept = {}
         report = next(one for one in verify(read).sessions if one.session == "p")
         assert report.first_bad == renamed.first, report
         assert any("head was changed" in problem.problem for problem in report.problems)
         assert not report.locked
     engine._heads["p"] = head
-    writing._cards = {}
+    writing._entries_kept = {}
     assert verify(read).sound
     service.keys.clear()
-    gone = verify(Store(EncryptedLog(engine, Ring(keys_from(service, None)), None)))
+    gone = verify(Store(EncryptedLog(engine, KeyRing(keys_from(service, None)), None)))
     assert gone.sound
     assert all(report.locked for report in gone.sessions)
 

@@ -18,9 +18,9 @@ from eventlog import events as ev
 from eventlog.append.pending import content_digest
 from eventlog.codec.bodies import INLINE
 from eventlog.encryption.family import Family
-from eventlog.encryption.key_ring import Ring
+from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
-from eventlog.errors import ErasedError, EventlogError, KeyMissingError, KeysError, KeysUnreachableError, NotFoundError
+from eventlog.errors import ErasedError, EventlogError, KeyMissingError, KeyProviderError, KeysError, NotFoundError
 from eventlog.log.contract import Append
 from eventlog.log.embedded.engine import EmbeddedLog
 from eventlog.log.memory import MemoryLog
@@ -185,7 +185,7 @@ def test_a_session_whose_key_is_gone_stops_nobody(tmp_path: Path) -> None:
         other = store.session("q")
         other.redact(started(other)[0])
         assert store.scrub().emptied == 1
-        assert store.retain(size=1 << 30).erased == ()
+        assert store.expire(size=1 << 30).erased == ()
         assert store.find_origin("x", "y") == []
         assert store.erase("p", forks="keep") == ("p",)
         assert store.erase("f") == ("f",)
@@ -254,7 +254,7 @@ def test_keys_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_provider_that_fails_is_no_lost_key(tmp_path: Path) -> None:
-    """An error of the provider is `KeysUnreachableError`, to be tried again: nothing is taken for destroyed."""
+    """An error of the provider is `KeyProviderError`, to be tried again: nothing is taken for destroyed."""
     service = Service()
     broken = False
 
@@ -267,7 +267,7 @@ def test_a_provider_that_fails_is_no_lost_key(tmp_path: Path) -> None:
         exchange(store.create_session(id="p"))
     with eventlog.open(tmp_path / "s", keys=ask) as store:
         broken = True
-        with pytest.raises(KeysUnreachableError) as caught:
+        with pytest.raises(KeyProviderError) as caught:
             store.info("p")
         assert isinstance(caught.value.__cause__, TimeoutError)
         broken = False
@@ -318,7 +318,7 @@ def test_keys_are_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         assert isinstance(family, Family)
         for thing in (store, log, family, log.of("p"), store.session("p")):
             assert not hold(thing, keys)
-        things = [thing for thing in gc.get_objects() if isinstance(thing, (Family, Ring))]
+        things = [thing for thing in gc.get_objects() if isinstance(thing, (Family, KeyRing))]
         assert things
         assert not any(hold(thing, keys) for thing in things)
         with pytest.raises(TypeError):
@@ -370,7 +370,7 @@ def test_a_log_in_memory_forgets_its_keys_with_itself() -> None:
         engine = store.log.engine
         assert isinstance(engine, MemoryLog)
         stored = b"".join(commit.payload for commit in engine.follow(0)) + b"".join(
-            head.card for head in engine.heads()
+            head.entry for head in engine.heads()
         )
         assert SECRET.encode() not in stored
         assert SECRET in rendered(session)

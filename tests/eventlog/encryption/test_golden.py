@@ -14,9 +14,9 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import is_foreign, is_sealed, sealed_payload, sealed_value
 from eventlog.encryption.envelope import opened_commit, opened_head
 from eventlog.encryption.family import Family
-from eventlog.encryption.key_ring import Ring
+from eventlog.encryption.key_ring import KeyRing
 from eventlog.errors import DamagedError, KeyMissingError, TooNewError
-from eventlog.history.catalog import Card, card_of
+from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.log.contract import Commit, Head
 from eventlog.values import Body
 
@@ -50,13 +50,13 @@ def stored() -> Commit:
 
 
 def test_golden_ciphertext_is_opened() -> None:
-    """Payload, card, body and derived value of format 1 are what was sealed then."""
-    ring, family = Ring(One()), Family(GOLDEN["id"], GOLDEN["key"])
+    """Payload, catalog entry, body and derived value of format 1 are what was sealed then."""
+    ring, family = KeyRing(One()), Family(GOLDEN["id"], GOLDEN["key"])
     opened = opened_commit(stored(), ring)
     assert (opened.payload, opened.stored) == (GOLDEN["plain"], GOLDEN["payload"])
     head = opened_head(Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"]), ring)
-    assert head.card == GOLDEN["plain_card"]
-    assert card_of(head).title == "a title"
+    assert head.entry == GOLDEN["plain_card"]
+    assert entry_of(head).title == "a title"
     packed = family.open_body(GOLDEN["body_name"], sealed_value(GOLDEN["body"]).data)
     assert body_text(Body(GOLDEN["body_digest"], 1800, 1800), packed) == "large " * 300
     assert family.open_derived(GOLDEN["derived_key"], sealed_value(GOLDEN["derived"]).data) == GOLDEN["plain_derived"]
@@ -73,15 +73,15 @@ def test_keyed_names_are_as_they_ever_were() -> None:
 
 
 def test_what_is_in_clear_is_read_without_a_key() -> None:
-    """Base, messages, names of bodies and the card of a sealed append, and whose fork a session is, need no key."""
+    """Base, messages, names of bodies and the catalog entry of a sealed append, and whose fork a session is, need no key."""
     sealed = sealed_payload(GOLDEN["payload"])
-    assert (sealed.base, sealed.messages, sealed.card) == (GOLDEN["base"], GOLDEN["messages"], GOLDEN["card"])
+    assert (sealed.base, sealed.messages, sealed.entry) == (GOLDEN["base"], GOLDEN["messages"], GOLDEN["card"])
     assert sealed.names == (GOLDEN["body_name"],)
     head = Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"])
-    assert card_of(head) == Card(parent="above", fork_of="parent", forked_at=4)
-    assert unpack(GOLDEN["plain_card"], Card).parent == "above"
-    assert opened_head(head, Ring(None)) == head
-    assert opened_commit(stored(), Ring(None)) == stored()
+    assert entry_of(head) == CatalogEntry(parent="above", fork_of="parent", forked_at=4)
+    assert unpack(GOLDEN["plain_card"], CatalogEntry).parent == "above"
+    assert opened_head(head, KeyRing(None)) == head
+    assert opened_commit(stored(), KeyRing(None)) == stored()
     with pytest.raises(KeyMissingError, match="session s, version 5"):
         spans_of(stored())
     assert is_sealed(GOLDEN["foreign"])

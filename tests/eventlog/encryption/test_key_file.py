@@ -16,7 +16,7 @@ import eventlog
 from eventlog.encryption import key_file
 from eventlog.encryption.envelope import opened_commit, opened_head
 from eventlog.encryption.key_file import KeyFile
-from eventlog.encryption.key_ring import Ring
+from eventlog.encryption.key_ring import KeyRing
 from eventlog.errors import DamagedError, EventlogError, KeysError, StorageError, TooNewError
 from eventlog.log.contract import Commit, Head
 from tests.support.sample_sessions import run_together
@@ -392,11 +392,11 @@ def test_a_key_that_is_gone_costs_no_reading_of_the_file(tmp_path: Path, monkeyp
 
 def test_what_is_wrong_with_keys_is_no_damage_of_a_session(tmp_path: Path) -> None:
     """Reading a session whose key may be in a damaged line is `KeysError`, of the key file and of no session."""
-    ring = Ring(written(tmp_path / "k", GOLDEN[:-2] + b"x\n"))
+    ring = KeyRing(written(tmp_path / "k", GOLDEN[:-2] + b"x\n"))
     golden = json.loads((Path(__file__).resolve().parents[2] / "golden" / "encryption-1.json").read_text())
-    payload, card = (bytes.fromhex(golden[name]) for name in ("payload", "card"))
+    payload, entry = (bytes.fromhex(golden[name]) for name in ("payload", "card"))
     commit = Commit("one", 5, golden["count"], 1, 0, golden["time"], payload, "r")
-    head = Head("one", 6, 2, 4, 6, 6, 1, card)
+    head = Head("one", 6, 2, 4, 6, 6, 1, entry)
     uses: list[Callable[[], object]] = [lambda: opened_commit(commit, ring), lambda: opened_head(head, ring)]
     for use in uses:
         with pytest.raises(KeysError, match="line 3") as caught:

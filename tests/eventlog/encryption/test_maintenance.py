@@ -18,7 +18,7 @@ import eventlog
 from eventlog import open_log
 from eventlog.codec.payload import FOREIGN, sealed_value
 from eventlog.encryption.log import EncryptedLog
-from eventlog.errors import ErasedError, KeyMissingError, KeysError, KeysUnreachableError, StorageError
+from eventlog.errors import ErasedError, KeyMissingError, KeyProviderError, KeysError, StorageError
 from eventlog.importers import import_file
 from eventlog.log.contract import Append, Ticket
 from eventlog.log.embedded import directory
@@ -141,12 +141,12 @@ def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
 
 
 def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path: Path) -> None:
-    """The stream of another library whose head is lost has the card that was sealed with its first append."""
+    """The stream of another library whose head is lost has the catalog entry that was sealed with its first append."""
     service = Service()
     log = open_log.open_log(tmp_path / "s", keys=service)
     payloads = [FOREIGN + SECRET.encode(), FOREIGN + b"two"]
-    card = FOREIGN + b"card"
-    log.submit(Append(session="x", payload=payloads[0], count=1, time=1, creates_at=0, card=card)).wait()
+    entry = FOREIGN + b"card"
+    log.submit(Append(session="x", payload=payloads[0], count=1, time=1, creates_at=0, entry=entry)).wait()
     log.submit(Append(session="x", payload=payloads[1], count=1, time=1)).wait()
     shutil.copytree(tmp_path / "s", tmp_path / "crashed")
     log.close()
@@ -155,7 +155,7 @@ def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path:
     with eventlog.open(tmp_path / "new", keys=service) as store:
         head = store.log.head("x")
         assert head is not None
-        assert head.card == card
+        assert head.entry == entry
         assert [commit.payload for commit in store.log.read("x")] == payloads
         assert verify(store).sound
 
@@ -306,11 +306,11 @@ def test_a_key_is_destroyed_until_that_is_confirmed_and_then_no_more(place: str,
         own = set(service.keys)
         for name in "abc":
             exchange(store.create_session(id=name))
-        (refusing,) = set(service.keys) - own - {sealed_value(_stored_card(store, name)).key.hex() for name in "bc"}
+        (refusing,) = set(service.keys) - own - {sealed_value(_stored_entry(store, name)).key.hex() for name in "bc"}
         refused.add(refusing)
-        with pytest.raises(KeysUnreachableError):
+        with pytest.raises(KeyProviderError):
             store.erase("a")
-        with pytest.raises(KeysUnreachableError):
+        with pytest.raises(KeyProviderError):
             store.erase("b")
         assert destroyed.count(refusing) == 2
         assert len(destroyed) == 3, "that of b once, that of a again"
@@ -344,10 +344,10 @@ def test_a_key_is_destroyed_until_that_is_confirmed_and_then_no_more(place: str,
         assert destroyed[5] == destroyed[6]
 
 
-def _stored_card(store: Store, session: str) -> bytes:
+def _stored_entry(store: Store, session: str) -> bytes:
     head = store.log.engine.head(session)
     assert head is not None
-    return head.card
+    return head.entry
 
 
 def test_a_store_killed_at_any_moment_opens_with_its_keys(tmp_path: Path) -> None:

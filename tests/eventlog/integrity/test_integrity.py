@@ -314,7 +314,7 @@ def test_what_lists_show_is_compared(place: Place) -> None:
     """Spec §2.11: a title that was changed in the list of sessions, and in no event, is found."""
     if place.engine == "memory":
         head = place.log._heads["a"]
-        place.log._heads["a"] = replace(head, card=head.card.replace(b"t", b"u", 1))
+        place.log._heads["a"] = replace(head, entry=head.entry.replace(b"t", b"u", 1))
     else:
         segments = Segments(place.path / "lmdb", read_only=False, map_bytes=1 << 20)
         key = layout.session_key("a")
@@ -322,7 +322,7 @@ def test_what_lists_show_is_compared(place: Place) -> None:
         def job(txn: Any) -> None:
             row = segments.row_in(txn, "a")
             assert row is not None
-            changed = replace(row, card=row.card.replace(b"t", b"u", 1))
+            changed = replace(row, entry=row.entry.replace(b"t", b"u", 1))
             txn.put(
                 key, layout.protect(key, msgspec.msgpack.encode(changed)), db=segments.environment.trees["sessions"]
             )

@@ -15,7 +15,7 @@ from eventlog.codec.batch import Entry, decode
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.integrity.heads import StoreHead
 from eventlog.integrity.scrub_ledger import NAME, recorded
 from eventlog.log.contract import Commit
@@ -42,7 +42,7 @@ def scrubbed(path: Path) -> tuple[StoreHead, StoreHead, list[Commit]]:
         session = store.create_session(id="a")
         session.user("a harmless question", id="m1")
         with session.assistant(model="acme/one", id="m2") as reply:
-            reply.say(SECRET)
+            reply.add_text(SECRET)
             call = reply.tool("bash", call_id="c1", input={"command": "ls"})
             call.succeed("some output")
             reply.finish("stop")
@@ -191,7 +191,7 @@ def test_a_redaction_in_an_append_that_is_emptied_itself_still_counts(tmp_path: 
         assert verify(store, against=before, deep=True).sound
         head = store.log.head("a")
         assert head is not None
-        assert card_of(head).redacted == (first, third, second)
+        assert entry_of(head).redacted == (first, third, second)
 
 
 def test_a_tombstone_still_explains_what_its_forks_lost(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_tombstone_still_explains_what_its_forks_lost(tmp_path: Path) -> None:
         fork = session.fork(id="c")
         with fork.assistant("p/m") as reply:
             reply.step(view_version=fork.version, view_digest=bytes(32), render=None)
-            reply.say("yes")
+            reply.add_text("yes")
             reply.finish()
         session.redact(part_of(session), search=False)
         assert store.scrub().emptied

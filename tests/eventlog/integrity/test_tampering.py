@@ -16,7 +16,7 @@ from eventlog import Store
 from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
 from eventlog.errors import EventlogError
-from eventlog.history.catalog import card_of
+from eventlog.history.catalog import entry_of
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.journal import frames
@@ -163,7 +163,7 @@ HEADS: dict[str, Callable[[Head], Head]] = {
     "peaks": lambda head: replace(head, peaks=head.peaks[:-1] + bytes([head.peaks[-1] ^ 1])),
     "no peaks": lambda head: replace(head, peaks=b""),
     "messages": lambda head: replace(head, messages=head.messages + 1),
-    "title": lambda head: replace(head, card=head.card.replace(b"t", b"u", 1)),
+    "title": lambda head: replace(head, entry=head.entry.replace(b"t", b"u", 1)),
     "created": lambda head: replace(head, created=head.created - 1),
     "updated": lambda head: replace(head, updated=head.updated + 1),
     "position": lambda head: replace(head, position=head.position + 1),
@@ -183,11 +183,11 @@ def test_every_field_of_a_head_is_compared(name: str) -> None:
 
 
 def recarded(head: Head, **changes: Any) -> Head:
-    """The head with other facts on its card."""
-    card = card_of(head)
-    changed = structs.replace(card, **changes)
-    assert changed != card
-    return replace(head, card=pack(changed))
+    """The head with other facts on its catalog entry."""
+    entry = entry_of(head)
+    changed = structs.replace(entry, **changes)
+    assert changed != entry
+    return replace(head, entry=pack(changed))
 
 
 TOMBSTONES: dict[str, Callable[[Head], Head]] = {

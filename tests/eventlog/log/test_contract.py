@@ -138,11 +138,11 @@ def without_tree(head: Head | None) -> Head | None:
 
 
 def test_the_head_is_the_sum_of_the_appends(log: Log) -> None:
-    """Version, newest position, first and last time, messages and card are kept in the head."""
-    begin(log, time=10, messages=1, card=b"one")
+    """Version, newest position, first and last time, messages and catalog entry are kept in the head."""
+    begin(log, time=10, messages=1, entry=b"one")
     put(log, count=4, time=20, messages=2)
     assert without_tree(log.head("s")) == Head("s", 5, 5, 0, 10, 20, 3, b"one")
-    put(log, time=30, card=b"two")
+    put(log, time=30, entry=b"two")
     assert without_tree(log.head("s")) == Head("s", 6, 6, 0, 10, 30, 3, b"two")
     assert log.head("other") is None
 
@@ -416,13 +416,13 @@ def test_bodies(log: Log) -> None:
 
 @pytest.mark.promise(3)
 def test_a_rejected_append_leaves_nothing(log: Log) -> None:
-    """Of an append that is rejected nothing is stored: no body, no request id, no card."""
-    begin(log, card=b"old")
+    """Of an append that is rejected nothing is stored: no body, no request id, no catalog entry."""
+    begin(log, entry=b"old")
     with pytest.raises(ConflictError):
-        put(log, expected=7, bodies=[(HASH, b"packed")], card=b"new", request="r")
+        put(log, expected=7, bodies=[(HASH, b"packed")], entry=b"new", request="r")
     head = log.head("s")
     assert head is not None
-    assert (head.card, head.version) == (b"old", 1)
+    assert (head.entry, head.version) == (b"old", 1)
     assert log.body(HASH) is None
     assert log.request("s", "r") is None
 
@@ -631,7 +631,7 @@ def test_ids_of_every_length(log: Log) -> None:
         {"payload": "text"},
         {"payload": bytearray(b"changing")},
         {"digest": "text"},
-        {"card": "text"},
+        {"entry": "text"},
         {"check": "text"},
         {"bodies": iter([(HASH, b"")])},
         {"bodies": [HASH]},
@@ -880,7 +880,9 @@ def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
     path = tmp_path / "store"
     log = open_log(path)
     for name in ("a", "b"):
-        begin(log, name, count=2, request="r1", digest=b"d", bodies=[(HASH, b"packed")], card=name.encode(), messages=1)
+        begin(
+            log, name, count=2, request="r1", digest=b"d", bodies=[(HASH, b"packed")], entry=name.encode(), messages=1
+        )
         for number in range(40):
             put(log, name, payload=b"%d" % number * 50, time=2000 + number)
     log.set_lease("a", LeaseState(3, b"me", 77), replaces=LeaseState())

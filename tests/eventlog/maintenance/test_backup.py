@@ -35,7 +35,7 @@ def fill(store: eventlog.Store, turns: int = 4) -> eventlog.Session:
     for turn in range(turns):
         session.user(f"{LARGE}{turn}", request_id=f"r{turn}")
         with session.assistant("p/m") as reply:
-            reply.say("answer")
+            reply.add_text("answer")
             reply.finish(usage=eventlog.Usage(eventlog.Tokens(10, 5)))
     exchange(store.fork(session, 5, id="f"))
     exchange(store.create_session(id="b"))

@@ -94,7 +94,7 @@ def test_a_message_that_was_on_its_way_is_refused(tmp_path: Path) -> None:
             count=1,
             time=0,
             seen=seen,
-            check=ConflictCheck("p", seen, [event], leased=False, card=False),
+            check=ConflictCheck("p", seen, [event], leased=False, entry=False),
         )
         with pytest.raises(ErasedError):
             store.log.submit(late).wait()
@@ -254,10 +254,10 @@ def test_a_session_that_is_run_is_not_erased(tmp_path: Path) -> None:
             with pytest.raises(LeaseHeldError):
                 store.erase("p", forks="cascade", subsessions="cascade")
             assert len(list(store.sessions())) == 5
-            planned = store.retain(count=0, dry_run=True)
+            planned = store.expire(count=0, dry_run=True)
             assert planned.running == ("s",)
             assert len(list(store.sessions())) == 5
-            assert store.retain(count=0) == planned
+            assert store.expire(count=0) == planned
 
 
 def test_retention_by_age_count_and_size(tmp_path: Path) -> None:
@@ -280,9 +280,9 @@ def test_retention_by_age_count_and_size(tmp_path: Path) -> None:
             store.session("s4").subsession(id="s4b")
             store.create_session(id="mine", scope="x")
             now[0] += 500
-            planned = store.retain(**limits, dry_run=True)
+            planned = store.expire(**limits, dry_run=True)
             assert {info.id for info in store.sessions()} == everything, "a dry run erases nothing"
-            assert store.retain(**limits) == planned
+            assert store.expire(**limits) == planned
             assert {info.id for info in store.sessions()} == left, limits
     with eventlog.open("memory:") as store, pytest.raises(CallError):
-        store.retain()
+        store.expire()

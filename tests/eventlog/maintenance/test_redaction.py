@@ -38,7 +38,7 @@ def talk(store: Store) -> eventlog.Session:
     session.user([eventlog.Text(SECRET)], files=[eventlog.File("text/plain", f"data:,{SECRET}", "f")], id="m2")
     with session.assistant("p/m", id="m3") as reply:
         reply.step()
-        text = reply.text()
+        text = reply.stream_text()
         for word in SECRET.split():
             text.append(f"{word} ")
         text.end()
@@ -174,7 +174,7 @@ def test_scrub_ends_the_digests_of_views_that_had_it(tmp_path: Path) -> None:
             view = ModelView.of(session)
             with session.assistant("p/m") as reply:
                 reply.step(view_version=view.version, view_digest=view.digest, render=None)
-                reply.say("yes")
+                reply.add_text("yes")
                 reply.finish()
         digests = [span.item.view_digest for span in session.spans() if isinstance(span.item, ev.StepStarted)]
         assert len(digests) == 3

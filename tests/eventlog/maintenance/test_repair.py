@@ -29,7 +29,7 @@ from eventlog.log.embedded.salvage.meta_pages import are_in_turn, copy_as_of, so
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.layout import PAIR, TREES
 from eventlog.log.embedded.segments.segments import Segments
-from eventlog.maintenance.repair import Repaired, repair
+from eventlog.maintenance.repair import RepairReport, repair
 from projections.verify.verify import verify
 from projections.view.model_view import ModelView
 from tests.support.dying_io import survives
@@ -79,7 +79,7 @@ def state(path: Path) -> dict[str, bytes]:
     return {str(file): sha256(file.read_bytes()).digest() for file in sorted(path.rglob("*")) if file.is_file()}
 
 
-def repaired(path: Path, payloads: dict[str, list[bytes]]) -> Repaired:
+def repaired(path: Path, payloads: dict[str, list[bytes]]) -> RepairReport:
     """Repair, and check what always holds: prefixes of the truth, every loss listed, the damaged store untouched."""
     before = state(path)
     new = path.with_name("new")
@@ -409,7 +409,7 @@ def test_times_that_are_no_longer_admitted_are_kept(tmp_path: Path, monkeypatch:
         earlier.setattr(validation, "MAX_TIME", TOP)
         log = open_log(path)
         for time in times:
-            put(log, FOREIGN + b"%d" % time, time=time, card=FOREIGN)
+            put(log, FOREIGN + b"%d" % time, time=time, entry=FOREIGN)
         abandon(log)
     assert repair(path, tmp_path / "saved").losses == ()
     folding = open_log(path)

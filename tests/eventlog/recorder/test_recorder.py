@@ -444,7 +444,7 @@ def test_conversations_are_notifications(log: Log) -> None:
         for session in sessions:
             session.user("hello")
             with session.assistant(model="test/model") as reply:
-                text = reply.text()
+                text = reply.stream_text()
                 for number in range(700):
                     text.append(f"token {number} ")
                 reply.finish("stop")

@@ -22,7 +22,7 @@ def test_callers_bring_their_own_ids_and_find_things_by_them(engine: Engine) -> 
     session = store.create_session(id="my session/ü")
     session.user("hi", id="my message")
     with session.assistant(id="é" * 128) as reply:
-        reply.text(id="my part")
+        reply.stream_text(id="my part")
         reply.tool("bash", call_id="c", id="my call").fail()
         reply.finish()
     store.close()
@@ -114,11 +114,11 @@ def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> N
         for turn in range(4):
             session.user(f"{number} {turn}", id=f"u{number}.{turn}")
             with session.assistant(id=f"a{number}.{turn}", wait=60.0) as reply:
-                text = reply.text(id=f"t{number}.{turn}")
+                text = reply.stream_text(id=f"t{number}.{turn}")
                 for word in range(40):
                     text.append(f"{word} ")
                 call = reply.tool("bash", call_id="c", input="{}", id=f"c{number}.{turn}")
-                call.output("o")
+                call.stream_output("o")
                 call.succeed("done")
                 reply.finish()
             session.rename(f"{number}")

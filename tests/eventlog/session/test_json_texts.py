@@ -58,7 +58,11 @@ def commands(session: Session, text: str) -> dict[str, Callable[[], object]]:
     """Each command with this text where it takes JSON; those of a reply on one that is open."""
     reply = session.assistant("p/m")
     reply.__enter__()
-    stream, call, running = reply.text(), reply.tool("bash", call_id="c1"), reply.tool("bash", call_id="c2", input={})
+    stream, call, running = (
+        reply.stream_text(),
+        reply.tool("bash", call_id="c1"),
+        reply.tool("bash", call_id="c2", input={}),
+    )
     error = MessageError("api", data=text)
     return {
         "set_metadata": lambda: session.set_metadata("k", text),
@@ -69,14 +73,14 @@ def commands(session: Session, text: str) -> dict[str, Callable[[], object]]:
         "user file": lambda: session.user("x", files=[File("image/png", "data:", metadata=text)]),
         "set_tools": lambda: session.set_tools(text),
         "policy": lambda: session.set_settings(policy=text),
-        "text": lambda: reply.text(metadata=text),
-        "reasoning": lambda: reply.reasoning(metadata=text),
+        "text": lambda: reply.stream_text(metadata=text),
+        "reasoning": lambda: reply.stream_reasoning(metadata=text),
         "end": lambda: stream.end(text),
         "part": lambda: reply.part(Retry(1, error)),
         "tool": lambda: reply.tool("bash", call_id="c3", metadata=text),
         "tool input": lambda: reply.tool("bash", call_id="c3", input=text),
-        "run": lambda: call.run(text),
-        "run metadata": lambda: call.run({}, metadata=text),
+        "run": lambda: call.start(text),
+        "run metadata": lambda: call.start({}, metadata=text),
         "progress": lambda: running.progress("t", text),
         "succeed": lambda: running.succeed("x", metadata=text),
         "fail": lambda: running.fail("x", metadata=text),

@@ -11,14 +11,14 @@ from eventlog.aio import AsyncSession
 from eventlog.errors import BusyError, RefusedError
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
-from eventlog.session.text_stream import Stream
+from eventlog.session.text_stream import TextStream
 from tests.support.faulty_log import FaultyLog, together
 from tests.support.sample_sessions import kinds, said
 
 WAYS = pytest.mark.parametrize("way", ["refuse", "fail"])
 
 
-def is_open(what: Reply | Stream) -> bool:
+def is_open(what: Reply | TextStream) -> bool:
     """Whether it says that it is open."""
     return what.is_open
 
@@ -27,7 +27,7 @@ def is_open(what: Reply | Stream) -> bool:
 def test_the_end_of_a_text_can_be_repeated(log: FaultyLog, session: Session, way: str) -> None:
     """Spec §3: a text whose end was refused is open: it takes deltas, it can be ended, and then it is."""
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         text.append("a")
         setattr(log, way, 1)
         with pytest.raises(BusyError):
@@ -49,7 +49,7 @@ def test_the_end_of_a_text_can_be_repeated(log: FaultyLog, session: Session, way
 def test_a_message_whose_text_could_not_be_ended_can_be_finished(log: FaultyLog, session: Session, way: str) -> None:
     """Spec §3: `finish` ends what is open, also what somebody tried to end before."""
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         text.append("a")
         setattr(log, way, 1)
         with pytest.raises(BusyError):
@@ -62,7 +62,7 @@ def test_a_message_whose_text_could_not_be_ended_can_be_finished(log: FaultyLog,
 def test_what_ended_in_a_refused_pipeline_is_open(log: FaultyLog, session: Session, way: str) -> None:
     """Spec §3: the end of a text, of a step and of a message that a pipeline could not commit have not been; all can be repeated."""
     with session.assistant() as reply:
-        text = reply.text(id="p")
+        text = reply.stream_text(id="p")
         text.append("a")
         reply.step()
         session.flush()
@@ -84,7 +84,7 @@ def test_what_began_in_a_refused_pipeline_does_not_hold_up_the_end(log: FaultyLo
         session.flush()
         setattr(log, way, 1)
         with pytest.raises(BusyError):
-            together(session, lambda: reply.text(id="p"), reply.step)
+            together(session, lambda: reply.stream_text(id="p"), reply.step)
         reply.finish()
     assert kinds(session)[-2:] == ["AssistantMessageStarted", "MessageFinished"]
 
@@ -96,7 +96,7 @@ def test_an_awaited_end_can_be_repeated(log: FaultyLog, session: Session, way: s
 
     async def turn() -> None:
         async with chat.assistant() as reply:
-            text = reply.text()
+            text = reply.stream_text()
             text.append("a")
             setattr(log, way, 1)
             with pytest.raises(BusyError):
@@ -119,19 +119,19 @@ def test_a_call_that_could_not_run_takes_more_input(log: FaultyLog, session: Ses
     """Spec §3: a call whose running was refused is pending: its arguments may go on, and it can be run."""
     with session.assistant() as reply:
         call = reply.tool("bash", call_id="c")
-        call.input("{")
+        call.stream_input("{")
         setattr(log, way, 1)
         with pytest.raises(BusyError):
-            call.run("{}")
-        call.input("}")
-        call.run("{}")
+            call.start("{}")
+        call.stream_input("}")
+        call.start("{}")
         with pytest.raises(RefusedError):
-            call.input("more")
-        call.output("o")
+            call.stream_input("more")
+        call.stream_output("o")
         setattr(log, way, 1)
         with pytest.raises(BusyError):
             call.succeed("out")
-        call.output("ut")
+        call.stream_output("ut")
         call.succeed("out")
         reply.finish()
     assert list(said(session).values()) == ["{}out"]

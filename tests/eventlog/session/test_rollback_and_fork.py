@@ -143,7 +143,7 @@ def test_rollback_into_an_open_message_settles_it(store: Store) -> None:
     session = store.create_session()
     session.user("q")
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         for word in ("one ", "two ", "three"):
             text.append(word)
         call = reply.tool("bash", call_id="c", input="{}")
@@ -182,7 +182,7 @@ def test_rollback_is_refused_inside_an_open_message(store: Store) -> None:
     """Spec §7: what is being streamed is finished or aborted first; nothing is written."""
     session = store.create_session()
     with session.assistant() as reply:
-        reply.text().append("x")
+        reply.stream_text().append("x")
         before = session.version
         with pytest.raises(RefusedError):
             session.rollback(1)
@@ -263,7 +263,7 @@ def test_a_fork_inside_a_stream_is_settled_by_its_own_lease(store: Store) -> Non
     """Spec §7, §9: a fork at a version inside a run of deltas has the text up to there, and closes it when it is run."""
     session = store.create_session()
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         for word in ("one ", "two ", "three "):
             text.append(word)
         session.flush()

@@ -39,17 +39,17 @@ def test_a_whole_turn_is_the_events_it_means(store: Store) -> None:
     user = session.user("hi", agent="build", model="p/m", variant="high", system="be brief", tools="{}", format="{}")
     with session.assistant("p/m", agent="build", mode="plan", variant="high", cwd="/c", root="/r") as reply:
         step = reply.step(view_version=3, view_digest=b"d", render="{}", snapshot="s1")
-        thought = reply.reasoning()
+        thought = reply.stream_reasoning()
         thought.append("hm")
         thought.end('{"signature":"x"}')
-        text = reply.text(metadata="{}")
+        text = reply.stream_text(metadata="{}")
         text.append("a")
         text.append("b")
         call = reply.tool("bash", call_id="c1")
-        call.input('{"command"')
-        call.input(':"ls"}')
-        call.run({"command": "ls"}, title="List")
-        call.output("a.py\n")
+        call.stream_input('{"command"')
+        call.stream_input(':"ls"}')
+        call.start({"command": "ls"}, title="List")
+        call.stream_output("a.py\n")
         call.progress("Listing", "{}")
         call.succeed("a.py\n", title="Listed", metadata="{}")
         patch = reply.part(Patch("s1", ("a.py",)))
@@ -175,7 +175,7 @@ def test_prunes_are_restored(store: Store) -> None:
     assert last(session) == ev.Pruned((call.id,), "p", 7)
     with pytest.raises(RefusedError):
         session.prune([call.id])
-    session.restore([call.id])
+    session.unprune([call.id])
     assert last(session) == ev.Restored((call.id,))
 
 
@@ -221,7 +221,7 @@ def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
     """Spec §3: an answer left by its block is closed: aborted without an error, failed with the error's name."""
     session = store.create_session()
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         text.append("half")
         call = reply.tool("bash", call_id="c", input="{}")
     assert [recorded.event for recorded in session.events(session.version - 3)] == [
@@ -244,7 +244,7 @@ def test_a_call_without_a_result_keeps_the_message_open(store: Store) -> None:
     session = store.create_session()
     with session.lease():
         with session.assistant() as reply:
-            text = reply.text()
+            text = reply.stream_text()
             text.append("x")
             call = reply.tool("bash", call_id="c")
             with pytest.raises(RefusedError):
@@ -271,7 +271,7 @@ def test_a_refused_command_writes_nothing(store: Store) -> None:
     for command in (
         lambda: session.append([(1, ev.SessionRenamed("half")), (1, ev.PartEnded(part))]),
         lambda: session.unpin("none"),
-        lambda: session.restore([part]),
+        lambda: session.unprune([part]),
         lambda: session.rollback(99),
         session.rollback,
         lambda: session.user("x", id=session.state().last_message),
@@ -297,7 +297,7 @@ def test_what_needs_the_lease_is_refused_without_it(store: Store) -> None:
     with pytest.raises(RefusedError):
         session.command([ev.AssistantMessageStarted("m")])
     with pytest.raises(CallError):
-        reply.text()
+        reply.stream_text()
     assert session.state().open_messages() == ()
 
 
@@ -313,7 +313,7 @@ def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) ->
     with session.lease():
         session.start_compaction(part)
         with session.assistant(summary=True) as reply:
-            reply.say("what was done")
+            reply.add_text("what was done")
             reply.finish()
         session.complete_compaction(part, reply.id)
     assert session.state().compaction_in_force() is not None

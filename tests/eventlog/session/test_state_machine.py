@@ -29,8 +29,8 @@ from eventlog.integrity.fork_anchor import portable
 from eventlog.log.contract import LeaseState
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
-from eventlog.session.text_stream import Stream
-from eventlog.session.tool_call import Call
+from eventlog.session.text_stream import TextStream
+from eventlog.session.tool_call import ToolCall
 from eventlog.store import Store
 from eventlog.values import MessageError, Reasoning, Text, Tool
 from tests.support.engines import ENGINES, Engine
@@ -56,8 +56,8 @@ class Model:
         self.requests: dict[str, str] = {}
         self.owner: int | None = None
         self.reply: Reply | None = None
-        self.texts: list[Stream] = []
-        self.calls: list[tuple[Call, str]] = []
+        self.texts: list[TextStream] = []
+        self.calls: list[tuple[ToolCall, str]] = []
         """Calls of the reply that have no result yet, "pending" or "running"."""
 
     @property
@@ -307,7 +307,7 @@ class Sessions(RuleBasedStateMachine):
         assert found is not None
         _, model, reply = found
         name = self._id("p")
-        model.texts.append(reply.reasoning(id=name) if thought else reply.text(id=name))
+        model.texts.append(reply.stream_reasoning(id=name) if thought else reply.stream_text(id=name))
         model.pending.append(ev.PartStarted(reply.id, name, Reasoning() if thought else Text()))
 
     @precondition(streaming)
@@ -322,7 +322,9 @@ class Sessions(RuleBasedStateMachine):
                 (text.id, "text", text.append) for text in model.texts if text.is_open
             ]
             targets += [
-                (call.id, "input", call.input) if status == "pending" else (call.id, "output", call.output)
+                (call.id, "input", call.stream_input)
+                if status == "pending"
+                else (call.id, "output", call.stream_output)
                 for call, status in model.calls
             ]
             if targets:
@@ -371,7 +373,7 @@ class Sessions(RuleBasedStateMachine):
         index = choice % len(model.calls)
         call, status = model.calls[index]
         if status == "pending" and well:
-            call.run("{}")
+            call.start("{}")
             model.commit(ev.ToolRunning(call.id, "{}"))
             model.calls[index] = (call, "running")
             return
@@ -437,7 +439,7 @@ class Sessions(RuleBasedStateMachine):
         self._settle(model, head.lease.epoch + 1)
         taker = self._handle(1 - model.owner, handle.id)
         with taker.lease(), pytest.raises(FencedError):
-            reply.say("too late")
+            reply.add_text("too late")
         with pytest.raises(FencedError):
             reply.finish()
         with suppress(FencedError):
@@ -585,13 +587,13 @@ def test_random_commands_do_what_the_lists_say(engine_name: str) -> None:
 
 def test_the_machine_notices_a_lost_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model can fail: an engine that loses one delta does not pass."""
-    taken = Stream.append
+    taken = TextStream.append
 
-    def forgetful(stream: Stream, text: str) -> None:
+    def forgetful(stream: TextStream, text: str) -> None:
         if "b" not in text:
             taken(stream, text)
 
-    monkeypatch.setattr(Stream, "append", forgetful)
+    monkeypatch.setattr(TextStream, "append", forgetful)
     quickly = settings(
         max_examples=2_000,  # one in sixty notices it, and that one is the last
         report_multiple_bugs=False,

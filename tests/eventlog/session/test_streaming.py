@@ -35,7 +35,7 @@ def test_accepted_deltas_are_visible_to_their_own_handle_at_once(engine: Engine)
     session = store.create_session()
     watcher = other.session(session.id)
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         text.append("abc")
         assert watcher.version < session.version
         assert said(session) == {text.id: "abc"}
@@ -49,7 +49,7 @@ def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> No
     store, other = engine.open(flush_interval=0.02), engine.open()
     session = store.create_session()
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         for word in ("one", "two"):
             text.append(word)
             reached = other.log.last_position()
@@ -69,7 +69,7 @@ def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> No
     writer = session.writer
     store.flush_interval = 0.002
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         session.flush()
         tick = store.clock
 
@@ -91,7 +91,7 @@ def test_two_parts_stream_in_turn_without_losing_order(store: Store) -> None:
     """Promise 2: order is the order of calls, also over parts and between deltas and events."""
     session = store.create_session()
     with session.assistant() as reply:
-        one, two = reply.text(), reply.reasoning()
+        one, two = reply.stream_text(), reply.stream_reasoning()
         for number in range(50):
             one.append(f"a{number}")
             two.append(f"b{number}")
@@ -115,7 +115,7 @@ def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
     session = store.create_session()
     session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 16
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         for number in range(100):
             text.append(f"{number},")
             assert len(session.writer.buffer) <= 3 * 16
@@ -129,7 +129,7 @@ def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
     """Promise 12: what is no text is refused; an empty delta is nothing; a huge one is over a stated limit."""
     session = store.create_session()
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         session.flush()
         before = session.version
         text.append("")
@@ -148,7 +148,7 @@ def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.Mo
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 1000)
     session = store.create_session()
     with session.assistant() as reply:
-        text = reply.text()
+        text = reply.stream_text()
         session.flush()
         before = len(list(store.log.read(session.id)))
         for number in range(40):
@@ -163,7 +163,7 @@ def test_deltas_of_a_part_that_was_ended_otherwise_are_reported(store: Store) ->
     """Spec §3: deltas for an ended part are never written; the next command says so, and what was allowed is kept."""
     session = store.create_session()
     with session.assistant() as reply:
-        one, two = reply.text(), reply.text()
+        one, two = reply.stream_text(), reply.stream_text()
         one.append("a")
         session.append([(1, ev.PartEnded(one.id))])
         one.append("too late")
@@ -199,11 +199,11 @@ def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
     session.user(ODD)
     session.user(ODD * INLINE)
     with session.assistant() as reply:
-        text = reply.text(id="part" + ODD)
+        text = reply.stream_text(id="part" + ODD)
         text.append(ODD)
         text.append("\udfff")
         call = reply.tool("bash", call_id=ODD, input=json.dumps(ODD, ensure_ascii=False))
-        call.output(ODD)
+        call.stream_output(ODD)
         call.succeed(ODD * INLINE)
         reply.finish()
     store.close()

@@ -19,13 +19,13 @@ from eventlog.errors import AlreadyExistsError, CallError, RefusedError
 from eventlog.history.lineage import END, Stream
 from eventlog.ids import new_id
 from eventlog.log.memory import MemoryLog
-from eventlog.state.archive import Packed
+from eventlog.state.archive import FactArchive
 from eventlog.state.evolve import evolve
 from eventlog.state.facts import MessageFacts, PartFacts
 from eventlog.state.loader import PACKED, fold_spans, restore, save_state
 from eventlog.state.rules import admit
 from eventlog.state.state import State
-from eventlog.state.stored import Below, Piece, below_of
+from eventlog.state.stored import ArchivedFacts, Piece, below_of
 from eventlog.values import Text, Tool
 from tests.support.history_strategies import histories
 from tests.support.sample_sessions import derived_reads
@@ -58,9 +58,9 @@ def answers(state: State) -> list[object]:
     ]
 
 
-def reopened(packed: Packed) -> Packed:
+def reopened(packed: FactArchive) -> FactArchive:
     """The same, stored and opened again."""
-    again = Packed()
+    again = FactArchive()
     again.follow(packed.stored())
     return again
 
@@ -69,7 +69,7 @@ def kept(state: State) -> State:
     """The state as it is when it is opened from its checkpoint."""
     data, packed = state.encode()
 
-    def find(opened: State, pieces: Sequence[Piece]) -> list[Below]:
+    def find(opened: State, pieces: Sequence[Piece]) -> list[ArchivedFacts]:
         ((version, digest),) = pieces
         assert opened.version == state.version == version
         below = below_of(packed, digest)
@@ -242,7 +242,7 @@ def rows(count: int) -> list[tuple[str, MessageFacts]]:
 
 def test_ids_of_one_hash_are_told_apart() -> None:
     """Spec §3: ids are found by what they are: hashes that meet cost time only, and the newest facts of an id count."""
-    packed = Packed()
+    packed = FactArchive()
     packed._modulus = 1  # now every id has the same hash
     found = rows(100)
     for start in range(0, 100, 10):
@@ -266,7 +266,7 @@ def test_ids_of_one_hash_are_told_apart() -> None:
 
 def test_call_ids_may_be_any_text() -> None:
     """Spec §3: a call id with lone surrogates is kept exactly where it lies packed, and found again."""
-    packed = Packed()
+    packed = FactArchive()
     odd = ("m", MessageFacts(1, False, False, {"p": PartFacts(2, "m", "tool", "\ud800", "pending", (100,))}))
     packed.add([odd, *rows(3)])
     for again in (packed, reopened(packed)):

@@ -12,7 +12,7 @@ from eventlog import events as ev
 from eventlog.errors import ClosedError, EventlogError
 from eventlog.log.contract import Append, Ticket
 from eventlog.session.session import Session
-from eventlog.session.text_stream import LONG_DELTA, Stream
+from eventlog.session.text_stream import LONG_DELTA, TextStream
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog, together
 from tests.support.sample_sessions import said
@@ -65,13 +65,13 @@ def store(log: FaultyLog, gate: Gate) -> Store:
 
 
 @pytest.fixture
-def text(store: Store) -> Iterator[Stream]:
+def text(store: Store) -> Iterator[TextStream]:
     """An open text of an open message."""
     session = store.create_session(id="s")
     session.acquire()
     reply = session.assistant()
     reply.begin()
-    text = reply.text(id="p")
+    text = reply.stream_text(id="p")
     text.append("kept ")
     yield text
     store.close()
@@ -85,7 +85,7 @@ def stored(log: FaultyLog) -> Session:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("piece", ["late", "late" * LONG_DELTA])
 def test_a_delta_that_comes_too_late_is_refused(
-    log: FaultyLog, store: Store, gate: Gate, text: Stream, piece: str
+    log: FaultyLog, store: Store, gate: Gate, text: TextStream, piece: str
 ) -> None:
     """Promise 1: a delta that was let in before the store was closed, and got there after, is told so: nobody would commit it."""
     outcome: list[EventlogError | None] = []
@@ -99,7 +99,7 @@ def test_a_delta_that_comes_too_late_is_refused(
 
 @pytest.mark.promise(1)
 def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
-    log: FaultyLog, store: Store, gate: Gate, text: Stream, monkeypatch: pytest.MonkeyPatch
+    log: FaultyLog, store: Store, gate: Gate, text: TextStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 1: one that arrives when all before it was just taken out is either durable or refused: what its caller is told."""
     outcome: list[EventlogError | None] = []
@@ -126,7 +126,7 @@ def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
 
 
 @pytest.mark.promise(1)
-def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: Stream) -> None:
+def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: TextStream) -> None:
     """Promise 1: each thread hears of its own delta, whichever comes first."""
     outcome: list[EventlogError | None] = []
     late = gate.run(lambda: text.append("late"), outcome)
@@ -141,7 +141,7 @@ def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: Stream) 
 
 
 @pytest.mark.promise(1)
-def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, gate: Gate, text: Stream) -> None:
+def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, gate: Gate, text: TextStream) -> None:
     """Promise 1: the same of an event that nobody waits for."""
     outcome: list[EventlogError | None] = []
     session = text._session
@@ -211,7 +211,7 @@ def test_whoever_closes_it_as_well_waits_for_the_end(
 
 @pytest.mark.promise(1)
 def test_a_close_that_was_interrupted_can_be_repeated(
-    log: FaultyLog, store: Store, text: Stream, monkeypatch: pytest.MonkeyPatch
+    log: FaultyLog, store: Store, text: TextStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 1: who breaks off the wait for the end, and closes the store again, has lost nothing."""
     with monkeypatch.context() as patch:

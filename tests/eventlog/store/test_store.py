@@ -45,7 +45,7 @@ def test_everything_accepted_is_there_after_closing_and_reopening(engine: Engine
     session.acquire()
     reply = session.assistant()
     reply.begin()
-    text = reply.text()
+    text = reply.stream_text()
     text.append("kept")
     store.close()
     store.close()
@@ -82,7 +82,7 @@ def stream_and_forget(engine: Engine, session: str) -> str:
     handle.acquire()
     reply = handle.assistant()
     reply.begin()
-    text = reply.text()
+    text = reply.stream_text()
     text.append("kept")
     return text.id
 

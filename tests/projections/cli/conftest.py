@@ -36,13 +36,13 @@ def store(tmp_path: Path) -> Path:
         session.user("The tests fail", id="m1", files=[eventlog.File("image/png", IMAGE, "shot.png")])
         with session.assistant(model="acme/one", id="m2") as reply:
             reply.step()
-            thought = reply.reasoning()
+            thought = reply.stream_reasoning()
             for piece in ("Let", " me", " see"):
                 thought.append(piece)
             thought.end()
             reply.tool("bash", call_id="c1", input={"command": "pytest"}).succeed("x" * 3000)
             reply.tool("bash", call_id="c2", input={"command": "rm"}).fail("no")
-            text = reply.text()
+            text = reply.stream_text()
             text.append("It")
             text.append(" is fixed")
             reply.finish("stop", usage=eventlog.Usage(eventlog.Tokens(100, 20, 3)))

@@ -27,7 +27,7 @@ def evil(tmp_path: Path) -> Path:
         session.user(EVIL + "\r\ud800")
         with session.assistant(model=EVIL) as reply:
             reply.tool(EVIL, call_id=EVIL, input=json.dumps({"a": EVIL}, ensure_ascii=False)).succeed(EVIL)
-            reply.say(EVIL)
+            reply.add_text(EVIL)
             reply.finish()
     return path
 

@@ -28,7 +28,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Cli:
             session = store.create_session(id=name, title="A title of some words")
             session.user("question")
             with session.assistant(model="acme/one") as reply:
-                reply.say("answer")
+                reply.add_text("answer")
                 reply.finish(usage=Usage(Tokens(10, 5), cost))
         store.create_session(id="quiet").user("one message")
     return cli
@@ -97,7 +97,7 @@ def test_since_says_what_it_takes(cli: Cli, since: str) -> None:
     assert refused.code == Exit.USAGE
     assert "as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d" in refused.err
     assert "Value error" not in refused.err
-    aged = cli("retain", "--age", since)
+    aged = cli("expire", "--age", since)
     assert (aged.code, "a number and s, m, h, d or w, as in 30d" in aged.err) == (Exit.USAGE, True)
 
 
@@ -140,7 +140,7 @@ def test_an_event_has_a_public_form_for_interfaces(tmp_path: Path, cli: Cli) -> 
         assert event_summary(events[0].event).startswith("title='A title of some words'")
         following = store.subscribe(store.log.last_position(), session="priced", provisional=True, timeout=30)
         with session.assistant() as reply:
-            reply.text().append("early")
+            reply.stream_text().append("early")
             early = next(found for found in following if event_kind(found.event) == "part-delta")
             valid("events", event_record(early))
             assert (early.position, event_record(early)["event"]["text"]) == (0, "early")

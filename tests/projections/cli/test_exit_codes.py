@@ -161,7 +161,7 @@ def test_broken_pipe_is_quiet(tmp_path: Path) -> None:
     with eventlog.open(tmp_path / "store") as opened:
         session = opened.create_session(id="s")
         with session.assistant() as reply:
-            text = reply.text()
+            text = reply.stream_text()
             for number in range(5000):
                 text.append(f"word {number} ")
             reply.finish()

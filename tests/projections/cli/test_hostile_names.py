@@ -78,7 +78,7 @@ WRITING = [
     "erase a/NAME --reason NAME",
     "erase a/NAME --forks keep --subsessions keep --reason NAME",
     "show a/NAME",
-    "retain --count 0 --scope NAME",
+    "expire --count 0 --scope NAME",
     "import DIR/NAME.sse",
     "import DIR/none-NAME",
     "import DIR/NAME.sse DIR/bad-NAME",
@@ -106,7 +106,7 @@ def fill(directory: Path, name: str) -> None:
             attached = (Attachment(name, "data:,x", name, f"att/{name}"),)
             call.succeed("some output\n" * 400, title=name, metadata=json.dumps({name: name}), attachments=attached)
             reply.tool(name, call_id=f"d/{name}", input="{}").fail("some failure")
-            reply.say("some answer")
+            reply.add_text("some answer")
             usage = eventlog.Usage(eventlog.Tokens(9000, 20, 3), cost=Decimal("0.5"))
             reply.finish(name, usage=usage)
         session.fork(id=f"f/{name}", at=4, title=name).rename(name)

@@ -1,4 +1,4 @@
-"""`eventlog backup`, `restore`, `vacuum`, `erase`, `retain`, `redact` and `scrub`."""
+"""`eventlog backup`, `restore`, `vacuum`, `erase`, `expire`, `redact` and `scrub`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_unfinished_copy_is_named(cli: Cli, store: Path, tmp_path: Path) -> N
     assert cli("--store", tmp_path / "b", "sessions").code == Exit.OK
 
 
-def test_erase_retain_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
+def test_erase_expire_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
     """An erased session is named as such; its forks are refused or kept; a vacuum takes its text out of the files."""
     kept = tmp_path / "head.json"
     kept.write_text(cli("head", "--json").out)
@@ -65,18 +65,18 @@ def test_erase_retain_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert cli("verify", "ses_a1", "--against", kept).code == Exit.OK
     assert not files_with(store, "The tests fail")
     assert cli("verify", "--deep", "--against", kept).code == Exit.OK
-    kept_one = cli("retain", "--count", 1, "--json").json
-    valid("retain", kept_one)
+    kept_one = cli("expire", "--count", 1, "--json").json
+    valid("expire", kept_one)
     assert kept_one == {"erased": [], "running": [], "dry_run": False}
-    assert cli("retain", "--size", "1G", "--age", "30d").out == "0 sessions erased\n"
+    assert cli("expire", "--size", "1G", "--age", "30d").out == "0 sessions erased\n"
     (last,) = cli("sessions", "--json").json["sessions"]
-    planned = cli("retain", "--count", 0, "--dry-run", "--json").json
-    valid("retain", planned)
+    planned = cli("expire", "--count", 0, "--dry-run", "--json").json
+    valid("expire", planned)
     assert planned == {"erased": [last["id"]], "running": [], "dry_run": True}
     said = f"{last['id']} would be erased\n1 session would be erased\n"
-    assert cli("retain", "--count", 0, "--dry-run").out == said
+    assert cli("expire", "--count", 0, "--dry-run").out == said
     assert cli("sessions", "--json").json["sessions"] == [last]
-    assert cli("retain", "--count", 0).out == f"{last['id']} is erased\n1 session erased\n"
+    assert cli("expire", "--count", 0).out == f"{last['id']} is erased\n1 session erased\n"
     assert cli("sessions", "--json").json["sessions"] == []
     assert "erased" in cli("vacuum").out
 
@@ -85,7 +85,7 @@ def test_erase_retain_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
 def test_a_retention_without_sense_is_refused(cli: Cli, store: Path, arguments: list[str]) -> None:
     """A retention needs a limit, and says how one is written."""
     assert store
-    assert cli("retain", *arguments).code == Exit.USAGE
+    assert cli("expire", *arguments).code == Exit.USAGE
 
 
 def test_redact_and_scrub(cli: Cli, store: Path, tmp_path: Path) -> None:

@@ -273,7 +273,7 @@ def test_a_narrow_terminal_cuts_nothing(tmp_path: Path, columns: int) -> None:
         for number in range(2):
             session = opened.create_session(id=f"ses_{'abcdefghij' * 4}{number}", title=title, scope="alice-the-great")
             with session.assistant(model="acme/one") as reply:
-                reply.say("hello")
+                reply.add_text("hello")
                 reply.finish(usage=eventlog.Usage(eventlog.Tokens(123_456_789, 20), Decimal("1234.56789")))
     code, drawn = on_terminal("--store", tmp_path / "store", "sessions", columns=columns)
     assert code == Exit.OK

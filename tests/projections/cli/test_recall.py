@@ -31,7 +31,7 @@ def long(tmp_path: Path) -> Path:
             call = reply.tool("bash", call_id="c1", input={"command": "run"}, id="p1")
             session.set_tools(with_recall(None))
             ContextWindow(session, environment={}).succeed(call, OUTPUT)
-            reply.say("Done")
+            reply.add_text("Done")
             reply.finish("stop")
     return tmp_path / "store"
 

@@ -143,7 +143,7 @@ def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:
     session.edit_part(text["id"], "edited")
     session.user("and now?", model="p/m")
     with session.assistant(model="p/m") as reply:
-        reply.text().append("done")
+        reply.stream_text().append("done")
         reply.finish("stop")
     document = opencode_export(session)
     assert document_faults(document) == []

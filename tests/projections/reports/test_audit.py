@@ -123,7 +123,7 @@ def test_a_summary_in_several_requests_with_hooks_is_rebuilt(store: Store) -> No
     for number in range(12):
         session.user(f"Question {number}. " * 40)
         with session.assistant(model="p/m") as reply:
-            reply.say(f"Answer {number}. " * 60)
+            reply.add_text(f"Answer {number}. " * 60)
             reply.finish()
     asked: list[tuple[NeutralMessage, ...]] = []
 
@@ -238,7 +238,7 @@ def test_another_renderer_is_unknown_and_named(store: Store) -> None:
     session.user("Hello")
     with session.assistant(model="p/m") as reply:
         reply.step(view_version=2, view_digest=b"\1" * 32, render='{"renderer":"neutral/0"}')
-        reply.say("Hi")
+        reply.add_text("Hi")
         reply.finish()
     (step,) = audit(session)
     assert (step.verdict, step.renderer) == ("unknown", "neutral/0")

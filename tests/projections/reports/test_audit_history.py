@@ -175,8 +175,8 @@ def test_the_form_of_a_view_belongs_to_the_renderers_name() -> None:
         session.set_system_prompt("You help.", "In this folder.")
         session.user("Find it", id="m1", files=[File("image/png", "data:image/png;base64,AA==", "a.png")])
         with session.assistant(model="p/m", id="m2") as reply:
-            reply.reasoning().append("Let me see")
-            reply.say("I look")
+            reply.stream_reasoning().append("Let me see")
+            reply.add_text("I look")
             reply.tool("read", call_id="c1", input={"path": "a"}).succeed("one\ntwo")
             reply.tool("read", call_id="c2", input={"path": "b"}).fail("not there")
             reply.finish("tool-calls")

@@ -16,7 +16,7 @@ from eventlog import events as ev
 from eventlog.importers.opencode.importer import tell_export
 from eventlog.values import Tokens, Usage
 from projections.reports.session_tree import below, whole_tree
-from projections.reports.usage import Spent, session_usage, total
+from projections.reports.usage import UsageTotals, session_usage, total
 from tests.support.export_sessions import put
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path
@@ -48,8 +48,8 @@ def test_every_kind_of_token_is_counted(store: Store) -> None:
     spend(session, "0.2", model="p/other", failed=True)
     session.record_usage(Usage(Tokens(10, 20, 30, 40, 50, 999)), model="p/m")
     one, two = session_usage(session).own
-    assert one == Spent("p/m", 2, 0, 11, 22, 33, 44, 55, Decimal("0.1"), 1, 999 + 12)
-    assert two == Spent("p/other", 1, 1, 1, 2, 3, 4, 5, Decimal("0.2"), 0, 12)
+    assert one == UsageTotals("p/m", 2, 0, 11, 22, 33, 44, 55, Decimal("0.1"), 1, 999 + 12)
+    assert two == UsageTotals("p/other", 1, 1, 1, 2, 3, 4, 5, Decimal("0.2"), 0, 12)
     whole = total([one, two])
     assert whole.tokens == Tokens(12, 24, 36, 48, 60, 999 + 24)
     assert (whole.calls, whole.failed, whole.unpriced, whole.cost) == (3, 1, 1, Decimal("0.3"))

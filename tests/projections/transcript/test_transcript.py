@@ -17,7 +17,7 @@ from eventlog.values import Agent, Patch, Retry, Subtask, Text
 from projections.conversation.parts import TextPart
 from projections.replay.loop import replay
 from projections.transcript import pages
-from projections.transcript.transcript import Said, Transcript, TranscriptProjection, said
+from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptProjection, said
 from tests.support.history_strategies import Command, Grower, commands
 
 PROJECTION = TranscriptProjection()
@@ -140,7 +140,7 @@ def test_a_promoted_message_bounds_a_compaction_where_it_was_promoted(bound: str
         session.user("asked")
         queued = session.user("meanwhile", delivery="queue")
         with session.assistant() as reply:
-            reply.say("while it waits")
+            reply.add_text("while it waits")
             reply.finish()
         with session.lease():
             session.promote(queued)
@@ -157,7 +157,7 @@ def _compacted(session: eventlog.Session, *, tail: str | None = None, through: s
         part = session.request_compaction()
         session.start_compaction(part, tail=tail, through=through)
         with session.assistant(summary=True) as reply:
-            reply.say("what was done")
+            reply.add_text("what was done")
             reply.finish()
         session.complete_compaction(part, reply.id)
         return part
@@ -167,7 +167,7 @@ def test_pages_follow_each_other() -> None:
     """Pages of any size, each begun where the last one ended, give every message once."""
     with eventlog.open("memory:") as store:
         transcript = Transcript(_messages(store, 25))
-        found: list[Said] = []
+        found: list[TranscriptMessage] = []
         while page := transcript.page(7, before=found[-1].version if found else None):
             found.extend(page)
         assert [message.id for message in found] == [f"m{number}" for number in reversed(range(25))]
@@ -198,7 +198,7 @@ def test_marks() -> None:
         session = store.create_session()
         session.user([Text("one"), Text("secret"), Subtask("task", "what", "who"), Agent("helper")], id="u1")
         with session.assistant(model="p/m", id="a1") as reply:
-            reply.text().append("two")
+            reply.stream_text().append("two")
             call = reply.tool("bash", call_id="c", input={"x": 1})
             call.succeed("long output")
             reply.finish("stop")

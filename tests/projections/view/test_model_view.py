@@ -745,7 +745,7 @@ def test_view_of_a_session() -> None:
         session.user("The tests fail, fix them", system="Message's.")
         live = LiveView(session)
         with session.assistant(model="p/one") as reply:
-            text = reply.text()
+            text = reply.stream_text()
             text.append("I will")
             text.append(" look.")
             middle = live.advance()
@@ -792,7 +792,7 @@ def test_the_header_is_stable() -> None:
             assert hooked.advance().system == ("YOU ARE TERSE É.", f"{seen[-1][1]}\nhooked")
             assert ModelView.of(session, hook=hook).system == hooked.view.system
             with session.assistant(model="p/one") as reply:
-                reply.say("answer")
+                reply.add_text("answer")
                 reply.finish("stop")
     assert [segments[0].encode() for segments in seen] == ["You are terse é.".encode()] * 4
     assert [segments[1] for segments in seen] == ["Day 1.", "Day 1.\nOnly turn 1.", "Day 2.", "Day 2.\nOnly turn 3."]
@@ -805,7 +805,7 @@ def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
         session.user("q", id="u")
         before = session.version
         with session.assistant(model="p/one", id="a") as reply:
-            text = reply.text()
+            text = reply.stream_text()
             for piece in ("one", " two", " three"):
                 text.append(piece)
             text.end()

@@ -97,7 +97,7 @@ def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
     for number in range(8):
         session.user(f"Question {number}. " * 60)
         with session.assistant(model="p/m") as reply:
-            reply.say(f"Answer {number}. " * 60)
+            reply.add_text(f"Answer {number}. " * 60)
             reply.finish()
     started = asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []

@@ -31,7 +31,7 @@ def fill(session: Session, number: int) -> None:
     made = random.Random(number)
     session.user(f"question {number}")
     with session.assistant(MODEL) as reply, session.pipeline():
-        reply.say(f"answer {number} " + "word " * 60)
+        reply.add_text(f"answer {number} " + "word " * 60)
         for call in range(4):
             output = "\n".join(made.randbytes(40).hex() for _ in range(400))
             reply.tool("look", call_id=f"c{call}", input="{}").succeed(output)

@@ -402,7 +402,7 @@ def test_a_compaction_that_a_crash_broke_off_is_carried_out_again(engine: Engine
     session.start_compaction(compact.part, through=session.state().last_user())
     half = session.assistant(MODEL, reply_to=compact.message, summary=True)
     half.begin()
-    half.text().append("HALF A SUMMARY")
+    half.stream_text().append("HALF A SUMMARY")
     crash(session)
     taken = engine.open().session("s")
     assert ModelView.of(taken).digest == before
@@ -898,7 +898,7 @@ def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
     aborted = store.create_session(id="aborted")
     aborted.user("go")
     with aborted.assistant(MODEL) as reply:
-        reply.say("half")
+        reply.add_text("half")
         reply.abort()
     assert Loop(aborted, lambda _request: Reply("never")).run() == Stop("aborted", MessageError("aborted"))
     crashed = store.create_session(id="crashed")
@@ -908,7 +908,7 @@ def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
     step = window.next_step()
     assert isinstance(step, CallModel)
     reply, _ = window.begin(step)
-    reply.say("half")
+    reply.add_text("half")
     reply.tool("look", call_id="c", input={})
     crash(crashed)
     taken = engine.open().session("crashed")
@@ -934,7 +934,7 @@ def test_an_abort_over_the_limit_or_in_a_subtask_is_not_worked_around(session: S
     session.user("again")
     with session.assistant(MODEL) as reply:
         reply.step()
-        reply.say("half")
+        reply.add_text("half")
         reply.end_step("tool-calls", usage=Usage(Tokens(90_000, 1)))
         reply.abort()
     assert stopped(Loop(session, lambda _request: Reply("never"), {}, SMALL, LIMITS).run()) == "aborted"

@@ -104,7 +104,7 @@ def test_adk_python_4740_a_pending_call_is_not_compacted_away(session: Session) 
     talk(session, 8)
     session.user("look")
     with session.assistant(MODEL) as reply:
-        reply.say("I will")
+        reply.add_text("I will")
         call = reply.tool("look", call_id="slow", input={"path": "a"})
         assert window(session).compact().completed
         view = ModelView.of(session).messages
@@ -205,7 +205,7 @@ def test_hermes_104099_a_crash_in_mid_compaction_is_a_failure(engine: Engine) ->
     session.start_compaction(part)
     half = session.assistant(MODEL, reply_to=session.state().last_user(), summary=True)
     half.begin()
-    half.text().append("## Goal")
+    half.stream_text().append("## Goal")
     session.flush()
     LIVE.discard(session.store.owner.store)
     taken = engine.open().session("s")
@@ -273,7 +273,7 @@ def test_parallel_results_are_in_the_order_of_their_calls(session: Session) -> N
     """Results that arrive in any order stand in the order of the calls, right behind their message."""
     session.user("look at all")
     with session.assistant(MODEL) as reply:
-        reply.say("looking")
+        reply.add_text("looking")
         running = [reply.tool("look", call_id=f"c{number}", input=f'{{"n":{number}}}') for number in range(5)]
         for number in (3, 0, 4, 2, 1):
             running[number].succeed(f"result {number}")
@@ -289,7 +289,7 @@ def test_orphan_calls_do_not_wedge_a_session(session: Session) -> None:
     session.user("look")
     with session.assistant(MODEL) as reply:
         reply.tool("look", call_id="ran", input="{}")
-        reply.tool("look", call_id="begun").input('{"pa')
+        reply.tool("look", call_id="begun").stream_input('{"pa')
         reply.abort(MessageError("aborted"))
     session.user("go on")
     loop = Loop(session, lambda _request: Reply("fine"))
@@ -407,5 +407,5 @@ def test_pruned_results_are_cleared_and_not_gone(session: Session) -> None:
     session.prune([call.id])
     assert [found.output for found in results(ModelView.of(session).messages)] == [CLEARED]
     assert [found.output for found in results(ModelView.of(session, version).messages)] == ["precious"]
-    session.restore([call.id])
+    session.unprune([call.id])
     assert [found.output for found in results(ModelView.of(session).messages)] == ["precious"]

@@ -58,11 +58,11 @@ def full(tmp_path: Path) -> eventlog.Store:
     assert window.compact().completed
     session.user("Look", id="u9", files=[eventlog.File("image/png", IMAGE, "shot.png")])
     with session.assistant(model="acme/one", id="a9") as reply:
-        reply.reasoning().append("I wonder")
+        reply.stream_reasoning().append("I wonder")
         call = reply.tool("shoot", call_id="c9", input={"path": "/9"}, id="p9")
         call.succeed("taken", attachments=[Attachment("image/png", IMAGE, "taken.png")])
         reply.tool("shoot", call_id="c10", input={"path": "/10"}).fail("no film")
-        reply.say("Here")
+        reply.add_text("Here")
         reply.finish("stop")
     return store
 
@@ -209,7 +209,7 @@ def test_a_limit_of_messages_is_foretold_as_well() -> None:
         for number in range(6):
             session.user(f"question {number}")
             with session.assistant("test/m") as reply:
-                reply.say(f"answer {number}")
+                reply.add_text(f"answer {number}")
                 reply.finish()
         window = ContextWindow(session, policy, limits=Limits(100_000, 10_000))
         foretold = preview_compaction(window)

@@ -20,7 +20,7 @@ from eventlog.errors import FencedError, NotFoundError, RefusedError
 from eventlog.session.owner import LIVE
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
-from eventlog.session.tool_call import Call
+from eventlog.session.tool_call import ToolCall
 from eventlog.values import Limits, Model, Text, Todo, Tool
 from projections import LiveView, ModelView
 from projections.conversation.parts import Compaction, Message, TextPart, ToolPart
@@ -33,7 +33,7 @@ from projections.view.neutral import NeutralMessage, Result
 from projections.view.neutral import Text as Said
 from projections.view.options import Constraints, RenderOptions
 from projections.window import CallModel, CompactionPolicy, ContextPolicy, ContextWindow, PrunePolicy
-from projections.window.loop_state import AgendaProjection
+from projections.window.loop_state import LoopStateProjection
 from projections.window.next_step import next_step
 from projections.window.policy import encode_policy
 from projections.window.prune.outline import Outline
@@ -216,10 +216,10 @@ class Windows(RuleBasedStateMachine):
         self.session: Session = self.store.session(name)
         self.session.acquire()
         self.reply: Reply | None = None
-        self.calls: list[Call] = []
+        self.calls: list[ToolCall] = []
         self.summary: Reply | None = None
         self.live = LiveView(self.session)
-        self.agenda = Follower(AgendaProjection(), self.session, Checkpoints(self.store.log))
+        self.agenda = Follower(LoopStateProjection(), self.session, Checkpoints(self.store.log))
         self.kept = [self._made(number) for number in range(len(KEPT))]
 
     def _made(self, number: int) -> ContextWindow:
@@ -278,7 +278,7 @@ class Windows(RuleBasedStateMachine):
     def turn(self, calls: int) -> None:
         """A whole answer, with calls and their results."""
         with self.session.assistant(MODEL, id=self._id("a")) as reply:
-            reply.say(f"<{reply.id}> and so on " + "word " * 20)
+            reply.add_text(f"<{reply.id}> and so on " + "word " * 20)
             for _ in range(calls):
                 name = self._id("c")
                 tool, path = "write" if self.made % 5 == 0 else "read", self.made % 3
@@ -294,7 +294,7 @@ class Windows(RuleBasedStateMachine):
             self.reply = self.session.assistant(MODEL, id=self._id("a"))
             self.reply.begin()
         if words:
-            text = self.reply.text()
+            text = self.reply.stream_text()
             text.append(f"<{self.reply.id}>")
             text.append(" more")
         if call:
@@ -310,7 +310,7 @@ class Windows(RuleBasedStateMachine):
                 call.fail("no")
             else:
                 with suppress(RefusedError):
-                    call.run("{}")
+                    call.start("{}")
                 call.succeed("late result" + " word" * (self.made % 40))
 
     @rule(well=st.booleans())
@@ -376,7 +376,7 @@ class Windows(RuleBasedStateMachine):
             with pytest.raises(RefusedError):
                 self.session.prune(chosen)
             if back:
-                self.session.restore(chosen)
+                self.session.unprune(chosen)
                 assert self._digest() == before
 
     @rule(pick=PICKS, words=st.integers(0, 40))
@@ -400,7 +400,7 @@ class Windows(RuleBasedStateMachine):
         if self.reply is None and not any(part.interrupted for part in self._calls()):
             broken = self.session.assistant(MODEL, id=self._id("a"))
             broken.begin()
-            broken.say(f"<{broken.id}>")
+            broken.add_text(f"<{broken.id}>")
             broken.tool("read", call_id=self._id("c"), input="{}")
             broken.abort()
         parts = [part.id for part in self._calls() if part.interrupted]
@@ -468,7 +468,7 @@ class Windows(RuleBasedStateMachine):
         if found is not None and self.summary is None:
             self.summary = self.session.assistant(MODEL, id=self._id("z"), reply_to=found[1], summary=True)
             self.summary.begin()
-            self.summary.say(f"<{self.summary.id}>")
+            self.summary.add_text(f"<{self.summary.id}>")
             if ends:
                 self.complete(goes_on=True)
 
@@ -678,7 +678,7 @@ class Windows(RuleBasedStateMachine):
         fresh = replay(ModelViewProjection(), self.session)
         assert live.version == fresh.version == self.session.version
         assert self.live.state.encode() == fresh.state.encode()
-        projection = AgendaProjection()
+        projection = LoopStateProjection()
         assert projection.encode(self.agenda.state) == projection.encode(replay(projection, self.session).state)
         view = ModelView.of(self.session)
         known = self.digests[self.session.id].setdefault(view.version, view.digest)

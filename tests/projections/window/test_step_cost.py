@@ -42,7 +42,7 @@ def grown(session: Session, messages: int) -> Session:
         with session.pipeline():
             session.user(f"question {number}")
             with session.assistant(MODEL) as reply:
-                reply.say(f"answer {number}")
+                reply.add_text(f"answer {number}")
                 if number % 2 == 0:
                     reply.tool("read", call_id="c", input=f'{{"path": "{number}"}}').succeed("some output " * 20)
                 reply.finish()
@@ -99,9 +99,9 @@ class Costs:
             step = window.next_step()
         reply, request = window.begin(step)
         spent = time.process_time() - began
-        reply.say(f"answer {number} " + "word " * 20)
+        reply.add_text(f"answer {number} " + "word " * 20)
         if calls:
-            reply.tool("read", call_id="c").input(f'{{"path": "{number}"}}')
+            reply.tool("read", call_id="c").stream_input(f'{{"path": "{number}"}}')
         reply.end_step(
             "tool-calls" if calls else "stop", usage=Usage(Tokens(request.counted + request.counted // 9, 20))
         )

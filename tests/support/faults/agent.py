@@ -58,12 +58,12 @@ class Agent(Loop):
         """One step of the model, its words as deltas."""
         reply, request = window.begin(step)
         answer = self.model(request)
-        text = reply.text()
+        text = reply.stream_text()
         for begin in range(0, len(answer.text), PIECE):
             text.append(answer.text[begin : begin + PIECE])
         text.end()
         for number, (tool, arguments) in enumerate(answer.calls):
-            reply.tool(tool, call_id=f"c{number}").input(arguments)
+            reply.tool(tool, call_id=f"c{number}").stream_input(arguments)
         reply.end_step("tool-calls" if answer.calls else "stop")
         if not answer.calls:
             reply.finish("stop")

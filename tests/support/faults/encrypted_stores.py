@@ -14,7 +14,7 @@ from eventlog import open_log
 from eventlog.codec.payload import sealed_value
 from eventlog.encryption.envelope import is_tombstone
 from eventlog.encryption.key_file import KeyFile
-from eventlog.encryption.key_ring import Ring
+from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
 from eventlog.integrity.scrub_ledger import is_record
 from tests.faults.tally import SLOW
@@ -86,7 +86,7 @@ def is_said(store: Path, keys: Path, text: str) -> bool:
     """Whether these keys open anything in a store that has the text."""
     log = open_log.open_log(store, read_only=True)
     assert isinstance(log, EncryptedLog)
-    opened = EncryptedLog(log.engine, Ring(KeyFile(keys)), None)
+    opened = EncryptedLog(log.engine, KeyRing(KeyFile(keys)), None)
     try:
         return any(holds(data, text.encode()) for data in _opened(opened))
     finally:
@@ -95,7 +95,7 @@ def is_said(store: Path, keys: Path, text: str) -> bool:
 
 def _opened(log: EncryptedLog) -> Iterator[bytes]:
     yield from (commit.payload for commit in log.follow(0, 1_000_000))
-    yield from (head.card for head in log.heads())
+    yield from (head.entry for head in log.heads())
     yield from (value for _, value in log.scan_derived(b""))
     ring = log._ring
     for name in log.bodies():
@@ -108,10 +108,10 @@ def _opened(log: EncryptedLog) -> Iterator[bytes]:
 def forgotten(store: Path, place: Path) -> int:
     """Fail unless the keys of all families of which nothing lives are gone, from every file, and those of the others are there; counts the former."""
     log = open_log.open_log(store, read_only=True)
-    cards = [sealed_value(head.card) for head in log.engine.heads() if not is_record(head.session, head.card)]
+    cards = [sealed_value(head.entry) for head in log.engine.heads() if not is_record(head.session, head.entry)]
     log.close()
-    living = {card.key for card in cards if card.data or not is_tombstone(card.clear)}
-    dead = {card.key for card in cards} - living
+    living = {entry.key for entry in cards if entry.data or not is_tombstone(entry.clear)}
+    dead = {entry.key for entry in cards} - living
     keys, before = KeyFile(place / _KEYS), KeyFile(place / KEPT)
     for id in living:
         assert keys.find(id.hex()) is not None, "the key of a living family is gone"

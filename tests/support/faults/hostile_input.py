@@ -35,7 +35,7 @@ from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments.chunk import decode_chunk, encode_chunk
 from eventlog.log.embedded.segments.environment import is_whole
 from eventlog.state.state import State
-from eventlog.state.stored import Below, below_of
+from eventlog.state.stored import ArchivedFacts, below_of
 from eventlog.values import Body, Origin
 from projections.cli.app import run
 from projections.cli.exits import Exit
@@ -46,13 +46,13 @@ __all__ = ["TARGETS", "corpus"]
 NAMES = sorted(FORMATS)
 
 
-def _unasked(state: State, pieces: Sequence[tuple[int, bytes]]) -> Sequence[Below]:
+def _unasked(state: State, pieces: Sequence[tuple[int, bytes]]) -> Sequence[ArchivedFacts]:
     """What is packed is read when it is needed, not before."""
     raise AssertionError((state, pieces))
 
 
 def stored(data: bytes) -> None:
-    """Bytes that lie in a store: payloads, cards, bodies, frames, checkpoints."""
+    """Bytes that lie in a store: payloads, catalog entries, bodies, frames, checkpoints."""
     with suppress(DataError):
         decode(data)
     for count in (1, 3):
@@ -90,7 +90,7 @@ def kept(data: bytes) -> None:
     with suppress(DamagedError):
         assert read_prefix(data).appends
     with eventlog.open("memory:") as store:
-        append = Append(session=NAME, payload=REMAINS + data, count=1, time=1, card=REMAINS, creates_at=0)
+        append = Append(session=NAME, payload=REMAINS + data, count=1, time=1, entry=REMAINS, creates_at=0)
         store.log.submit(append).wait()
         with suppress(DataError):
             recorded(store.log)
@@ -190,7 +190,7 @@ def corpus(target: str, data: Path) -> list[bytes]:
         session = store.create_session(id="s", title="t")
         session.user("a question " * 200)
         with session.assistant(model="m/x") as reply:
-            text = reply.text()
+            text = reply.stream_text()
             text.append("an answer")
             text.append(" in pieces")
             reply.tool("bash", call_id="c", input={"a": 1}).succeed("output " * 400)

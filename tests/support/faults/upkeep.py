@@ -42,7 +42,7 @@ def _has(store: Store, head: StoreHead, records: Collection[int] = (0,)) -> bool
     """Whether every session is as it was, and there is no other; `records`: how often a rewriting may have said what it left."""
     now = dict(store.head().by_session)
     left = store.log.head(NAME)
-    if left is not None and is_record(left.session, left.card):
+    if left is not None and is_record(left.session, left.entry):
         del now[NAME]
     return now == head.by_session and (0 if left is None else left.version) in records
 
@@ -220,9 +220,9 @@ def _erase(place: Path) -> None:
         store.erase("a", forks="keep", subsessions="cascade")
 
 
-def _retain(place: Path) -> None:
+def _expire(place: Path) -> None:
     with opened(place / "s") as store:
-        store.retain(count=0)
+        store.expire(count=0)
 
 
 def _look_erased(place: Path) -> None:
@@ -283,6 +283,6 @@ WORKS = {
     "vacuum": Work("plain", _vacuum, _look_rewritten(0), _done_rewritten(0, GONE)),
     "scrub": Work("plain", _scrub, _look_rewritten(0, 1), _done_rewritten(1, GONE, SECRET)),
     "erase": Work("plain", _erase, _look_erased, _done_erased({"b", "f"}, 2), (ErasedError,)),
-    "retain": Work("plain", _retain, _look_erased, _done_erased(set(), 4)),
+    "expire": Work("plain", _expire, _look_erased, _done_erased(set(), 4)),
     "an agent's turns": Work("agent", _turns, _look_turns, _done_turns),
 }

@@ -92,7 +92,7 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False
     messages: int = 0
     base: int | None = None
     """Given by the append that begins a session."""
-    card: bytes | None = None
+    entry: bytes | None = None
     request: str | None = None
     digest: bytes = b""
     bodies: list[tuple[bytes, bytes]] = []

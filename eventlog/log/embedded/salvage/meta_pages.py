@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from pathlib import Path
 
-__all__ = ["Meta", "are_in_turn", "copy_as_of", "sound_metas"]
+__all__ = ["MetaPage", "are_in_turn", "copy_as_of", "sound_metas"]
 
 _FIELDS = Struct("=Q2xH4x" + "II16x" + 2 * "IHH32xQ" + "QQ")
 _META = 8
@@ -35,7 +35,7 @@ _BLOCK = 1 << 20
 _SECTOR = 512
 
 
-class Meta(NamedTuple):
+class MetaPage(NamedTuple):
     """A meta page that is sound as far as can be seen."""
 
     page_bytes: int
@@ -44,7 +44,7 @@ class Meta(NamedTuple):
     """The page, as far as it says anything."""
 
 
-def sound_metas(path: Path) -> list[Meta]:
+def sound_metas(path: Path) -> list[MetaPage]:
     """Those of a file, the newer one first: two, one or none."""
     with _opened(path) as file:
         places = [(0, 0), *((1, size) for size in _PAGES)]
@@ -53,12 +53,12 @@ def sound_metas(path: Path) -> list[Meta]:
     return sorted(metas, key=lambda meta: -meta.transaction)[:2]
 
 
-def are_in_turn(metas: Sequence[Meta]) -> bool:
+def are_in_turn(metas: Sequence[MetaPage]) -> bool:
     """Whether these are the meta pages of two transactions that follow each other."""
     return len(metas) == 2 and metas[0].transaction - metas[1].transaction <= 1
 
 
-def _meta(data: bytes, number: int, at: int) -> Meta | None:
+def _meta(data: bytes, number: int, at: int) -> MetaPage | None:
     """The meta page of this number, if it lies there."""
     if len(data) < _FIELDS.size:
         return None
@@ -66,10 +66,10 @@ def _meta(data: bytes, number: int, at: int) -> Meta | None:
     shaped = (page, flags, magic, form) == (number, _META, _MAGIC, _FORMAT) and size in _PAGES and at in {0, size}
     roots = all(one == _NONE or 1 < one <= last for one in (free, root)) and max(free_depth, depth) <= _DEEPEST
     in_turn = not transaction or transaction & 1 == number
-    return Meta(size, transaction, data) if shaped and roots and in_turn else None
+    return MetaPage(size, transaction, data) if shaped and roots and in_turn else None
 
 
-def copy_as_of(path: Path, to: Path, meta: Meta) -> None:
+def copy_as_of(path: Path, to: Path, meta: MetaPage) -> None:
     """Copy a file so that it is what it was after this transaction; what cannot be read of it becomes zeros."""
     with _opened(path) as file, to.open("xb") as new:
         size = os.fstat(file).st_size

@@ -24,18 +24,18 @@ from eventlog.errors import BusyError, CallError, DamagedError, DataError, Event
 from eventlog.log.contract import Commit
 from eventlog.log.embedded.filesystem import EXHAUSTED, NO_ROOM, data_end, is_full
 from eventlog.log.embedded.journal import frames
-from eventlog.log.embedded.salvage.meta_pages import Meta, are_in_turn, copy_as_of, sound_metas
+from eventlog.log.embedded.salvage.meta_pages import MetaPage, are_in_turn, copy_as_of, sound_metas
 from eventlog.log.embedded.salvage.salvage_child import UNABLE
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.fold import begin_store
 from eventlog.log.embedded.segments.layout import NUMBER, PAIR, TREES
 from eventlog.log.embedded.segments.segments import Segments
-from eventlog.log.embedded.watermark import Mark
+from eventlog.log.embedded.watermark import Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from eventlog.log.embedded.segments.layout import Folded, HeadRow
+    from eventlog.log.embedded.segments.layout import FoldState, HeadRow
 
 __all__ = ["Chunks", "chunk_at", "chunks_in", "commits_in", "copy_readable", "gaps_in", "rows_in"]
 
@@ -86,7 +86,7 @@ def copy_readable(old: Path, new: Path) -> list[str]:
     return [*lines, *(f"tree {tree} of the folded part is damaged" for tree in broken)]
 
 
-def _copy_as_of(meta: Meta, data: Path, new: Path, trees: list[str], broken: list[str]) -> list[str]:
+def _copy_as_of(meta: MetaPage, data: Path, new: Path, trees: list[str], broken: list[str]) -> list[str]:
     """Copy what a meta page leads to; returns those trees that are not whole either way."""
     with TemporaryDirectory(prefix="older-", dir=new.parent) as name:
         copy_as_of(data, Path(name) / data.name, meta)
@@ -216,7 +216,7 @@ def commits_in(journal: Path, unread: list[str]) -> Iterator[frames.CommitRecord
             unread.append(f"{path.name} of the journal cannot be read: {error.strerror}")
 
 
-def gaps_in(journal: Path, mark: Path, folded: Folded) -> list[str]:
+def gaps_in(journal: Path, mark: Path, folded: FoldState) -> list[str]:
     """A line for each thing that the journal should have behind what is folded, and has not."""
     last, ends = folded.position, 0
     lines: list[str] = []
@@ -234,7 +234,7 @@ def gaps_in(journal: Path, mark: Path, folded: Folded) -> list[str]:
             last = max(last, before, *after)
     known = 0
     if mark.exists():
-        marked = Mark(mark, read_only=True)
+        marked = Watermark(mark, read_only=True)
         known = marked.get()
         marked.close()
     if known > max(ends, folded.address):

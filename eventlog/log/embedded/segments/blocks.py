@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import lmdb
 
-__all__ = ["BLOCK_BYTES", "BODY_APART", "Block", "Blocks", "Filler", "Spot", "lay"]
+__all__ = ["BLOCK_BYTES", "BODY_APART", "Block", "BlockBuilder", "BlockSlot", "Blocks", "lay"]
 
 BLOCK_BYTES = 128 << 10
 """Plain bytes after which a block is closed: large enough to compress well, small enough to be read for one commit."""
@@ -56,7 +56,7 @@ class Block(NamedTuple):
     method: int
 
 
-class Spot(NamedTuple):
+class BlockSlot(NamedTuple):
     """Where a piece is: the number of its block, and the bytes in it."""
 
     block: int
@@ -68,7 +68,7 @@ class Spot(NamedTuple):
         return Place(*places[self.block], self.begin, self.size)
 
 
-class Filler:
+class BlockBuilder:
     """Pieces on their way into blocks."""
 
     def __init__(self) -> None:
@@ -81,21 +81,21 @@ class Filler:
         self._columns: list[bytes] = []
         self._filled = 0
 
-    def add(self, piece: Sequence[bytes]) -> Spot:
+    def add(self, piece: Sequence[bytes]) -> BlockSlot:
         """Take in a piece, given in the columns that are best compressed apart."""
         size = sum(map(len, piece))
         if self._filled and self._filled + size > self.limit:
             self.close()
-        spot = Spot(len(self.blocks), self._filled, size)
+        spot = BlockSlot(len(self.blocks), self._filled, size)
         self._columns += piece
         self._filled += size
         return spot
 
-    def add_packed(self, piece: bytes) -> Spot:
+    def add_packed(self, piece: bytes) -> BlockSlot:
         """Take in a large piece that is compressed already, and gains nothing in a block."""
         self.close()
         self.blocks.append(Block(piece, len(piece), PLAIN))
-        return Spot(len(self.blocks) - 1, 0, len(piece))
+        return BlockSlot(len(self.blocks) - 1, 0, len(piece))
 
     def close(self) -> None:
         """Close the block that is being filled."""

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from eventlog.compression import loosened
 from eventlog.errors import DamagedError
 from eventlog.log.embedded.segments import layout
-from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, BODY_APART, Filler, lay
+from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, BODY_APART, BlockBuilder, lay
 from eventlog.log.embedded.segments.chunk import encode_chunk
 from eventlog.log.embedded.segments.compression import squeeze
 from eventlog.log.embedded.segments.environment import put_last
-from eventlog.log.embedded.segments.layout import ChunkRow, Folded
+from eventlog.log.embedded.segments.layout import ChunkRow, FoldState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from eventlog.log.contract import Commit, Head
     from eventlog.log.embedded.filesystem import JournalIO
-    from eventlog.log.embedded.memtable import Generation
-    from eventlog.log.embedded.segments.blocks import Block, Spot
+    from eventlog.log.embedded.memtable import MemtablePart
+    from eventlog.log.embedded.segments.blocks import Block, BlockSlot
     from eventlog.log.embedded.segments.segments import Segments
     from eventlog.log.rules import Seen
 
@@ -53,7 +53,7 @@ class _Chunk(NamedTuple):
     last: int
     positions: list[int]
     last_position: int
-    spot: Spot
+    spot: BlockSlot
 
 
 class _Ready(NamedTuple):
@@ -61,7 +61,7 @@ class _Ready(NamedTuple):
 
     blocks: list[Block]
     chunks: list[_Chunk]
-    bodies: dict[bytes, Spot]
+    bodies: dict[bytes, BlockSlot]
 
 
 def begin_store(segments: Segments, address: int) -> None:
@@ -70,7 +70,7 @@ def begin_store(segments: Segments, address: int) -> None:
 
     def job(txn: lmdb.Transaction[bytes]) -> None:
         key = layout.FOLDED_KEY
-        txn.put(key, layout.protect(key, layout.encode(Folded(address, 0))), overwrite=False, db=trees["meta"])
+        txn.put(key, layout.protect(key, layout.encode(FoldState(address, 0))), overwrite=False, db=trees["meta"])
 
     segments.environment.writing(job)
 
@@ -94,14 +94,14 @@ def write_derived(segments: Segments, derived: Mapping[bytes, bytes | None]) -> 
 
 
 def fold(
-    segments: Segments, generations: Sequence[Generation], derived: Mapping[bytes, bytes | None], io: JournalIO
-) -> Folded:
+    segments: Segments, generations: Sequence[MemtablePart], derived: Mapping[bytes, bytes | None], io: JournalIO
+) -> FoldState:
     """Write generations, and derived values with them; returns how far the journal is folded now."""
     folded = segments.folded()
     ready = _fill(segments, generations, folded)
     rows = _derived_rows(derived)
 
-    def job(txn: lmdb.Transaction[bytes]) -> Folded:
+    def job(txn: lmdb.Transaction[bytes]) -> FoldState:
         now = segments.folded_in(txn)
         _put_derived(txn, segments, rows)
         if now.address >= generations[-1].end:
@@ -117,7 +117,7 @@ def fold(
     return result
 
 
-def write_copied(segments: Segments, generation: Generation, gone: Sequence[Head] = ()) -> Folded:
+def write_copied(segments: Segments, generation: MemtablePart, gone: Sequence[Head] = ()) -> FoldState:
     """Write what was copied from another store, for `log/embedded/bulk_writer.py`: commits in the order of their positions.
 
     How far the journal is folded stays as it is.  `gone` are the heads of sessions whose events are no more: they have
@@ -126,7 +126,7 @@ def write_copied(segments: Segments, generation: Generation, gone: Sequence[Head
     trees = segments.environment.trees
     ready = _fill(segments, [generation], segments.folded())
 
-    def job(txn: lmdb.Transaction[bytes]) -> Folded:
+    def job(txn: lmdb.Transaction[bytes]) -> FoldState:
         now = segments.folded_in(txn)
         generation.end = now.address
         result = _Writer(segments, txn, now).write([generation], ready)
@@ -157,7 +157,7 @@ def _put_derived(txn: lmdb.Transaction[bytes], segments: Segments, rows: Sequenc
             txn.put(key, row, db=tree)
 
 
-def _fill(segments: Segments, generations: Sequence[Generation], folded: Folded) -> _Ready:
+def _fill(segments: Segments, generations: Sequence[MemtablePart], folded: FoldState) -> _Ready:
     """Put what is beyond `folded` into blocks."""
     sessions: dict[str, list[Commit]] = {}
     bodies: dict[bytes, bytes] = {}
@@ -168,7 +168,7 @@ def _fill(segments: Segments, generations: Sequence[Generation], folded: Folded)
                 commits = [commit for commit in commits if commit.position > folded.position]  # noqa: PLW2901
             if commits:
                 sessions.setdefault(session, []).extend(commits)
-    filler = Filler()
+    filler = BlockBuilder()
     chunks = [
         _Chunk(
             session,
@@ -183,7 +183,7 @@ def _fill(segments: Segments, generations: Sequence[Generation], folded: Folded)
     ]
     filler.close()
     filler.limit, filler.apart = BLOCK_BYTES, BODY_APART
-    spots: dict[bytes, Spot] = {}
+    spots: dict[bytes, BlockSlot] = {}
     for digest in segments.missing_bodies(bodies):
         packed = loosened(digest, bodies[digest], BLOCK_BYTES)
         spots[digest] = filler.add([packed]) if len(packed) <= BLOCK_BYTES else filler.add_packed(packed)
@@ -213,7 +213,7 @@ def _cut(commits: list[Commit]) -> Iterator[list[Commit]]:
 class _Writer:
     """The puts of one fold, inside its transaction."""
 
-    def __init__(self, segments: Segments, txn: lmdb.Transaction[bytes], folded: Folded) -> None:
+    def __init__(self, segments: Segments, txn: lmdb.Transaction[bytes], folded: FoldState) -> None:
         self._segments = segments
         self._txn = txn
         self._folded = folded
@@ -221,7 +221,7 @@ class _Writer:
         self._slot_bytes = segments.environment.page_bytes * _PAGES_A_SLOT - _PAGE_HEADER
         self._next_session = folded.next_session
 
-    def write(self, generations: Sequence[Generation], ready: _Ready) -> Folded:
+    def write(self, generations: Sequence[MemtablePart], ready: _Ready) -> FoldState:
         """Write everything; returns the new meta record."""
         heads: dict[str, Head] = {}
         requests: dict[tuple[str, str], Seen] = {}
@@ -237,7 +237,7 @@ class _Writer:
             key = layout.request_key(session, request)
             self._txn.put(key, layout.protect(key, layout.request_value(seen)), db=self._trees["requests"])
         last = generations[-1]
-        result = Folded(last.end, last.position, self._next_session, next_slot)
+        result = FoldState(last.end, last.position, self._next_session, next_slot)
         key = layout.FOLDED_KEY
         self._txn.put(key, layout.protect(key, layout.encode(result)), db=self._trees["meta"])
         return result

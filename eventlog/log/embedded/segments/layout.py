@@ -25,7 +25,7 @@ __all__ = [
     "PAIR",
     "TREES",
     "ChunkRow",
-    "Folded",
+    "FoldState",
     "HeadRow",
     "Place",
     "decode_chunk_row",
@@ -57,7 +57,7 @@ _REQUEST = struct.Struct("<QQQ")
 R = TypeVar("R")
 
 
-class Folded(msgspec.Struct, frozen=True, array_like=True):
+class FoldState(msgspec.Struct, frozen=True, array_like=True):
     """How far the journal is folded: everything before `address`, which is everything up to `position`."""
 
     address: int
@@ -76,7 +76,7 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
     created: int
     updated: int
     messages: int
-    card: bytes
+    entry: bytes
     """Squeezed."""
     epoch: int
     owner: bytes
@@ -94,18 +94,18 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
             self.created,
             self.updated,
             self.messages,
-            self._card(session),
+            self._entry(session),
             LeaseState(self.epoch, self.owner, self.until),
             self.appends,
             self.peaks,
             not self.number,
         )
 
-    def _card(self, session: str) -> bytes:
+    def _entry(self, session: str) -> bytes:
         try:
-            return unsqueeze(self.card)
+            return unsqueeze(self.entry)
         except DamagedError as error:
-            raise DamagedError("a card cannot be decoded", session=session) from error
+            raise DamagedError("a catalog entry cannot be decoded", session=session) from error
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
@@ -128,7 +128,7 @@ class ChunkRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-_folded = msgspec.msgpack.Decoder(Folded).decode
+_folded = msgspec.msgpack.Decoder(FoldState).decode
 _head = msgspec.msgpack.Decoder(HeadRow).decode
 _place = msgspec.msgpack.Decoder(Place).decode
 _chunk_row = msgspec.msgpack.Decoder(ChunkRow).decode
@@ -173,12 +173,12 @@ def row_of(number: int, head: Head) -> HeadRow:
     """The row of a head."""
     lease = head.lease
     return HeadRow(
-        number, head.version, head.position, head.base, head.created, head.updated, head.messages, squeeze(head.card),
+        number, head.version, head.position, head.base, head.created, head.updated, head.messages, squeeze(head.entry),
         lease.epoch, lease.owner, lease.until, head.appends, head.peaks,
     )  # fmt: skip
 
 
-def decode_folded(value: memoryview) -> Folded:
+def decode_folded(value: memoryview) -> FoldState:
     """A value of `meta`."""
     return _decoded(_folded, value, "how far the folded part goes")
 

@@ -3,8 +3,8 @@
 Integers in keys are big-endian.  Every value but the slots begins with the CRC-32 (little-endian) of its key and of the rest of the
 value, which is a MessagePack array unless something else is said (`layout.py`).
 
-    meta       "folded" -> `Folded`: how far the journal is folded, and what numbers come next
-    sessions   session id -> `HeadRow`: the head, its card squeezed, and the session's number
+    meta       "folded" -> `FoldState`: how far the journal is folded, and what numbers come next
+    sessions   session id -> `HeadRow`: the head, its catalog entry squeezed, and the session's number
     commits    session number u64, first version u64 -> `ChunkRow`: where the chunk is, and what it holds
     positions  first position u64 -> array of [position, session number, first version of its chunk],
                one for each of up to 1,024 commits in position order
@@ -46,7 +46,7 @@ from eventlog.log.embedded.segments.layout import (
     PAIR,
     TREES,
     ChunkRow,
-    Folded,
+    FoldState,
     HeadRow,
 )
 from eventlog.log.validation import is_id
@@ -78,12 +78,12 @@ class Segments:
         """Release the environment."""
         self.environment.close()
 
-    def folded(self) -> Folded:
+    def folded(self) -> FoldState:
         """How far the journal is folded."""
         with self.environment.reading() as txn:
             return self.folded_in(txn)
 
-    def folded_in(self, txn: lmdb.Transaction[Any]) -> Folded:
+    def folded_in(self, txn: lmdb.Transaction[Any]) -> FoldState:
         """The same inside a transaction."""
         value = self._get(txn, "meta", FOLDED_KEY)
         if value is None:

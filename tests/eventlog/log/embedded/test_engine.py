@@ -1037,10 +1037,10 @@ def test_damaged_heads_and_bodies_are_not_missing(tmp_path: Path) -> None:
     """A damaged head, body or request is an error and never looks like one that does not exist."""
     path = tmp_path / "s"
     log = open_log(path)
-    card, body = os.urandom(40), os.urandom(40)
-    put(log, card=card, bodies=[(HASH, body)], request="r", digest=b"digest of the request")
+    entry, body = os.urandom(40), os.urandom(40)
+    put(log, entry=entry, bodies=[(HASH, body)], request="r", digest=b"digest of the request")
     log.close()
-    damage(path, card)
+    damage(path, entry)
     damage(path, body)
     damage(path, b"digest of the request")
     log = open_log(path)

@@ -160,7 +160,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
     session = old.create_session(id="a")
     session.user("question")
     broken = ExitStack()
-    text = broken.enter_context(session.assistant(model="acme/one")).text()
+    text = broken.enter_context(session.assistant(model="acme/one")).stream_text()
     text.append("half an ")
     session.flush()
     io.fail()
@@ -171,7 +171,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
         again = store.session("a")
         again.user("again")
         with again.assistant(model="acme/one") as other:  # waits for no lease to expire
-            other.say("a whole answer")
+            other.add_text("a whole answer")
             other.finish("stop")
         parts = [part for message in ModelView.of(again).messages for part in message.parts]
         assert [part.text for part in parts if isinstance(part, Text)] == [

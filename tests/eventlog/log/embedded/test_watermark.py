@@ -15,7 +15,7 @@ import pytest
 from eventlog.errors import DamagedError, EventlogError
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.salvage.probe import require_structure
-from eventlog.log.embedded.watermark import Mark
+from eventlog.log.embedded.watermark import Watermark
 from tests.support.embedded_log import abandon, put
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -45,14 +45,14 @@ def test_a_mark_that_says_nothing_is_looked_at_once(tmp_path: Path, monkeypatch:
     """Promise 8: a reader of a store whose mark is missing, empty or blank does not catch up anew at each call."""
     make(tmp_path / "s", UNKNOWN[mark])
     got: list[int] = []
-    get = Mark.get
+    get = Watermark.get
 
-    def counted(self: Mark) -> int:
+    def counted(self: Watermark) -> int:
         got.append(get(self))
         return got[-1]
 
     reader = open_log(tmp_path / "s", read_only=True)
-    monkeypatch.setattr(Mark, "get", counted)
+    monkeypatch.setattr(Watermark, "get", counted)
     for _ in range(50):
         assert reader.head("s") is not None
     assert len(got) <= 1
@@ -144,9 +144,9 @@ def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeyp
 
 def test_a_mark_that_cannot_be_opened_now_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that has no descriptor left goes on with what it knows, and sees the mark later."""
-    mark = Mark(tmp_path / "mark", read_only=True)
+    mark = Watermark(tmp_path / "mark", read_only=True)
     mark.settle(mark.get())
-    writer = Mark(tmp_path / "mark", read_only=False)
+    writer = Watermark(tmp_path / "mark", read_only=False)
     writer.set(7)
 
     def none_left(*_: object, **__: object) -> int:

@@ -45,7 +45,7 @@ def read(session: Session, path: str, tool: str = "read") -> str:
     with session.assistant(MODEL) as reply:
         call = reply.tool(tool, call_id="c", input=json.dumps({"path": path}))
         call.succeed(f"text of {path}")
-        reply.say(f"I have seen {path}")
+        reply.add_text(f"I have seen {path}")
         reply.finish()
     return call.id
 
@@ -58,7 +58,7 @@ def test_pins_todos_and_files_survive_ten_compactions_by_one_word(
     session.user("remember this")
     session.pin("the password of the door is a fish")
     with session.assistant(MODEL) as reply:
-        part = reply.say("an answer worth keeping")
+        part = reply.add_text("an answer worth keeping")
         reply.finish()
     session.pin(part=part)
     result = read(session, "src/first.py")
@@ -93,7 +93,7 @@ def test_what_is_unpinned_or_done_is_not_carried_any_more(session: Session) -> N
     pin = session.pin("yesterday's fact")
     session.set_todos([Todo("old")])
     with session.assistant(MODEL) as reply:
-        part = reply.say("a secret answer")
+        part = reply.add_text("a secret answer")
         reply.finish()
     session.pin(part=part)
     talk(session, 4)
@@ -159,7 +159,7 @@ def test_pending_calls_are_carried_as_they_are(session: Session, *, ended: bool)
 def test_carrying_costs_no_more_than_what_is_carried(session: Session) -> None:
     """Many files and a long pin are bounded: the newest files are named, the others counted, and a long text is cut with a word on how to go on."""
     with session.assistant(MODEL) as reply:
-        part = reply.say("long " * 4_000)
+        part = reply.add_text("long " * 4_000)
         for number in range(150):
             reply.tool("read", call_id=f"c{number}", input=json.dumps({"path": f"f{number}"})).succeed("")
         reply.finish()

@@ -167,7 +167,7 @@ def test_a_compaction_without_an_end_changes_nothing() -> None:
         for turn in range(6):
             session.user(f"question {turn} " + "word " * 400)
             with session.assistant("p/m") as reply:
-                reply.say("answer " * 400)
+                reply.add_text("answer " * 400)
                 reply.finish()
         for asks in (words, digest, words):
             before = ModelView.of(session).messages

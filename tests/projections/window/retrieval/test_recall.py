@@ -21,7 +21,7 @@ from projections.view.neutral import Result
 from projections.window.policy import TruncationPolicy
 from projections.window.retrieval.excerpts import bytes_of, lines_of, matches_in
 from projections.window.retrieval.part_text import message_said, part_said
-from projections.window.retrieval.recall import Recalled, recall
+from projections.window.retrieval.recall import RecallResult, recall
 from projections.window.truncation import count_lines, truncate
 from tests.support.history_strategies import Command, Grower, commands
 
@@ -56,7 +56,7 @@ def compacted(session: eventlog.Session) -> None:
         part = session.request_compaction()
         session.start_compaction(part)
         with session.assistant("p/m", summary=True) as reply:
-            reply.say("## Goal")
+            reply.add_text("## Goal")
             reply.finish()
         session.complete_compaction(part, reply.id)
 
@@ -170,7 +170,7 @@ def test_a_truncated_output_is_read_again_by_its_marker(store: eventlog.Store) -
         assert head + found.text + tail == output
         assert found.byte_range == (start, end)
         assert recall(session, "prt_log", lines=(first, last)).text == found.text
-        assert recall(session, "prt_log") == Recalled("prt_log", "tool", 9_000, len(utf8(output)), output)
+        assert recall(session, "prt_log") == RecallResult("prt_log", "tool", 9_000, len(utf8(output)), output)
     assert shown(session) == []
     matches = recall(session, "prt_log", search="Zeile 8999 ", context=1)
     assert [(match.line, match.before) for match in matches.matches] == [(9_000, ("Zeile 8998 中",))]
@@ -182,7 +182,7 @@ def test_a_covered_message_is_recalled_with_all_it_said(store: eventlog.Store) -
     session = store.create_session()
     question = session.user("What is in the log?")
     with session.assistant("p/m") as reply:
-        reply.say("I look.")
+        reply.add_text("I look.")
         call = reply.tool("bash", call_id="c1", input={"command": "cat log"})
         call.succeed("all is well")
         reply.finish("tool-calls")
@@ -204,8 +204,8 @@ def test_what_a_failed_and_what_a_running_tool_said(store: eventlog.Store) -> No
         failed = reply.tool("bash", call_id="c1", input={})
         failed.fail("no such file")
         running = reply.tool("bash", call_id="c2", input={})
-        running.output("line 1\n")
-        running.output("line 2\n")
+        running.stream_output("line 1\n")
+        running.stream_output("line 2\n")
         assert recall(session, failed.id).text == "no such file"
         so_far = recall(session, running.id)
         assert (so_far.text, so_far.open) == ("line 1\nline 2\n", True)
@@ -259,7 +259,7 @@ def test_a_recall_reads_its_own_versions_only(store: eventlog.Store, monkeypatch
     session = store.create_session()
     early = worked(session, "early")
     with session.assistant("p/m") as reply:
-        text = reply.say("early, too")
+        text = reply.add_text("early, too")
         reply.finish()
     items: list[tuple[int, ev.Event]] = [(0, ev.UserMessageAdded(f"m{number}")) for number in range(3_000)]
     session.append(items)
@@ -288,7 +288,7 @@ def test_what_was_recalled_is_json(store: eventlog.Store) -> None:
         recall(session, part, search="b", context=1),
         recall(session, part),
     ):
-        assert msgspec.json.decode(msgspec.json.encode(found), type=Recalled) == found
+        assert msgspec.json.decode(msgspec.json.encode(found), type=RecallResult) == found
 
 
 @settings(max_examples=60, deadline=None)

@@ -217,7 +217,7 @@ def test_asyncio_answers_too() -> None:
             step = await window.next_step()
             assert isinstance(step, CallModel)
             reply, _ = await window.begin(step)
-            await asyncio.to_thread(lambda: reply.tool("recall", call_id="c").input(json.dumps({"part": part})))
+            await asyncio.to_thread(lambda: reply.tool("recall", call_id="c").stream_input(json.dumps({"part": part})))
             await asyncio.to_thread(reply.end_step, "tool-calls")
             step = await window.next_step()
             assert isinstance(step, RunTools)

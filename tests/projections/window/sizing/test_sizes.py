@@ -36,7 +36,7 @@ def session() -> Iterator[eventlog.Session]:
         session = store.create_session()
         session.user("Was steht im Log? 日志里写了什么")
         with session.assistant("p/m") as reply:
-            reply.say("Ich sehe nach.")
+            reply.add_text("Ich sehe nach.")
             call = reply.tool("read", call_id="c1", input={"filePath": "/log"}, id="tool")
             call.succeed("Zeile 中文 🙂\n" * 400, attachments=(Attachment("image/png", PIXEL),))
             reply.finish("tool-calls")

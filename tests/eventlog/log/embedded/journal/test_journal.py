@@ -126,9 +126,9 @@ def rewrite(path: Path, data: bytes, offset: int = 0) -> None:
 
 
 def test_the_journal_is_complete_by_itself(tmp_path: Path) -> None:
-    """Cards, totals, leases, request ids and bodies are in the frames: an unfolded store loses none of them."""
+    """Catalog entries, totals, leases, request ids and bodies are in the frames: an unfolded store loses none of them."""
     log = open_log(tmp_path / "s")
-    put(log, b"one", messages=2, card=b"card", request="r", digest=b"d", bodies=[(bytes(32), b"body")])
+    put(log, b"one", messages=2, entry=b"card", request="r", digest=b"d", bodies=[(bytes(32), b"body")])
     log.set_lease("s", LeaseState(4, b"me", 9), replaces=LeaseState())
     put(log, b"two")
     abandon(log)
@@ -434,7 +434,7 @@ def test_what_was_accepted_outlives_a_refused_switch(tmp_path: Path) -> None:
     with Store(open_log(tmp_path / "s", io=io, journal_bytes=4 << 10), flush_interval=3600) as store:
         session = store.create_session(id="s")
         with session.assistant("p/m") as reply:
-            text = reply.text()
+            text = reply.stream_text()
             text.append("accepted " * 500)
             io.faults = [("open", errno.EMFILE)]
             with pytest.raises(BusyError):

@@ -17,8 +17,8 @@ from eventlog.compression import loosened, pack
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Append
 from eventlog.log.embedded.engine import open_log
-from eventlog.log.embedded.memtable import Generation
-from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, Blocks, Filler
+from eventlog.log.embedded.memtable import MemtablePart
+from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, BlockBuilder, Blocks
 from eventlog.log.embedded.segments.compression import squeeze, unsqueeze
 from eventlog.log.embedded.segments.fold import begin_store, write_copied
 from eventlog.log.embedded.segments.layout import NUMBER
@@ -40,7 +40,7 @@ def segments(tmp_path: Path) -> Iterator[Segments]:
 
 def put_bodies(segments: Segments, packed: dict[bytes, bytes]) -> None:
     """Fold bodies, and nothing else."""
-    generation = Generation()
+    generation = MemtablePart()
     generation.bodies.update(packed)
     write_copied(segments, generation)
 
@@ -116,7 +116,7 @@ def test_bodies_of_a_few_kilobytes_share_statistics(segments: Segments) -> None:
     """Promise 14: outputs of a tool, each of some KB, take less room in a block than with statistics for each of them."""
     chance = random.Random(2)
     texts = [" ".join(chance.choices(TEXT.split(), k=1_000)) for _ in range(20)]
-    apart = Filler()
+    apart = BlockBuilder()
     apart.limit = BLOCK_BYTES
     for text in texts:
         apart.add([text.encode()])
@@ -227,7 +227,7 @@ def test_short_sessions_share_a_block(tmp_path: Path) -> None:
 
 def test_a_block_closes_in_time() -> None:
     """No block of several pieces is larger than the bytes that are read for one of them may be."""
-    filler = Filler()
+    filler = BlockBuilder()
     spots = [filler.add([bytes(20_000), bytes(10_000)]) for _ in range(9)]
     filler.limit = BLOCK_BYTES
     spots += [filler.add([bytes(40_000), bytes(20_000)]) for _ in range(3)]
@@ -242,7 +242,7 @@ def test_a_block_closes_in_time() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"x", b"x" * 255, b"x" * 5000, os.urandom(5000)])
 def test_squeezed_values_come_back(value: bytes) -> None:
-    """Cards and checkpoints are kept compressed where that pays, and come back as they were."""
+    """Catalog entries and checkpoints are kept compressed where that pays, and come back as they were."""
     packed = squeeze(value)
     assert unsqueeze(packed) == value
     assert len(packed) <= len(value) + 1

@@ -135,8 +135,8 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "Store": lambda store: (session(store), store)[1],
     "Session": session,
     "Reply": opened,
-    "Call": lambda store: opened(store).tool("bash", call_id="c"),
-    "Stream": lambda store: opened(store).stream_text(),
+    "ToolCall": lambda store: opened(store).tool("bash", call_id="c"),
+    "TextStream": lambda store: opened(store).stream_text(),
     "ModelView": lambda store: ModelView.of(session(store)),
     "LiveView": lambda store: LiveView(session(store)),
     "Transcript": lambda store: projections.Transcript(session(store)),
@@ -149,8 +149,8 @@ KINDS: dict[str, type] = {
     "Store": eventlog.Store,
     "Session": Session,
     "Reply": eventlog.Reply,
-    "Call": eventlog.ToolCall,
-    "Stream": eventlog.TextStream,
+    "ToolCall": eventlog.ToolCall,
+    "TextStream": eventlog.TextStream,
     "ModelView": ModelView,
     "LiveView": LiveView,
     "Transcript": projections.Transcript,
@@ -234,8 +234,8 @@ def arguments(function: Callable[..., Any], store: eventlog.Store) -> dict[str, 
             found[name] = session(store)
         elif kind == "ContextWindow":
             found[name] = ContextWindow(session(store))
-        elif kind in {"Reply", "Call", "Stream"}:
-            found[name] = {"Reply": opened, "Call": THINGS["Call"], "Stream": THINGS["Stream"]}[kind](store)
+        elif kind in {"Reply", "ToolCall", "TextStream"}:
+            found[name] = {"Reply": opened, "ToolCall": THINGS["ToolCall"], "TextStream": THINGS["TextStream"]}[kind](store)
         elif kind.startswith("Callable"):
             found[name] = str
         elif name in PATHS:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import eventlog
@@ -81,6 +81,7 @@ def test_any_arguments_end_in_a_documented_way(
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
     )
+    @example(["show", "no such"])
     @given(lines().filter(harmless))
     def fuzz(arguments: list[str]) -> None:
         capsys.readouterr()

@@ -239,7 +239,7 @@ SESSION: Table = {
     "Session.request_compaction": constant(
         lambda _, held: held.fail_compaction(held.request_compaction(), "no"), _held
     ),
-    "Session.restore": constant(lambda at, part: at.long.unprune([part]), _pruned),
+    "Session.unprune": constant(lambda at, part: at.long.unprune([part]), _pruned),
     "Session.start_compaction": constant(lambda at, part: at.long.start_compaction(part), _requested),
     "Session.undo_compaction": constant(lambda at, _: at.long.undo_compaction(), _compacted),
     # -- appending together, and the lease

@@ -106,7 +106,7 @@ def run(tmp_path: Path, program: str, files: dict[str, str]) -> tuple[list[dict[
 
 
 def test_killed_at_every_step_the_loop_comes_to_the_same_result(tmp_path: Path) -> None:
-    """Spec §8, §11: killed anywhere, a compaction included, and started again, it leaves the same result, and every step's digest matches."""
+    """Killed anywhere, a compaction included, and started again, it leaves the same result, and every step's digest matches."""
     program = loop()
     assert LARGE in program
     files = {f"{name}.txt": f"{name} " * 800 for name in "abcd"}

@@ -31,7 +31,7 @@ def events(chat: AsyncSession) -> list[ev.Event]:
 
 
 def test_a_turn_is_the_same_events_as_the_blocking_one(store: Store) -> None:
-    """Spec §16: the asyncio handle appends exactly what the blocking one would, each await durable when it returns."""
+    """The asyncio handle appends exactly what the blocking one would, each await durable when it returns."""
     chat = AsyncSession(store.create_session(id="s"))
     usage = Usage(Tokens(1, 2))
 
@@ -74,7 +74,7 @@ def test_a_turn_is_the_same_events_as_the_blocking_one(store: Store) -> None:
 
 
 def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) -> None:
-    """Spec §9: leaving the block without an end, by an error or by cancellation closes the message and frees the session."""
+    """Leaving the block without an end, by an error or by cancellation closes the message and frees the session."""
     chat = AsyncSession(store.create_session())
 
     async def leave(error: type[BaseException] | None) -> None:
@@ -113,7 +113,7 @@ def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) ->
 
 
 def test_many_tasks_share_one_handle(store: Store) -> None:
-    """Spec §16: a handle is safe across tasks: every message is whole, once, and its own task's."""
+    """A handle is safe across tasks: every message is whole, once, and its own task's."""
     chat = AsyncSession(store.create_session())
 
     async def talk(number: int) -> None:
@@ -145,7 +145,7 @@ def test_many_tasks_share_one_handle(store: Store) -> None:
 
 @pytest.mark.promise(4)
 def test_a_cancelled_await_leaves_the_append_whole(store: Store) -> None:
-    """Promise 4, spec §16: a cancelled await leaves an append that is committed whole, and its request id says so."""
+    """Promise 4: a cancelled await leaves an append that is committed whole, and its request id says so."""
     chat = AsyncSession(store.create_session())
 
     async def cancel_at_once() -> None:
@@ -170,7 +170,7 @@ def test_a_cancelled_await_leaves_the_append_whole(store: Store) -> None:
 
 
 def test_a_cancelled_wait_for_the_lease_leaves_it_to_others(engine: Engine) -> None:
-    """Spec §8: who stops waiting for the lease does not get it behind his back."""
+    """Who stops waiting for the lease does not get it behind his back."""
     first, second = engine.open(), engine.open()
     chat = AsyncSession(first.create_session())
     other = AsyncSession(second.session(chat.id))
@@ -194,7 +194,7 @@ def test_a_cancelled_wait_for_the_lease_leaves_it_to_others(engine: Engine) -> N
 
 
 def test_a_waiting_caller_gets_the_lease_when_it_is_given_back(engine: Engine) -> None:
-    """Spec §8: waiting callers take their turn, and other tasks go on meanwhile."""
+    """Waiting callers take their turn, and other tasks go on meanwhile."""
     first, second = engine.open(), engine.open()
     chat = AsyncSession(first.create_session())
     other = AsyncSession(second.session(chat.id))
@@ -223,7 +223,7 @@ def test_a_waiting_caller_gets_the_lease_when_it_is_given_back(engine: Engine) -
 
 
 def test_errors_reach_the_one_who_awaits(store: Store) -> None:
-    """Spec §3, promise 4: refusals and conflicts are raised by the await that asked for it, and nothing was written."""
+    """Promise 4: refusals and conflicts are raised by the await that asked for it, and nothing was written."""
     chat = AsyncSession(store.create_session())
 
     async def ask() -> None:
@@ -382,7 +382,7 @@ def test_an_append_behind_a_pending_command_leaves_the_loop_free(
 
 @pytest.mark.parametrize("way", ["reply", "lease"])
 def test_a_cancelled_end_gives_the_lease_back_all_the_same(session: Session, way: str) -> None:
-    """Spec §16: cancelled while the end of the block waits for a thread, the message is closed and the lease given back."""
+    """Cancelled while the end of the block waits for a thread, the message is closed and the lease given back."""
     chat = AsyncSession(session)
     busy = Event()
 

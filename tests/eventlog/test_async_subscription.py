@@ -1,4 +1,4 @@
-"""Following a store in asyncio: the same events as `Store.subscribe`, and neither a thread held nor the loop blocked (spec §12, §16)."""
+"""Following a store in asyncio: the same events as `Store.subscribe`, and neither a thread held nor the loop blocked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def told(store: Store) -> list[Recorded]:
 
 
 def test_history_then_live_is_what_the_blocking_one_tells(engine: Engine) -> None:
-    """Spec §12: a follower that began in the middle of the writing has seen each event once, in order, at its end."""
+    """A follower that began in the middle of the writing has seen each event once, in order, at its end."""
     store = engine.open()
 
     async def follow() -> list[Recorded]:
@@ -75,7 +75,7 @@ def test_history_then_live_is_what_the_blocking_one_tells(engine: Engine) -> Non
 
 
 def test_a_cancelled_wait_loses_nothing(engine: Engine) -> None:
-    """Spec §16: a follower whose waits are cancelled again and again still gets each event once, in order."""
+    """A follower whose waits are cancelled again and again still gets each event once, in order."""
     store = engine.open()
     random = Random(1)
 
@@ -99,7 +99,7 @@ def test_a_cancelled_wait_loses_nothing(engine: Engine) -> None:
 
 
 def test_waiting_holds_no_thread(engine: Engine) -> None:
-    """Spec §16: forty followers wait while the loop's only worker thread is free for others, and none is left behind."""
+    """Forty followers wait while the loop's only worker thread is free for others, and none is left behind."""
     store = engine.open()
     session = store.create_session(id="s")
     session.user("before")
@@ -153,7 +153,7 @@ def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> N
 
 
 def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
-    """Spec §12: deltas of a live session of another process arrive while they stream, before its message ends."""
+    """Deltas of a live session of another process arrive while they stream, before its message ends."""
     path = tmp_path / "store"
     with open_store(path) as store:
         store.create_session(id="s").user("go")
@@ -171,7 +171,7 @@ def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
 
 
 def test_sessions_kinds_and_the_cursor_choose(engine: Engine) -> None:
-    """Spec §12: a follower gets the session and the kinds it asks for, and goes on behind its cursor."""
+    """A follower gets the session and the kinds it asks for, and goes on behind its cursor."""
     store = engine.open()
     for name in ("a", "b"):
         session = store.create_session(id=name)

@@ -20,7 +20,7 @@ def test_ids_of_one_maker_sort_in_the_order_of_making() -> None:
 
 
 def test_a_child_process_makes_other_ids() -> None:
-    """Spec §16: what was drawn at random before a fork is the parent's, so that no id is made on both sides."""
+    """What was drawn at random before a fork is the parent's, so that no id is made on both sides."""
     new_id("msg_")  # draws for many
     reading, writing = os.pipe()
     child = os.fork()
@@ -43,6 +43,6 @@ def test_ids_that_are_none(name: str) -> None:
 
 
 def test_ids_that_callers_bring() -> None:
-    """Spec §3: any other text may be an id, as it is."""
+    """Any other text may be an id, as it is."""
     for name in ("a", "x" * MAX_ID_BYTES, "é" * (MAX_ID_BYTES // 2), "with blank/and\nmore"):
         assert check_id("message", name) == name

@@ -1,4 +1,4 @@
-"""Spec §16, issue 5: what is too large, and what the system does not give, is a clear error; nothing of it is written, and work goes on.
+"""What is too large, and what the system does not give, is a clear error; nothing of it is written, and work goes on.
 
 Elsewhere: an append of too many bytes (`append/test_writer.py`), a delta (`session/test_streaming.py`), ids (`test_ids.py`), a full queue and a full map
 (`log/embedded/test_engine.py`), a full disk (`tests/faults/test_full_disk.py`, `log/embedded/journal/test_journal.py`), permissions (`log/embedded/test_unreadable.py`).
@@ -82,7 +82,7 @@ def test_many_bodies_in_one_append(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_little_address_space(tmp_path: Path) -> None:
-    """Issue 5, map size: where less address space is allowed than the map would reserve, it is smaller, and grows as it is needed."""
+    """Where less address space is allowed than the map would reserve, it is smaller, and grows as it is needed."""
     script = (
         "import os, resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))\n"
@@ -144,7 +144,7 @@ def frozen(tmp_path: Path) -> Generator[Path]:
 
 
 def test_a_read_only_file_system(frozen: Path) -> None:
-    """Issue 5: on a read-only file system a store is read, also by the command line; writing is refused with the system's word for it."""
+    """On a read-only file system a store is read, also by the command line; writing is refused with the system's word for it."""
     with eventlog.open(frozen / "s", read_only=True) as store:
         assert store.session("a").version == 2 + 1
         with pytest.raises(ReadOnlyError):

@@ -1,4 +1,4 @@
-"""Following a store: history, then live, without a gap or a duplicate, across handles, threads and processes (spec §12)."""
+"""Following a store: history, then live, without a gap or a duplicate, across handles, threads and processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def everything(store: Store) -> list[Recorded]:
 
 
 def test_history_then_live_without_a_gap_or_a_duplicate(engine: Engine) -> None:
-    """Spec §12: a follower that began in the middle of the writing has seen each event once, in order, at its end."""
+    """A follower that began in the middle of the writing has seen each event once, in order, at its end."""
     store = engine.open()
     for name in ("a", "b"):
         store.create_session(id=name).user(f"question of {name}")
@@ -61,7 +61,7 @@ def test_history_then_live_without_a_gap_or_a_duplicate(engine: Engine) -> None:
 
 
 def test_sessions_and_kinds_choose(engine: Engine) -> None:
-    """Spec §12: a follower gets the session and the kinds it asks for, and its cursor goes on behind them."""
+    """A follower gets the session and the kinds it asks for, and its cursor goes on behind them."""
     store = engine.open()
     for name in ("a", "b"):
         store.create_session(id=name).user("hello")
@@ -74,7 +74,7 @@ def test_sessions_and_kinds_choose(engine: Engine) -> None:
 
 
 def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
-    """Spec §12: deltas of a live session of another process arrive while they stream, before its message ends."""
+    """Deltas of a live session of another process arrive while they stream, before its message ends."""
     path = tmp_path / "store"
     with open_store(path) as store:
         store.create_session(id="s").user("go")
@@ -95,7 +95,7 @@ def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
 
 
 def test_a_slow_reader_holds_little_and_slows_nobody(tmp_path: Path) -> None:
-    """Spec §12: a follower that stands still keeps a bounded part of what is written meanwhile, and then gets it all."""
+    """A follower that stands still keeps a bounded part of what is written meanwhile, and then gets it all."""
     with open_store(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.user("begin")

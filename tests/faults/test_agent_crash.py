@@ -28,7 +28,7 @@ if not SLOW:
 @pytest.mark.promise(1, 2, 3, 7, 11)
 @pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in SIZED for seed in range(RUNS[kind])])
 def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int, kind: str) -> None:
-    """Promises 1-3, 7, 11, spec §9: streams, tools, compactions, settling, checkpoints, folds and growth of the map, killed inside.
+    """Promises 1-3, 7, 11: streams, tools, compactions, settling, checkpoints, folds and growth of the map, killed inside.
 
     What was durable is there, unchanged; replay equals live; settling happens once and changes no view; a compaction is completed or
     failed; in the end every question was asked once and is answered.

@@ -63,7 +63,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
 
 
 def test_a_file_system_without_room(small_disk: Path) -> None:
-    """Issue 5, limits: with any amount of room left on a real file system a store is made, or is refused with a typed error."""
+    """With any amount of room left on a real file system a store is made, or is refused with a typed error."""
     tried = 0
     log = open_log(small_disk / "before", **OPTIONS)
     acknowledged = [log.submit(append).wait(30) for append in workload()[:20]]
@@ -119,7 +119,7 @@ def test_a_backup_on_a_full_file_system(small_disk: Path, tmp_path_factory: pyte
 
 
 def test_what_the_system_refuses_is_a_typed_error(tmp_path: Path) -> None:
-    """Issue 5, limits: where no store can be made or opened the error is the engine's, and names the path and the cause."""
+    """Where no store can be made or opened the error is the engine's, and names the path and the cause."""
     (tmp_path / "file").write_text("no directory")
     for read_only in (False, True):
         with pytest.raises(StorageError, match="file/store"):

@@ -118,7 +118,7 @@ def imported(store: eventlog.Store, data: bytes, format: str) -> Report:
 
 @pytest.mark.parametrize("format", sorted(records("i", "1", "t")))
 def test_numbers_without_an_end(format: str) -> None:
-    """Spec §13: a number that no field can hold is kept as it is or its record is listed; it stops nothing."""
+    """A number that no field can hold is kept as it is or its record is listed; it stops nothing."""
     for number in NUMBERS:
         with eventlog.open("memory:") as store:
             report = imported(store, records("i", number, "hello")[format], format)
@@ -129,7 +129,7 @@ def test_numbers_without_an_end(format: str) -> None:
 
 
 def test_ids_that_look_like_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §13: an id is opaque: whatever it looks like, nothing outside the store and the named file is written."""
+    """An id is opaque: whatever it looks like, nothing outside the store and the named file is written."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENTLOG_STORE", str(tmp_path / "in" / "store"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -151,7 +151,7 @@ def test_ids_that_look_like_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("format", sorted(FORMATS))
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"type":"user","message":{"content":[', b'[{"role":'], ids=repr)
 def test_depth_without_an_end(format: str, opening: bytes) -> None:
-    """Spec §13: what is nested a hundred thousand deep is refused or listed, whatever the format, and takes no stack."""
+    """What is nested a hundred thousand deep is refused or listed, whatever the format, and takes no stack."""
     with eventlog.open("memory:") as store:
         for data in (opening * 100_000, b"data: " + opening * 100_000 + b"\n\n"):
             try:
@@ -163,7 +163,7 @@ def test_depth_without_an_end(format: str, opening: bytes) -> None:
 
 
 def test_control_characters_in_every_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Spec §13: ids, names and texts full of control characters are imported exactly, and no command lets one through."""
+    """Ids, names and texts full of control characters are imported exactly, and no command lets one through."""
     evil = "a\x1b]0;x\x07\x00\x9b31m\u202e\r\nb"
     store = tmp_path / "store"
     commands: list[Callable[[str], list[str]]] = [

@@ -205,7 +205,7 @@ def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
 
 
 def test_a_forgotten_store_leaves_its_lease(engine: Engine) -> None:
-    """Spec §8: a lease of this process whose store is gone is a dead owner's, and is taken over at once."""
+    """A lease of this process whose store is gone is a dead owner's, and is taken over at once."""
     gone = engine.open(flush_interval=SLOW)
     session = gone.create_session(id="s")
     session.acquire()
@@ -222,7 +222,7 @@ def test_a_forgotten_store_leaves_its_lease(engine: Engine) -> None:
 
 
 def test_a_rollback_names_all_file_states_it_hides(first: Store) -> None:
-    """Spec §7: what a rollback to a hidden version takes away is named, wherever it stood."""
+    """What a rollback to a hidden version takes away is named, wherever it stood."""
     session = first.create_session()
     session.user("one")
     start = session.version
@@ -238,7 +238,7 @@ def test_a_rollback_names_all_file_states_it_hides(first: Store) -> None:
 
 
 def test_many_programs_rename_at_once(engine: Engine) -> None:
-    """Spec §2.4: commands that need no lease come through whatever the others do."""
+    """Commands that need no lease come through whatever the others do."""
     stores = [engine.open(flush_interval=SLOW) for _ in range(6)]
     name = stores[0].create_session().id
 
@@ -256,13 +256,13 @@ def test_many_programs_rename_at_once(engine: Engine) -> None:
 
 @pytest.mark.parametrize("option", ["flush_interval", "lease_ttl", "checkpoint_events"])
 def test_options_are_looked_at_when_a_store_is_opened(engine: Engine, option: str) -> None:
-    """Spec §16: an interval that cannot be is refused, not found out by a thread that dies."""
+    """An interval that cannot be is refused, not found out by a thread that dies."""
     with pytest.raises(CallError):
         engine.open(**{option: -1})
 
 
 def test_a_child_process_may_not_use_the_store(first: Store) -> None:
-    """Spec §16: after a fork every handle of the parent's refuses in the child, without waiting for a lock."""
+    """After a fork every handle of the parent's refuses in the child, without waiting for a lock."""
     session = first.create_session()
     session.acquire()
     reply = session.assistant()

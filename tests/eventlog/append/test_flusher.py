@@ -62,7 +62,7 @@ def test_a_session_that_fails_in_an_unforeseen_way_stops_no_other(
 
 
 def test_a_clock_that_fails_does_not_end_the_thread() -> None:
-    """Spec §16: a clock is the embedder's, and may raise: deltas that come later are committed as ever."""
+    """A clock is the embedder's, and may raise: deltas that come later are committed as ever."""
     log = FaultyLog()
     ticking = [True]
 

@@ -69,7 +69,7 @@ def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> N
 
 
 def test_own_appends_are_not_read_back(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §4.10: the next view after an event of this handle asks the log for no event."""
+    """The next view after an event of this handle asks the log for no event."""
     session, elsewhere = store.create_session(), store.create_session()
     live = LiveView(session)
     said(session, "one")
@@ -92,7 +92,7 @@ def test_own_appends_are_not_read_back(store: eventlog.Store, monkeypatch: pytes
 
 
 def test_what_others_append_is_seen(tmp_path: Path) -> None:
-    """Spec §2.2: a follower misses nothing that another handle of the session appends, before, between and after its own."""
+    """A follower misses nothing that another handle of the session appends, before, between and after its own."""
     with eventlog.open(tmp_path / "s") as one, eventlog.open(tmp_path / "s") as two:
         session = one.create_session(id="a")
         other = two.session("a")

@@ -58,7 +58,7 @@ def test_a_refused_command_of_asyncio_is_not_committed_later(log: FaultyLog, ses
 
 
 def test_a_cancelled_await_is_not_forgotten(log: FaultyLog) -> None:
-    """Spec §16: what nobody awaits any more is tried again in the background when it failed, and not left lying."""
+    """What nobody awaits any more is tried again in the background when it failed, and not left lying."""
     session = Store(log, flush_interval=0.005).create_session(id="s")
     chat = AsyncSession(session)
 

@@ -200,7 +200,7 @@ def test_a_user_message_between_decision_and_commit_is_taken_in(log: FaultyLog, 
 
 
 def test_an_id_taken_between_decision_and_commit_is_refused(log: FaultyLog, session: Session) -> None:
-    """Spec §3: an id that another program used a moment ago is refused inside the commit; nothing is written."""
+    """An id that another program used a moment ago is refused inside the commit; nothing is written."""
     stranger = other(log)
     log.meanwhile.append(lambda: stranger.user("theirs", id="m"))
     with pytest.raises(AlreadyExistsError):
@@ -211,7 +211,7 @@ def test_an_id_taken_between_decision_and_commit_is_refused(log: FaultyLog, sess
 
 
 def test_two_programs_change_the_card_at_once(log: FaultyLog, session: Session) -> None:
-    """Spec §15: the list shows what the events say, also when a title and an archiving cross."""
+    """The list shows what the events say, also when a title and an archiving cross."""
     stranger = other(log)
     log.meanwhile.append(lambda: stranger.rename("theirs"))
     session.archive()
@@ -286,7 +286,7 @@ def test_reading_shows_what_was_handed_over(session: Session) -> None:
 def test_too_much_for_one_append_is_refused_and_nothing_hangs(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spec §16: an append over the limit is refused, and what was accepted before it is not taken along."""
+    """An append over the limit is refused, and what was accepted before it is not taken along."""
     monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 3000)
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
@@ -299,7 +299,7 @@ def test_too_much_for_one_append_is_refused_and_nothing_hangs(
 
 
 def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
-    """Spec §16: a closed store takes nothing more: no delta is accepted that nobody would commit."""
+    """A closed store takes nothing more: no delta is accepted that nobody would commit."""
     store = Store(log, flush_interval=1000.0)
     session = store.create_session()
     session.acquire()

@@ -43,7 +43,7 @@ def facts(batch: list[Item], *, base: int) -> list[tuple[int, ev.Event]]:
 @ROUND_TRIP
 @given(items())
 def test_every_event_comes_back_exactly(batch: tuple[int, list[Item]]) -> None:
-    """Spec §3: every fact round-trips exactly, with its version, position and time, lone surrogates included."""
+    """Every fact round-trips exactly, with its version, position and time, lone surrogates included."""
     time, held = batch
     expected = facts(held, base=time)
     payload = encode(held, time)
@@ -240,7 +240,7 @@ def test_a_commit_that_holds_another_number_of_events_is_damage() -> None:
 
 
 def test_an_older_schema_is_read_as_the_current_one() -> None:
-    """Spec §3: older versions are upcast on read; version 1 kept an import's origin as two fields."""
+    """Older versions are upcast on read; version 1 kept an import's origin as two fields."""
     old = ["ss", "t", "scope", "/d", "build", ["p", "m"], None, "claude-code", "abc"]
     payload = msgspec.msgpack.encode([1, 50, False, [[0, 0, old], [0, 2, ["sr", "new"]]]])
     first, second = events_of(commit_of(payload, 2))

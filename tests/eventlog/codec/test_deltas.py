@@ -20,7 +20,7 @@ QUICK = settings(max_examples=100, deadline=None)
 @QUICK
 @given(PAIRS, times)
 def test_every_delta_comes_back(pairs: list[tuple[int, PartDelta]], base: int) -> None:
-    """Promise 1 and spec §3: each delta is an event of its own with its part, field, text and millisecond."""
+    """Promise 1: each delta is an event of its own with its part, field, text and millisecond."""
     run = DeltaRun.from_deltas(pairs, base)
     run.validate()
     assert run.count == len(pairs)
@@ -36,7 +36,7 @@ def test_every_delta_comes_back(pairs: list[tuple[int, PartDelta]], base: int) -
     st.booleans(),
 )
 def test_every_delta_has_its_millisecond(start: int, steps: list[int], quick: bool) -> None:
-    """Spec §1: times are to the millisecond, whether deltas come many in one, seldom, or from a clock that was set back."""
+    """Times are to the millisecond, whether deltas come many in one, seldom, or from a clock that was set back."""
     at = list(accumulate((step % 100_000 if quick else step for step in steps), initial=start))
     flat = [slot for time in at for slot in (("part", "text"), "x", time)]
     run = DeltaRun.from_flat(flat, unit=10**6)
@@ -83,7 +83,7 @@ def test_pieces_are_the_run_in_bounded_runs(pairs: list[tuple[int, PartDelta]], 
 @QUICK
 @given(PAIRS)
 def test_a_run_without_a_key_has_all_others(pairs: list[tuple[int, PartDelta]]) -> None:
-    """Spec §3: deltas of a part that takes none any more are left out, and no others."""
+    """Deltas of a part that takes none any more are left out, and no others."""
     gone = (pairs[0][1].part, pairs[0][1].field)
     kept = [(time, delta) for time, delta in pairs if (delta.part, delta.field) != gone]
     run = DeltaRun.from_deltas(pairs).without({gone})
@@ -142,7 +142,7 @@ def test_a_column_of_bytes_is_summed_up(column: bytes) -> None:
 
 
 def test_a_clock_set_back_by_a_year_is_kept() -> None:
-    """Spec §1: order comes from versions, and times come back even where they go backwards."""
+    """Order comes from versions, and times come back even where they go backwards."""
     year = 365 * 86_400_000
     pairs = [(year, PartDelta("p", "text", "a")), (0, PartDelta("p", "text", "b")), (year, PartDelta("p", "text", "c"))]
     run = DeltaRun.from_deltas(pairs, base=5)

@@ -432,7 +432,7 @@ def test_the_streams_of_a_recorder_are_encrypted_too(tmp_path: Path) -> None:
 
 
 def test_a_scrub_without_keys_is_refused(tmp_path: Path) -> None:
-    """Spec §14: without the keys nobody can find what was redacted, so a scrub says so and does not seem done."""
+    """Without the keys nobody can find what was redacted, so a scrub says so and does not seem done."""
     path = tmp_path / "s"
     with eventlog.open(path, keys=True) as store:
         session = store.create_session(id="p")
@@ -446,7 +446,7 @@ def test_a_scrub_without_keys_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_fork_whose_parent_is_erased_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §14: a fork that the eraser of its parent did not see, and whose key it destroys, is never acknowledged."""
+    """A fork that the eraser of its parent did not see, and whose key it destroys, is never acknowledged."""
     path, keys = tmp_path / "s", tmp_path / "keys"
     with eventlog.open(path, keys=keys) as store, eventlog.open(path, keys=keys) as other:
         parent = store.create_session(id="p")

@@ -39,7 +39,7 @@ def spelled(ranges: list[tuple[int, int]]) -> list[int]:
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_effective_history_is_the_list_it_went_back_to(steps: list[int | None]) -> None:
-    """Spec §7: a rollback to v makes the history what it was right after v, whatever v was; also at every past version."""
+    """A rollback to v makes the history what it was right after v, whatever v was; also at every past version."""
     history, lists = grow(steps)
     now = len(lists) - 1
     for version in range(1, now + 1):
@@ -94,7 +94,7 @@ def test_redo_answers_the_newest_rollback(commands: list[str], data: st.DataObje
 
 @given(STEPS, st.lists(st.integers(1, 12), min_size=1, max_size=4))
 def test_ranges_are_cut_at_the_borders_of_streams(steps: list[int | None], lengths: list[int]) -> None:
-    """Spec §1: lineage lists each effective version once, in the stream it lies in."""
+    """Lineage lists each effective version once, in the stream it lies in."""
     history, lists = grow(steps)
     streams: list[Stream] = []
     first = 1
@@ -163,13 +163,13 @@ def cost_of(rollbacks: int, again: Callable[[History, int], int]) -> float:
 
 
 def test_ten_thousand_rollbacks_stay_fast() -> None:
-    """Spec §7: 10,000 rollbacks stay fast: ten times as many cost about ten times as much, not a hundred."""
+    """10,000 rollbacks stay fast: ten times as many cost about ten times as much, not a hundred."""
     for pattern in (undo_and_return, undo_and_redo, undo_and_go_on, redo_after_more):
         assert any(cost_of(10_000, pattern) < 30 * cost_of(1_000, pattern) for _ in range(3)), pattern.__name__
 
 
 def test_ten_thousand_rollbacks_take_few_steps() -> None:
-    """Spec §7: after 10,000 nested rollbacks a version is looked up over a few jump pointers, not along all of them."""
+    """After 10,000 nested rollbacks a version is looked up over a few jump pointers, not along all of them."""
     history, version = History(), 10
     while len(history.starts) <= 10_000:
         version = redo_after_more(history, version)

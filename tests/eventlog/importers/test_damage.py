@@ -208,7 +208,7 @@ def spelt(value: Any) -> str:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_sessions(damage: Damage) -> None:
-    """Every line of a damaged file is either given back equal or listed; importing is repeatable and growth appends (§13)."""
+    """Every line of a damaged file is either given back equal or listed; importing is repeatable and growth appends."""
     files = formats(SESSIONS)
     assert {format for _, format in files} == {"claude_code", "codex", "openai_messages"}
     for seed, (path, format) in enumerate(files * ROUNDS):
@@ -237,7 +237,7 @@ def test_damaged_sessions(damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_streams(damage: Damage) -> None:
-    """A damaged stream gives what is sound of it, equal records too, and the same again the next time; no record stops the import (§13)."""
+    """A damaged stream gives what is sound of it, equal records too, and the same again the next time; no record stops the import."""
     files = formats(STREAMS)
     assert {format for _, format in files} == {"anthropic_sse", "openai_chat_sse", "openai_responses_sse"}
     for seed, (path, format) in enumerate(files * ROUNDS):
@@ -260,7 +260,7 @@ def test_damaged_streams(damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_documents(damage: Damage) -> None:
-    """A damaged document gives the messages before the damage, and the same again the next time (§13)."""
+    """A damaged document gives the messages before the damage, and the same again the next time."""
     for seed, (path, format) in enumerate(formats(DOCUMENTS) * ROUNDS):
         data = damage(path.read_bytes(), random.Random(seed))
         with eventlog.open("memory:") as store:
@@ -272,7 +272,7 @@ def test_damaged_documents(damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_exports(damage: Damage) -> None:
-    """A damaged OpenCode export is refused by a typed error or gives what is sound of it, reported, and the same the next time (§13)."""
+    """A damaged OpenCode export is refused by a typed error or gives what is sound of it, reported, and the same the next time."""
     taken = 0
     for seed, path in enumerate(EXPORTS * ROUNDS):
         data = damage(path.read_bytes(), random.Random(seed))
@@ -303,7 +303,7 @@ def prompt(text: str, uuid: str) -> bytes:
 
 
 def test_each_kind_of_damage_is_named() -> None:
-    """Every way a line can be unsound has its reason, and the lines around it are imported (§13)."""
+    """Every way a line can be unsound has its reason, and the lines around it are imported."""
     deep = b'{"type":"user","x":' + b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1) + b"}"
     lines = [
         (prompt("first", "u1"), ""),
@@ -331,7 +331,7 @@ def test_each_kind_of_damage_is_named() -> None:
 
 
 def test_only_what_json_calls_white_space_is_passed_over() -> None:
-    """A record of a stream after a form feed or a vertical tab is listed, as such a line of a session is (§13)."""
+    """A record of a stream after a form feed or a vertical tab is listed, as such a line of a session is."""
     delta = '{"object":"chat.completion.chunk","id":"c","choices":[{"index":0,"delta":{"content":"hi"}}]}'
     stream = f"data: {delta}\n\ndata: \x0c{delta}\n\ndata:\t{delta} \r\n\ndata: {delta}\x0b\n\n"
     with eventlog.open("memory:") as store:
@@ -343,7 +343,7 @@ def test_only_what_json_calls_white_space_is_passed_over() -> None:
 
 
 def test_strange_text_is_kept_exactly() -> None:
-    """Lone surrogates, NUL characters, U+2028 and huge numbers come through as they are (§3)."""
+    """Lone surrogates, NUL characters, U+2028 and huge numbers come through as they are."""
     text = "a\ud800b\0c\u2028d" + "x" * 2_000 + "\udc00"
     with eventlog.open("memory:") as store:
         report = run(store, prompt(text, "u1").replace(b'"role"', b'"big":' + b"9" * 40 + b',"role"'))
@@ -356,7 +356,7 @@ def test_strange_text_is_kept_exactly() -> None:
 
 
 def test_an_endless_line_is_passed_over() -> None:
-    """A line over the limit is listed and not held in memory; what comes after it is imported (§13)."""
+    """A line over the limit is listed and not held in memory; what comes after it is imported."""
     data = b"\n".join([prompt("first", "u1"), b'{"x":"' + b"y" * MAX_LINE, prompt("last", "u2")])
     with eventlog.open("memory:") as store:
         report = run(store, data)
@@ -437,7 +437,7 @@ print(events, peak() - before)
 
 @pytest.mark.parametrize("kind", ["claude_code", "codex", "openai_messages"])
 def test_reading_grows_by_a_tenth_at_most(kind: str, tmp_path: Path) -> None:
-    """Reading a file needs less than 0.1 MB more per MB of it, in every format that goes line by line (§13)."""
+    """Reading a file needs less than 0.1 MB more per MB of it, in every format that goes line by line."""
     path = tmp_path / "large.jsonl"
     subprocess.run([sys.executable, "-c", GENERATE, kind, str(path), "60000000"], check=True)
     command = [sys.executable, "-c", READ, kind, str(path)]
@@ -448,7 +448,7 @@ def test_reading_grows_by_a_tenth_at_most(kind: str, tmp_path: Path) -> None:
 
 
 def test_an_import_stays_under_the_bound(tmp_path: Path) -> None:
-    """An import of 60 MB into a store on disk has a peak of less than 200 MB of memory, the whole process (§13)."""
+    """An import of 60 MB into a store on disk has a peak of less than 200 MB of memory, the whole process."""
     messages, _, peak = imported("codex", tmp_path, 60)
     assert messages > 20_000
     assert peak < 200
@@ -458,7 +458,7 @@ def test_an_import_stays_under_the_bound(tmp_path: Path) -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("kind", ["claude_code", "codex", "openai_messages"])
 def test_half_a_gigabyte_needs_less_than_200_megabytes(kind: str, tmp_path: Path) -> None:
-    """A file of 500 MB is imported with a peak of less than 200 MB of memory, the whole process (§13)."""
+    """A file of 500 MB is imported with a peak of less than 200 MB of memory, the whole process."""
     messages, _, peak = imported(kind, tmp_path, 500)
     assert messages > 200_000
     assert peak < 200

@@ -1,4 +1,4 @@
-"""Event JSONL: a session's file gives the same events back, byte for byte, and damage is reported (spec §13)."""
+"""Event JSONL: a session's file gives the same events back, byte for byte, and damage is reported."""
 
 from __future__ import annotations
 

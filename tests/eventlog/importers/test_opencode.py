@@ -1,4 +1,4 @@
-"""The importer of OpenCode exports: nothing is lost, nothing is told twice, the way back is exact (spec §13)."""
+"""The importer of OpenCode exports: nothing is lost, nothing is told twice, the way back is exact."""
 
 from __future__ import annotations
 
@@ -465,7 +465,7 @@ def test_damaged_documents_are_typed_errors(text: str) -> None:
 
 @pytest.mark.parametrize("sign", [b"Q1", b"T2"])
 def test_bytes_that_are_not_utf8_are_reported_and_the_rest_is_imported(sign: bytes) -> None:
-    """Spec §13: one bad byte anywhere is reported with its line; all other messages are whole."""
+    """One bad byte anywhere is reported with its line; all other messages are whole."""
     data = export(
         user("msg_1", 1, {"type": "text", "text": "Q1 é"}),
         *(user(f"msg_{number}", number, {"type": "text", "text": f"text {number} " * 500}) for number in range(2, 40)),
@@ -504,7 +504,7 @@ def _read_into(document: Document, found: list[Any]) -> None:
 
 
 def test_an_export_without_messages_is_reported() -> None:
-    """Spec §13: an export that lacks its messages is not a success without a word; one of an empty session is."""
+    """An export that lacks its messages is not a success without a word; one of an empty session is."""
     whole = export()
     for data, reasons in ((whole, []), ({"info": whole["info"]}, ["the export has no messages"])):
         with eventlog.open("memory:") as store:

@@ -1,4 +1,4 @@
-"""Importing again: what is stored is found, what is new is appended, what does not fit becomes a fork (spec §13)."""
+"""Importing again: what is stored is found, what is new is appended, what does not fit becomes a fork."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def grown(store: Store, session: str, at: int) -> Grown:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_fork_at_any_version_keeps_the_head_of_that(name: str, tmp_path: Path) -> None:
-    """Spec §3: a fork's first event has its parent's head at the fork, also in the middle of an append, and of a fork of a fork."""
+    """A fork's first event has its parent's head at the fork, also in the middle of an append, and of a fork of a fork."""
     store = Engine(name, tmp_path).open()
     session = store.create_session(id="p")
     for _ in range(3):
@@ -82,7 +82,7 @@ def test_the_head_of_a_session_without_one() -> None:
 
 
 def test_a_fork_of_before_heads_were_kept_is_sound() -> None:
-    """Spec §11: a fork whose event has no head is not a fault: nothing is known."""
+    """A fork whose event has no head is not a fault: nothing is known."""
     log = MemoryLog()
     with Store(log) as store:
         session = store.create_session(id="p")
@@ -149,7 +149,7 @@ def test_a_parent_that_is_gone_is_missed_by_its_fork(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("forked", ["now", "in the middle"])
 def test_scrub_erasure_and_copies_change_no_fork(tmp_path: Path, forked: str) -> None:
-    """Spec §14: after redaction and scrub, after erasure with its forks kept and vacuum, in backups and in repairs a fork's head still holds."""
+    """After redaction and scrub, after erasure with its forks kept and vacuum, in backups and in repairs a fork's head still holds."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         session = store.create_session(id="p")

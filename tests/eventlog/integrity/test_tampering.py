@@ -83,7 +83,7 @@ def forged(records: list[frames.Record], commits: list[Commit]) -> Iterator[fram
 
 
 def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
-    """Spec §2.11: an event dropped, edited, swapped or inserted in what is not folded yet is found, and its version is named.
+    """An event dropped, edited, swapped or inserted in what is not folded yet is found, and its version is named.
 
     Of a history that only lacks its end nothing inside the store tells; a kept head does.
     """
@@ -127,7 +127,7 @@ def memory() -> tuple[MemoryLog, Store]:
 
 
 def test_every_body_changed_lost_or_swapped_is_named() -> None:
-    """Spec §2.11: a large text that was changed, taken away or put in another's place is found at the version that refers to it."""
+    """A large text that was changed, taken away or put in another's place is found at the version that refers to it."""
     log, store = memory()
     with store:
         digests = list(log._bodies)
@@ -173,7 +173,7 @@ HEADS: dict[str, Callable[[Head], Head]] = {
 
 @pytest.mark.parametrize("name", HEADS)
 def test_every_field_of_a_head_is_compared(name: str) -> None:
-    """Spec §2.11: whatever is changed in the head of a session, its events tell."""
+    """Whatever is changed in the head of a session, its events tell."""
     log, store = memory()
     with store:
         assert verify_session(store, "a").sound
@@ -206,7 +206,7 @@ TOMBSTONES: dict[str, Callable[[Head], Head]] = {
 
 @pytest.mark.parametrize("name", TOMBSTONES)
 def test_every_fact_on_a_tombstone_is_compared(name: str) -> None:
-    """Spec §2.11: what the head of an erased session says is what its events say, as long as they are there."""
+    """What the head of an erased session says is what its events say, as long as they are there."""
     log, store = memory()
     with store:
         store.erase("a", reason="why")
@@ -216,7 +216,7 @@ def test_every_fact_on_a_tombstone_is_compared(name: str) -> None:
 
 
 def test_a_tombstone_after_a_vacuum_says_what_a_tombstone_says(tmp_path: Path) -> None:
-    """Spec §2.11: with the events gone, kept for a fork or not, a tombstone is sound, and one that shows a title is not."""
+    """With the events gone, kept for a fork or not, a tombstone is sound, and one that shows a title is not."""
     path = tmp_path / "s"
     for keep in (False, True):
         with Store(open_log(path / str(keep), **SMALL)) as store:
@@ -234,7 +234,7 @@ def test_a_tombstone_after_a_vacuum_says_what_a_tombstone_says(tmp_path: Path) -
 
 
 def test_a_session_that_only_its_head_calls_erased_is_named() -> None:
-    """Spec §2.11: a head cannot hide a session by saying that it is erased: no event does."""
+    """A head cannot hide a session by saying that it is erased: no event does."""
     log, store = memory()
     with store:
         log._heads["a"] = recarded(log._heads["a"], erased=True)
@@ -243,7 +243,7 @@ def test_a_session_that_only_its_head_calls_erased_is_named() -> None:
 
 
 def test_a_lease_older_than_the_events_is_named() -> None:
-    """Spec §2.11: a lease with an epoch before that of an event would let a writer in who was shut out."""
+    """A lease with an epoch before that of an event would let a writer in who was shut out."""
     log, store = memory()
     with store:
         head = log._heads["a"]
@@ -253,7 +253,7 @@ def test_a_lease_older_than_the_events_is_named() -> None:
 
 
 def test_a_fork_moved_to_another_place_is_named() -> None:
-    """Spec §2.11: a fork that says it was forked elsewhere is found at its first event."""
+    """A fork that says it was forked elsewhere is found at its first event."""
     log, store = memory()
     with store:
         parent = store.session("a")

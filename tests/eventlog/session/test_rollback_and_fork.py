@@ -27,7 +27,7 @@ from tests.support.sample_sessions import USAGE, exchange, said
 
 @pytest.mark.promise(6, 9)
 def test_rollback_and_redo_bring_back_what_was(store: Store) -> None:
-    """Promise 9, spec §7: rollback hides, redo shows again, and every version keeps the view it had."""
+    """Promise 9: rollback hides, redo shows again, and every version keeps the view it had."""
     session = store.create_session()
     exchange(session, "one")
     middle = session.version
@@ -123,7 +123,7 @@ def heard(session: Session) -> list[str]:
 
 
 def test_rollback_before_a_message(store: Store) -> None:
-    """Spec §7: "to before message X" is what was there right before it was added."""
+    """ "to before message X" is what was there right before it was added."""
     session = store.create_session()
     session.user("one", id="m1")
     session.user("two", id="m2")
@@ -139,7 +139,7 @@ def test_rollback_before_a_message(store: Store) -> None:
 
 
 def test_rollback_into_an_open_message_settles_it(store: Store) -> None:
-    """Spec §7: a target inside an open message is settled right after, in the same append: text stays, tools are failed."""
+    """A target inside an open message is settled right after, in the same append: text stays, tools are failed."""
     session = store.create_session()
     session.user("q")
     with session.assistant() as reply:
@@ -165,7 +165,7 @@ def test_rollback_into_an_open_message_settles_it(store: Store) -> None:
 
 
 def test_rollback_inside_a_user_message_keeps_the_parts_up_to_there(store: Store) -> None:
-    """Spec §7: whatever the version was, the history is what it was right after it."""
+    """Whatever the version was, the history is what it was right after it."""
     session = store.create_session()
     session.user([Text("a"), Text("b"), Text("c")])
     session.rollback(3)
@@ -179,7 +179,7 @@ def test_rollback_inside_a_user_message_keeps_the_parts_up_to_there(store: Store
 
 
 def test_rollback_is_refused_inside_an_open_message(store: Store) -> None:
-    """Spec §7: what is being streamed is finished or aborted first; nothing is written."""
+    """What is being streamed is finished or aborted first; nothing is written."""
     session = store.create_session()
     with session.assistant() as reply:
         reply.stream_text().append("x")
@@ -191,7 +191,7 @@ def test_rollback_is_refused_inside_an_open_message(store: Store) -> None:
 
 
 def test_rollback_names_the_file_states_after_it(store: Store) -> None:
-    """Spec §7: the result names the snapshots and patches after the target, hidden ones left out."""
+    """The result names the snapshots and patches after the target, hidden ones left out."""
     session = store.create_session()
     base = session.version
     with session.assistant() as reply:
@@ -205,7 +205,7 @@ def test_rollback_names_the_file_states_after_it(store: Store) -> None:
 
 
 def test_what_a_rollback_does_not_undo_stays(store: Store) -> None:
-    """Spec §3, last column: titles, usage and redactions are as they are; settings and pins are as they were."""
+    """Titles, usage and redactions are as they are; settings and pins are as they were."""
     session = store.create_session()
     exchange(session)
     to = session.version
@@ -260,7 +260,7 @@ def test_a_fork_stores_one_event(store: Store) -> None:
 
 
 def test_a_fork_inside_a_stream_is_settled_by_its_own_lease(store: Store) -> None:
-    """Spec §7, §9: a fork at a version inside a run of deltas has the text up to there, and closes it when it is run."""
+    """A fork at a version inside a run of deltas has the text up to there, and closes it when it is run."""
     session = store.create_session()
     with session.assistant() as reply:
         text = reply.stream_text()
@@ -282,7 +282,7 @@ def test_a_fork_inside_a_stream_is_settled_by_its_own_lease(store: Store) -> Non
 
 
 def test_a_fork_of_a_fork_at_an_inherited_version(engine: Engine) -> None:
-    """Spec §7: versions resolve through the lineage, wherever in the family they lie, also after reopening."""
+    """Versions resolve through the lineage, wherever in the family they lie, also after reopening."""
     store = engine.open()
     root = store.create_session(id="root")
     exchange(root, "one")
@@ -306,7 +306,7 @@ def test_a_fork_of_a_fork_at_an_inherited_version(engine: Engine) -> None:
 
 
 def test_a_fork_rolls_back_into_what_it_inherited_and_redoes_it(store: Store) -> None:
-    """Spec §7: a rollback into inherited history is as any other, and the parent does not see it."""
+    """A rollback into inherited history is as any other, and the parent does not see it."""
     root = store.create_session()
     exchange(root, "one")
     early = root.version
@@ -322,7 +322,7 @@ def test_a_fork_rolls_back_into_what_it_inherited_and_redoes_it(store: Store) ->
 
 
 def test_ids_of_inherited_things_are_taken(store: Store) -> None:
-    """Spec §3: a fork knows what it inherited: its ids are taken there, free again in neither, and can be found."""
+    """A fork knows what it inherited: its ids are taken there, free again in neither, and can be found."""
     root = store.create_session()
     root.user("hi", id="m1")
     at = root.version
@@ -345,7 +345,7 @@ def test_a_fork_beyond_the_history_is_refused(store: Store) -> None:
 
 
 def test_sub_sessions_know_their_parent(store: Store) -> None:
-    """Spec §3: a sub-agent's session is a session of its own that names its parent and shares its scope."""
+    """A sub-agent's session is a session of its own that names its parent and shares its scope."""
     session = store.create_session(scope="alice")
     child = session.subsession(title="look", agent="explore", directory="/d")
     info = store.info(child.id)

@@ -34,7 +34,7 @@ from tests.support.sample_sessions import USAGE, exchange, last, said
 
 
 def test_a_whole_turn_is_the_events_it_means(store: Store) -> None:
-    """Spec §3: a turn of text, reasoning, a tool, a step and its usage is exactly these events, in the order of calls."""
+    """A turn of text, reasoning, a tool, a step and its usage is exactly these events, in the order of calls."""
     session = store.create_session(title="t", scope="s", directory="/d", agent="build", model="p/m")
     user = session.user("hi", agent="build", model="p/m", variant="high", system="be brief", tools="{}", format="{}")
     with session.assistant("p/m", agent="build", mode="plan", variant="high", cwd="/c", root="/r") as reply:
@@ -128,7 +128,7 @@ def test_a_command_is_one_durable_event(engine: Engine, command: Callable[[Sessi
 
 
 def test_pins_are_set_and_taken_away(store: Store) -> None:
-    """Spec §3: a fact or a part is pinned by an id, and unpinned once."""
+    """A fact or a part is pinned by an id, and unpinned once."""
     session = store.create_session()
     exchange(session)
     fact = session.pin("a fact")
@@ -145,7 +145,7 @@ def test_pins_are_set_and_taken_away(store: Store) -> None:
 
 @pytest.mark.promise(6)
 def test_parts_and_messages_are_edited_and_removed(store: Store) -> None:
-    """Spec §3: an ended part may be edited or removed, and a message removed, by events that keep what was there."""
+    """An ended part may be edited or removed, and a message removed, by events that keep what was there."""
     session = store.create_session()
     exchange(session)
     message = session.state().last_message
@@ -180,7 +180,7 @@ def test_prunes_are_restored(store: Store) -> None:
 
 
 def test_a_user_message_of_given_parts(store: Store) -> None:
-    """Spec §3: a user message is complete at birth, with all its parts in one append."""
+    """A user message is complete at birth, with all its parts in one append."""
     session = store.create_session()
     message = session.user(
         [Text("a"), Subtask("look", agent="explore")],
@@ -203,7 +203,7 @@ def test_a_user_message_of_given_parts(store: Store) -> None:
 
 
 def test_an_answer_replies_to_the_last_user_message(store: Store) -> None:
-    """Spec §3: an assistant message knows what it answers, past messages that a rollback hid."""
+    """An assistant message knows what it answers, past messages that a rollback hid."""
     session = store.create_session()
     first = session.user("one")
     to = session.version
@@ -218,7 +218,7 @@ def test_an_answer_replies_to_the_last_user_message(store: Store) -> None:
 
 
 def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
-    """Spec §3: an answer left by its block is closed: aborted without an error, failed with the error's name."""
+    """An answer left by its block is closed: aborted without an error, failed with the error's name."""
     session = store.create_session()
     with session.assistant() as reply:
         text = reply.stream_text()
@@ -240,7 +240,7 @@ def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
 
 
 def test_a_call_without_a_result_keeps_the_message_open(store: Store) -> None:
-    """Spec §3: a message cannot finish over a pending call; nothing of the refused append is written."""
+    """A message cannot finish over a pending call; nothing of the refused append is written."""
     session = store.create_session()
     with session.lease():
         with session.assistant() as reply:
@@ -263,7 +263,7 @@ def test_a_call_without_a_result_keeps_the_message_open(store: Store) -> None:
 
 
 def test_a_refused_command_writes_nothing(store: Store) -> None:
-    """Spec §3: violations are refused before anything is written, and the handle goes on."""
+    """Violations are refused before anything is written, and the handle goes on."""
     session = store.create_session()
     exchange(session)
     before = session.version
@@ -302,7 +302,7 @@ def test_what_needs_the_lease_is_refused_without_it(store: Store) -> None:
 
 
 def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) -> None:
-    """Spec §5.4: started outside a lease it would be settled away by the next call: that is refused, and the error says what to do."""
+    """Started outside a lease it would be settled away by the next call: that is refused, and the error says what to do."""
     session = store.create_session()
     exchange(session)
     part = session.request_compaction()
@@ -320,7 +320,7 @@ def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) ->
 
 
 def test_a_compaction_is_completed_under_the_lease_that_it_was_started_under(store: Store) -> None:
-    """Spec §5.4: completing it outside is refused, and does not settle it away; another can be asked for, and failed."""
+    """Completing it outside is refused, and does not settle it away; another can be asked for, and failed."""
     session = store.create_session()
     exchange(session)
     part = session.request_compaction()

@@ -568,7 +568,7 @@ def unended(model: Model) -> set[str]:
 @pytest.mark.promise(1, 2, 3, 4, 5, 9, 13)
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_random_commands_do_what_the_lists_say(engine_name: str) -> None:
-    """Promises 1-5, 9, 13 and spec §7-§9: any sequence of commands leaves exactly the history that plain lists predict."""
+    """Promises 1-5, 9, 13: any sequence of commands leaves exactly the history that plain lists predict."""
 
     class OnEngine(Sessions):
         pass

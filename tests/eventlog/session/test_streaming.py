@@ -160,7 +160,7 @@ def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.Mo
 
 
 def test_deltas_of_a_part_that_was_ended_otherwise_are_reported(store: Store) -> None:
-    """Spec §3: deltas for an ended part are never written; the next command says so, and what was allowed is kept."""
+    """Deltas for an ended part are never written; the next command says so, and what was allowed is kept."""
     session = store.create_session()
     with session.assistant() as reply:
         one, two = reply.stream_text(), reply.stream_text()
@@ -177,7 +177,7 @@ def test_deltas_of_a_part_that_was_ended_otherwise_are_reported(store: Store) ->
 
 @pytest.mark.promise(2)
 def test_clock_and_ids_are_the_callers(engine: Engine) -> None:
-    """Spec §16: clock and id source are injectable, and a clock set back changes times, not order."""
+    """Clock and id source are injectable, and a clock set back changes times, not order."""
     ticks = iter([1000, 500, 2000, *range(3000, 4000)])
     counter = iter(range(1000))
 
@@ -193,7 +193,7 @@ def test_clock_and_ids_are_the_callers(engine: Engine) -> None:
 
 
 def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
-    """Spec §3: text with lone surrogates is kept exactly: titles, texts, deltas, bodies, results, ids of parts."""
+    """Text with lone surrogates is kept exactly: titles, texts, deltas, bodies, results, ids of parts."""
     store = engine.open()
     session = store.create_session(title=ODD, scope=ODD)
     session.user(ODD)

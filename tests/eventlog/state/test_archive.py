@@ -167,7 +167,7 @@ def long_state(turns: int) -> State:
 
 
 def test_old_ids_are_never_new_again() -> None:
-    """Spec §3: an id that was used long ago is refused, whether it is a message's or a part's, and a new one is not."""
+    """An id that was used long ago is refused, whether it is a message's or a part's, and a new one is not."""
     state = long_state(1_000)
     for event in (ev.UserMessageAdded("a3"), ev.AssistantMessageStarted("u3")):
         assert outcome(state, event) is AlreadyExistsError
@@ -195,7 +195,7 @@ def test_old_parts_can_be_changed_and_changed_back() -> None:
 
 
 def test_a_rollback_into_what_is_packed_opens_the_message_again() -> None:
-    """Spec §7: right after a rollback everything is as it was, however long ago: the message is open, its tool runs."""
+    """Right after a rollback everything is as it was, however long ago: the message is open, its tool runs."""
     state = long_state(600)
     evolve(state, ev.RolledBack(1 + 9 * 3 + 7))
     assert state.open_messages() == ("a3",)
@@ -241,7 +241,7 @@ def rows(count: int) -> list[tuple[str, MessageFacts]]:
 
 
 def test_ids_of_one_hash_are_told_apart() -> None:
-    """Spec §3: ids are found by what they are: hashes that meet cost time only, and the newest facts of an id count."""
+    """Ids are found by what they are: hashes that meet cost time only, and the newest facts of an id count."""
     packed = FactArchive()
     packed._modulus = 1  # now every id has the same hash
     found = rows(100)
@@ -265,7 +265,7 @@ def test_ids_of_one_hash_are_told_apart() -> None:
 
 
 def test_call_ids_may_be_any_text() -> None:
-    """Spec §3: a call id with lone surrogates is kept exactly where it lies packed, and found again."""
+    """A call id with lone surrogates is kept exactly where it lies packed, and found again."""
     packed = FactArchive()
     odd = ("m", MessageFacts(1, False, False, {"p": PartFacts(2, "m", "tool", "\ud800", "pending", (100,))}))
     packed.add([odd, *rows(3)])
@@ -275,7 +275,7 @@ def test_call_ids_may_be_any_text() -> None:
 
 
 def test_readers_need_no_lock() -> None:
-    """Spec §16: while one thread makes a session longer, others find every part of it that was ever there."""
+    """While one thread makes a session longer, others find every part of it that was ever there."""
     missing: list[str] = []
     with eventlog.open("memory:") as store:
         session = store.create_session()
@@ -303,7 +303,7 @@ def test_readers_need_no_lock() -> None:
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("lost", ["nothing", "all of it", "its soundness"])
 def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) -> None:
-    """Promise 8, spec §6: opening for writing and going on reads nothing of what is packed; an old id is found, from the log if that is lost."""
+    """Promise 8: opening for writing and going on reads nothing of what is packed; an old id is found, from the log if that is lost."""
     events = [(0, event) for number in range(300) for event in turn(number)]
     with eventlog.open(tmp_path) as store:
         session = store.create_session(id="s")

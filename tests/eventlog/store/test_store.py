@@ -22,7 +22,7 @@ from tests.support.sample_sessions import exchange, said
 
 
 def test_sessions_are_listed_without_reading_them(store: Store) -> None:
-    """Spec §15: the list has title, scope, times, version and counts of each session, by id, from a cursor."""
+    """The list has title, scope, times, version and counts of each session, by id, from a cursor."""
     for name in ("b", "a", "c"):
         store.create_session(id=name, title=name.upper(), time=1000)
     store.session("a").user("hi")
@@ -88,7 +88,7 @@ def stream_and_forget(engine: Engine, session: str) -> str:
 
 
 def test_a_read_only_store_reads_and_refuses_to_write(engine: Engine) -> None:
-    """Spec §16: a store opened for reading shows everything and writes nothing."""
+    """A store opened for reading shows everything and writes nothing."""
     if engine.name == "memory":
         pytest.skip("a memory store has nothing to open for reading")
     with engine.open() as store:
@@ -110,7 +110,7 @@ def test_a_read_only_store_reads_and_refuses_to_write(engine: Engine) -> None:
 
 
 def test_reading_a_range_gives_exactly_those_versions(store: Store) -> None:
-    """Spec §1: events and spans of any range, inherited ones included, are exactly the versions asked for."""
+    """Events and spans of any range, inherited ones included, are exactly the versions asked for."""
     root = store.create_session()
     exchange(root, "one")
     fork = root.fork()
@@ -124,7 +124,7 @@ def test_reading_a_range_gives_exactly_those_versions(store: Store) -> None:
 
 
 def test_totals_of_a_list_need_no_event(store: Store) -> None:
-    """Spec §15: tokens and cost stand in the list, spent on every branch, and a fork counts its own only."""
+    """Tokens and cost stand in the list, spent on every branch, and a fork counts its own only."""
     session = store.create_session(scope="alice")
     session.user("hi")
     before = session.version

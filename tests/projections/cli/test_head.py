@@ -106,7 +106,7 @@ def test_a_file_that_is_no_head(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_pages_do_not_kill_a_command(store: Path) -> None:
-    """Spec §2.12: pages that would kill whoever reads them are an error message, and `verify` reports them."""
+    """Pages that would kill whoever reads them are an error message, and `verify` reports them."""
     data = store / "lmdb" / "data.mdb"
     os.truncate(data, data.stat().st_size // 2 & ~4095)
     for command in (["sessions"], ["rollback", "ses_a1", "--to", "1"]):

@@ -145,7 +145,7 @@ def compare(plain: Answer, evil: Answer, command: str) -> None:
 
 
 def test_every_reading_command(stores: dict[str, Path], cli: Cli) -> None:
-    """Spec §13: whatever ids, titles, paths, tools and models are called, the output has the lines and columns it has for plain names."""
+    """Whatever ids, titles, paths, tools and models are called, the output has the lines and columns it has for plain names."""
     shown = 0
     for command in READING:
         plain, evil = (cli("--store", place / "store", *words(command, place, name)) for name, place in stores.items())
@@ -155,7 +155,7 @@ def test_every_reading_command(stores: dict[str, Path], cli: Cli) -> None:
 
 
 def test_every_writing_command(tmp_path: Path, cli: Cli) -> None:
-    """Spec §13: the same for what writing commands report, and for the errors of those that are refused."""
+    """The same for what writing commands report, and for the errors of those that are refused."""
     places: dict[str, Path] = {}
     for name in (PLAIN, EVIL):
         places[name] = tmp_path / str(len(places))
@@ -173,7 +173,7 @@ def test_every_writing_command(tmp_path: Path, cli: Cli) -> None:
     "command", ["sessions", "show a/NAME", "timeline a/NAME", "window a/NAME", "verify", "view a/NAME"]
 )
 def test_on_a_terminal(stores: dict[str, Path], command: str) -> None:
-    """Spec §13: on a terminal only the program's own sequences get through: colours, lines and the pictures it draws."""
+    """On a terminal only the program's own sequences get through: colours, lines and the pictures it draws."""
     place = stores[EVIL]
     code, drawn = on_terminal("--store", place / "store", *words(command, place, EVIL))
     assert code == Exit.OK, drawn
@@ -184,7 +184,7 @@ def test_on_a_terminal(stores: dict[str, Path], command: str) -> None:
 
 
 def test_what_the_engine_logs_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Spec §13: a warning of the engine that names a session is one harmless line, too."""
+    """A warning of the engine that names a session is one harmless line, too."""
     output.note_warnings()
     logging.getLogger("eventlog").warning("session %s: a flush failed", EVIL)
     told = capsys.readouterr().err

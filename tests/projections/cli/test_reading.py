@@ -52,7 +52,7 @@ def test_sessions(cli: Cli, store: Path) -> None:
 
 
 def test_sessions_filtered_and_by_page(cli: Cli, store: Path) -> None:
-    """Spec §15: sessions are chosen by scope, parent, state, title and activity, and pages join up to the whole list."""
+    """Sessions are chosen by scope, parent, state, title and activity, and pages join up to the whole list."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").subsession(id="ses_c3", title="Count the LINES")
         opened.session("ses_b2").archive()

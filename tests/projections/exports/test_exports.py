@@ -1,4 +1,4 @@
-"""Exports for others: OpenCode's JSON is what OpenCode takes, Markdown is what was said (spec §13)."""
+"""Exports for others: OpenCode's JSON is what OpenCode takes, Markdown is what was said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAI Chat Completions renderer: the form that `@ai-sdk/openai-compatible` sends (spec §4)."""
+"""The OpenAI Chat Completions renderer: the form that `@ai-sdk/openai-compatible` sends."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_encoding_what_is_new_is_exact(
 
 
 def test_only_what_is_new_is_encoded() -> None:
-    """Spec §4.10: of a request whose end changed the messages at its end are encoded, however long it is."""
+    """Of a request whose end changed the messages at its end are encoded, however long it is."""
     asked: list[str] = []
 
     def make(message: NeutralMessage, clean: Callable[[str], str]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The renderers, one rule at a time: thinking, server tools, call ids, files, failures, in each provider's form (spec §4)."""
+"""The renderers, one rule at a time: thinking, server tools, call ids, files, failures, in each provider's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The renderers: what they make is what providers' own types describe and what providers' rules allow (spec §4).
+"""The renderers: what they make is what providers' own types describe and what providers' rules allow.
 
 Checked on every recorded session that can be imported, at several versions and with several options, and on random histories.
 """

@@ -126,7 +126,7 @@ def test_replay_equals_live_at_every_version(group: int) -> None:
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_each_call_has_one_result(group: int) -> None:
-    """Spec §4.3: in every recorded session, now and half way through, no call stays without a result and none has two."""
+    """In every recorded session, now and half way through, no call stays without a result and none has two."""
     seen = 0
     with eventlog.open("memory:") as store:
         for path in SOURCES[group::GROUPS]:

@@ -98,7 +98,7 @@ def long_session(store: Store) -> Session:
 
 
 def test_every_step_of_a_driven_session_matches(store: Store) -> None:
-    """Issue 5: after prunes, a compaction, a rollback and a fork every step's digest matches on replay."""
+    """After prunes, a compaction, a rollback and a fork every step's digest matches on replay."""
     session = long_session(store)
     kinds = Counter(type(span.item) for span in session.spans())
     assert kinds[ev.Pruned]
@@ -118,7 +118,7 @@ def test_every_step_of_a_driven_session_matches(store: Store) -> None:
 
 
 def test_a_summary_in_several_requests_with_hooks_is_rebuilt(store: Store) -> None:
-    """Spec §11: requests for summaries are steps, too; each chunk is rebuilt, anchored on the one before, hooks included."""
+    """Requests for summaries are steps, too; each chunk is rebuilt, anchored on the one before, hooks included."""
     session = store.create_session()
     for number in range(12):
         session.user(f"Question {number}. " * 40)
@@ -167,7 +167,7 @@ def sections_of_template(request: SummaryRequest) -> str:
 
 
 def test_the_rebuilt_request_is_what_was_sent(store: Store) -> None:
-    """Spec §11: system prompt, tools and messages of a step are those of the view it was sent."""
+    """System prompt, tools and messages of a step are those of the view it was sent."""
     session = store.create_session()
     session.set_system_prompt("You help.")
     session.set_tools('[{"name":"read"}]')
@@ -221,7 +221,7 @@ def test_what_hooks_changed_is_rebuilt_without_them(
 
 
 def test_the_last_step_of_a_turn_matches_with_its_notice(store: Store) -> None:
-    """Spec §4.7: the text that ends a turn is a recorded render option."""
+    """The text that ends a turn is a recorded render option."""
     session = store.create_session()
     session.user("Hello")
     work(session, 9, policy=ContextPolicy(loop=LoopPolicy(max_steps=2)))
@@ -233,7 +233,7 @@ def test_the_last_step_of_a_turn_matches_with_its_notice(store: Store) -> None:
 
 
 def test_another_renderer_is_unknown_and_named(store: Store) -> None:
-    """Spec §11: a digest names its renderer, so one that this program does not have is no mismatch."""
+    """A digest names its renderer, so one that this program does not have is no mismatch."""
     session = store.create_session()
     session.user("Hello")
     with session.assistant(model="p/m") as reply:
@@ -246,7 +246,7 @@ def test_another_renderer_is_unknown_and_named(store: Store) -> None:
 
 
 def test_a_redacted_part_makes_its_steps_redacted(store: Store) -> None:
-    """Spec §11: a step whose view held what was redacted since neither matches nor mismatches."""
+    """A step whose view held what was redacted since neither matches nor mismatches."""
     session = store.create_session()
     session.user("Hello")
     work(session, 1)
@@ -263,7 +263,7 @@ def test_a_redacted_part_makes_its_steps_redacted(store: Store) -> None:
 
 
 def test_imported_steps_are_unknown(store: Store) -> None:
-    """Spec §11: imported steps have no digest."""
+    """Imported steps have no digest."""
     path = next(iter(sorted(shared_path("parity").glob("dev/tools-multi*/exports/*.json"))))
     import_file(store, path)
     (info,) = store.sessions()
@@ -273,7 +273,7 @@ def test_imported_steps_are_unknown(store: Store) -> None:
 
 
 def test_a_diff_tells_what_was_pruned_compacted_and_rolled_back(store: Store) -> None:
-    """Spec §11: the difference of two views names each part's change, and its tokens add up."""
+    """The difference of two views names each part's change, and its tokens add up."""
     session = long_session(store)
     places = {type(span.item).__name__: span.first for span in session.spans()}
     for event, kind in (("Pruned", "pruned"), ("CompactionCompleted", "compacted"), ("RolledBack", "rolled-back")):
@@ -289,7 +289,7 @@ def test_a_diff_tells_what_was_pruned_compacted_and_rolled_back(store: Store) ->
 
 
 def test_a_timeline_tells_the_fill_and_what_was_rolled_back(store: Store) -> None:
-    """Issue 5: the timeline has steps with the window's fill, prunes, compactions, rollbacks and forks."""
+    """The timeline has steps with the window's fill, prunes, compactions, rollbacks and forks."""
     session = long_session(store)
     fork = session.fork()
     found = timeline(session)

@@ -82,7 +82,7 @@ def forgeries(commits: list[Commit]) -> Iterator[tuple[int, list[Commit]]]:
 
 
 def test_one_changed_byte_anywhere_names_the_steps() -> None:
-    """Issue 5: one byte changed in any event that the model was sent, and the audit names every step that was sent it, and no earlier one."""
+    """One byte changed in any event that the model was sent, and the audit names every step that was sent it, and no earlier one."""
     log = LastingLog()
     with Store(log) as store:
         session = store.create_session(id="a")
@@ -114,7 +114,7 @@ def sent(session: Session, steps: list[AuditedStep]) -> list[bytes]:
 
 
 def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:
-    """Issue 5: the same in one that was pruned, compacted and rolled back: named are the steps whose view is another one, and only these."""
+    """The same in one that was pruned, compacted and rolled back: named are the steps whose view is another one, and only these."""
     log = LastingLog()
     with Store(log) as store:
         session = long_session(store)
@@ -146,7 +146,7 @@ class Later(Assembly):
 
 
 def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 5: after the renderer has changed, steps recorded before it match under the name they recorded, and new ones under the new name."""
+    """After the renderer has changed, steps recorded before it match under the name they recorded, and new ones under the new name."""
     with eventlog.open("memory:") as store:
         session = long_session(store)
         old = verdicts(session)

@@ -1,4 +1,4 @@
-"""What was spent: every kind of token and money, decimal, as three numbers: own, inherited, whole tree (spec §7)."""
+"""What was spent: every kind of token and money, decimal, as three numbers: own, inherited, whole tree."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def said_again(source: Session, store: Store, stops: set[int]) -> tuple[Session,
 
 @pytest.mark.parametrize("part", range(PARTS if SLOW else 1))
 def test_a_thousand_past_versions_are_what_they_were(tmp_path: Path, part: int) -> None:
-    """Issue 5: the view at 1,000 random versions of the longest session equals the view computed live then, also opened again."""
+    """The view at 1,000 random versions of the longest session equals the view computed live then, also opened again."""
     with eventlog.open("memory:") as original:
         source = recorded(original)
         newest = source.version

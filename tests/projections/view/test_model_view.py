@@ -1,4 +1,4 @@
-"""The model-visible view: spec §4, promises 7, 9 and 10."""
+"""The model-visible view: promises 7, 9 and 10."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_state_survives_its_encoding(items: list[Timed]) -> None:
 
 
 def test_damaged_checkpoints_are_passed_over() -> None:
-    """Spec §6: a damaged checkpoint is not used, the one before is, and none is fine too; reading writes nothing."""
+    """A damaged checkpoint is not used, the one before is, and none is fine too; reading writes nothing."""
     log = MemoryLog()
     checkpoints = Checkpoints(log)
     recording = Recording([(1, ev.SessionStarted())])
@@ -199,7 +199,7 @@ def test_unknown_events_are_errors() -> None:
 @QUICK
 @given(histories(max_size=50), RISING, st.integers(1, 4))
 def test_live_view_equals_a_fresh_one(items: list[Timed], options: RenderOptions, stride: int) -> None:
-    """Spec §4.10: the view kept up to date event by event is the one rendered from the start, at every look."""
+    """The view kept up to date event by event is the one rendered from the start, at every look."""
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -224,7 +224,7 @@ ORDINARY = ("prune", "edit", "remove", "redact", "compact", "undo", "rollback", 
 @QUICK
 @given(histories(without=ORDINARY, max_size=50), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOptions) -> None:
-    """Spec §4.9: ordinary events change nothing before the message they belong to."""
+    """Ordinary events change nothing before the message they belong to."""
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -246,7 +246,7 @@ def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOpt
 
 
 def test_next_view_shares_what_did_not_change() -> None:
-    """Spec §4.10: one more event renders its own message only; all others are the same objects."""
+    """One more event renders its own message only; all others are the same objects."""
     items: list[Timed] = [(1, ev.SessionStarted())]
     for number in range(300):
         items += [(2, event) for event in [*asked(f"u{number}", "q"), *answered(f"a{number}", "r")]]
@@ -270,7 +270,7 @@ def test_next_view_shares_what_did_not_change() -> None:
 
 
 def test_a_delta_renders_its_own_part_only() -> None:
-    """Spec §4.10: in an open message with many finished calls one more delta renders the part that grows, nothing else."""
+    """In an open message with many finished calls one more delta renders the part that grows, nothing else."""
     counts: list[list[int]] = []
     for calls in (2, 60):
         begun: list[ev.Event] = [*asked("u", "q"), ev.AssistantMessageStarted("a", model=ONE), ev.StepStarted("a", "s")]
@@ -315,7 +315,7 @@ def test_a_delta_renders_its_own_part_only() -> None:
 @QUICK
 @given(histories(max_size=60), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_every_call_has_exactly_one_result(items: list[Timed], options: RenderOptions) -> None:
-    """Spec §4.3-4.4: a call is answered once, in its own message or in the one that follows; no result is alone."""
+    """A call is answered once, in its own message or in the one that follows; no result is alone."""
     messages = list(view_of(Recording(items), options))
     for index, message in enumerate(messages):
         calls = [part.call for part in message.parts if isinstance(part, Call)]
@@ -367,7 +367,7 @@ REDACTED_CALL: list[Timed] = [
 @given(histories(max_size=50, without=("rollback",)))
 @example(items=REDACTED_CALL)
 def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None:
-    """Spec §9: in the default preset the view before and after settling is equal."""
+    """In the default preset the view before and after settling is equal."""
     recording = Recording(items)
     before = list(view_of(recording))
     state = State()
@@ -383,7 +383,7 @@ def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None
 @QUICK
 @given(histories(max_size=40), st.data())
 def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.DataObject) -> None:
-    """Spec §7: after a rollback to v the view is that right after v, redactions apart; a rollback can be undone."""
+    """After a rollback to v the view is that right after v, redactions apart; a rollback can be undone."""
     recording = Recording(items)
     last = recording.version
     to = data.draw(st.integers(1, last))
@@ -443,7 +443,7 @@ def texts(messages: list[dict[str, Any]]) -> list[object]:
 
 
 def test_a_compaction_stands_for_what_it_covers() -> None:
-    """Spec §4.1: marker, summary, then whatever is not covered, in order; older pairs are hidden; an unknown tail is none."""
+    """Marker, summary, then whatever is not covered, in order; older pairs are hidden; an unknown tail is none."""
     start = [*asked("u1", "one"), *answered("a1", "two"), *asked("u2", "three"), *answered("a2", "four")]
     question = "What did we do so far?"
     kept = [*start, *compacted("k", "sum", tail="u2", through="a1"), *asked("u3", "five")]
@@ -456,7 +456,7 @@ def test_a_compaction_stands_for_what_it_covers() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 5, 7])
 def test_a_compaction_that_is_not_completed_hides_nothing(count: int) -> None:
-    """Spec §4.1: requested, running and failed compactions hide nothing and show nothing."""
+    """Requested, running and failed compactions hide nothing and show nothing."""
     events = compacted("k", "sum")[:count]
     assert texts(said(*asked("u1", "one"), *events)) == ["one"]
     failed = [*compacted("k", "sum")[:-1], ev.CompactionFailed("k.c", "empty", "k.s")]
@@ -478,7 +478,7 @@ def test_restoring_a_pruned_result_gives_the_view_back() -> None:
 
 
 def test_user_parts() -> None:
-    """Spec §4.2: ignored and empty texts are not sent, synthetic ones are; files that became text are not; a subtask is a sentence."""
+    """Ignored and empty texts are not sent, synthetic ones are; files that became text are not; a subtask is a sentence."""
     parts: Sequence[PartKind] = [
         Text("hello"),
         Text(""),
@@ -504,7 +504,7 @@ def test_user_parts() -> None:
 
 
 def test_tool_results() -> None:
-    """Spec §4.4: output, error, interruption and unfinished input; truncation shows its preview."""
+    """Output, error, interruption and unfinished input; truncation shows its preview."""
     events = [
         ev.AssistantMessageStarted("a"),
         *called("p1", call="1"),
@@ -526,7 +526,7 @@ def test_tool_results() -> None:
 
 
 def test_provider_executed_tools_are_answered_in_place() -> None:
-    """Spec §4.3: the result of a tool that the provider ran is in the same message."""
+    """The result of a tool that the provider ran is in the same message."""
     begun: list[ev.Event] = [ev.SessionStarted(), ev.AssistantMessageStarted("a"), *called("p", executed=True)]
     recording = Recording([(1, event) for event in begun])
     recording.add([(2, ev.ToolCompleted("p", "found"))])
@@ -550,7 +550,7 @@ def test_steps_are_messages_of_their_own() -> None:
 
 
 def test_failed_messages() -> None:
-    """Spec §4.3: an error without content is left out, an aborted message with content stays."""
+    """An error without content is left out, an aborted message with content stays."""
     question = asked("u", "q")
     answer = answered("a", "partly")[:-1]
     aborted = ev.MessageFinished("a", None, MessageError("aborted"))
@@ -562,7 +562,7 @@ def test_failed_messages() -> None:
 
 
 def test_reasoning_of_another_model_is_text() -> None:
-    """Spec §4.3: reasoning keeps its metadata for the same model only; for another it is text, kept apart from the answer."""
+    """Reasoning keeps its metadata for the same model only; for another it is text, kept apart from the answer."""
     metadata = '{"anthropic":{"signature":"s"}}'
     begun: list[ev.Event] = [
         ev.SessionStarted(),
@@ -594,7 +594,7 @@ def test_empty_text_is_the_preset_s_only() -> None:
 
 
 def test_media_options() -> None:
-    """Spec §4.5: media stripped, moved behind the result, or refused for a model that cannot take it."""
+    """Media stripped, moved behind the result, or refused for a model that cannot take it."""
     done = ev.ToolCompleted("p", "read", None, "", None, (Attachment("image/png", PICTURE),))
     events = [
         ev.UserMessageAdded("u"),
@@ -623,7 +623,7 @@ def test_media_options() -> None:
 
 
 def test_long_results_are_capped_on_request() -> None:
-    """Spec §4.5: a result over the limit is cut and says how much is missing."""
+    """A result over the limit is cut and says how much is missing."""
     events = [ev.AssistantMessageStarted("a"), *called("p"), ev.ToolCompleted("p", "x" * 2_010)]
     assert said(*events)[-1]["content"] == "x" * 2_010
     capped = said(*events, options=RenderOptions(tool_output_limit=2_000))[-1]["content"]
@@ -631,7 +631,7 @@ def test_long_results_are_capped_on_request() -> None:
 
 
 def test_constraints() -> None:
-    """Spec §4.5: no two user messages in a row, nothing empty, a message between result and user, call ids that are taken."""
+    """No two user messages in a row, nothing empty, a message between result and user, call ids that are taken."""
     events = [
         *asked("u1", "one"),
         *asked("u2", "two"),
@@ -692,7 +692,7 @@ def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
 
 
 def test_reminder_and_max_steps() -> None:
-    """Spec §4.6-4.7: a message sent while a turn runs is wrapped on request; the last message may tell the model to stop."""
+    """A message sent while a turn runs is wrapped on request; the last message may tell the model to stop."""
     events = [*asked("u1", "start"), *answered("a1", "working", reason="tool-calls"), *asked("u2", "also this")]
     assert texts(said(*events))[-1] == "also this"
     wrapped = texts(said(*events, options=RenderOptions(reminder=True)))
@@ -707,7 +707,7 @@ def test_reminder_and_max_steps() -> None:
 
 
 def test_every_queued_message_is_wrapped() -> None:
-    """Spec §4.6: however many messages were sent while a turn runs, each is wrapped, and none is when the turn is over."""
+    """However many messages were sent while a turn runs, each is wrapped, and none is when the turn is over."""
     options = RenderOptions(reminder=True)
     recording = Recording([(1, ev.SessionStarted())])
     follower = Follower(PROJECTION, recording)
@@ -726,7 +726,7 @@ def test_every_queued_message_is_wrapped() -> None:
 
 
 def test_presets_by_name() -> None:
-    """Spec §4.13: two presets; another name is a typed error."""
+    """Two presets; another name is a typed error."""
     assert preset("default") == DEFAULT
     assert preset("opencode-1.18") == OPENCODE_1_18
     with pytest.raises(NotFoundError):
@@ -737,7 +737,7 @@ def test_presets_by_name() -> None:
 
 
 def test_view_of_a_session() -> None:
-    """The handle's shape: messages, tokens, system prompt, digest, and the view inside a stream (spec §4.11)."""
+    """The handle's shape: messages, tokens, system prompt, digest, and the view inside a stream."""
     with eventlog.open("memory:") as store:
         session = store.create_session(title="t")
         session.set_system_prompt("You are terse.", "Caller's.")
@@ -774,7 +774,7 @@ def test_view_of_a_session() -> None:
 
 
 def test_the_header_is_stable() -> None:
-    """Spec §4.8: the first segment keeps its bytes from turn to turn whatever the rest does, and a hook may change both, live too."""
+    """The first segment keeps its bytes from turn to turn whatever the rest does, and a hook may change both, live too."""
 
     def hook(segments: tuple[str, ...]) -> list[str]:
         return [segments[0].upper(), *segments[1:], "hooked"]
@@ -799,7 +799,7 @@ def test_the_header_is_stable() -> None:
 
 
 def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
-    """Spec §4.11: `view(v)` at each version of a stream has the text up to it; a step's own view leaves out the message it fills."""
+    """`view(v)` at each version of a stream has the text up to it; a step's own view leaves out the message it fills."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("q", id="u")
@@ -940,7 +940,7 @@ PARTLY = [
 @settings(max_examples=150, deadline=None)
 @given(histories(max_size=50), st.sampled_from(PARTLY))
 def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], options: RenderOptions) -> None:
-    """Spec §4.12: a part is said to be shown exactly if the view without it is another one."""
+    """A part is said to be shown exactly if the view without it is another one."""
     recording = Recording(items)
     state, _ = replay(PROJECTION, recording)
     whole = list(view_of(recording, options))
@@ -958,7 +958,7 @@ SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
 
 
 def test_explanations_follow_the_rendering() -> None:
-    """Spec §4.12: what is sent only as a text, or not at all, or redacted later, is explained so."""
+    """What is sent only as a text, or not at all, or redacted later, is explained so."""
     two = RenderOptions(model=Model("p", "two"))
     events: list[ev.Event] = [
         *asked("u", "one", " ", "secret"),
@@ -996,7 +996,7 @@ def test_explanations_follow_the_rendering() -> None:
 
 
 def test_explain() -> None:
-    """Spec §4.12: for any part, why it is or is not in the view."""
+    """For any part, why it is or is not in the view."""
     events = [
         *asked("u0", "old"),
         *answered("a0", "older answer"),

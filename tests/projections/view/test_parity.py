@@ -1,4 +1,4 @@
-"""The preset `opencode-1.18` against what the real OpenCode 1.18.33 sent (spec §4.13)."""
+"""The preset `opencode-1.18` against what the real OpenCode 1.18.33 sent."""
 
 from __future__ import annotations
 

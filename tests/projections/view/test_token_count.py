@@ -69,7 +69,7 @@ def test_views_that_follow_each_other(
 
 
 def test_only_what_is_new_is_counted() -> None:
-    """Spec §4.10: after a change in the middle the changed message is counted, and no other text."""
+    """After a change in the middle the changed message is counted, and no other text."""
     asking = Counting()
     counter = ViewCounter(asking)
     view = [user(f"message {number}") for number in range(100)]

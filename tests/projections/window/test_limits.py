@@ -1,4 +1,4 @@
-"""When the window is full: the sums of spec §5.3."""
+"""When the window is full."""
 
 from __future__ import annotations
 

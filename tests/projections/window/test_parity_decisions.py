@@ -1,4 +1,4 @@
-"""The decisions of OpenCode 1.18.33, recorded: what it pruned, and when it found its window full (spec §5, preset `opencode-1.18`)."""
+"""The decisions of OpenCode 1.18.33, recorded: what it pruned, and when it found its window full (preset `opencode-1.18`)."""
 
 from __future__ import annotations
 

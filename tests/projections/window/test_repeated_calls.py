@@ -1,4 +1,4 @@
-"""Doom loops: identical calls in a row are seen (spec §8)."""
+"""Doom loops: identical calls in a row are seen."""
 
 from __future__ import annotations
 

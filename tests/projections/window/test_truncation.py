@@ -1,4 +1,4 @@
-"""Truncation when a tool finishes (spec §5.1)."""
+"""Truncation when a tool finishes."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_two_processes_pass_a_lease_on(tmp_path: Path) -> None:
 
 
 def test_leaving_the_interpreter_makes_durable(tmp_path: Path) -> None:
-    """What was submitted and never waited for is on disk after the interpreter's exit (spec §16)."""
+    """What was submitted and never waited for is on disk after the interpreter's exit."""
     path = tmp_path / "store"
     worker = start("forgetful", path, "s")
     assert output(worker) == []

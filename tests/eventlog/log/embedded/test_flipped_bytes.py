@@ -33,7 +33,7 @@ KINDS: dict[str, tuple[int, int]] = (
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_flipped_byte_is_a_wrong_view_or_a_dead_process(kind: str) -> None:
-    """Spec §2.12: a flipped byte, wherever it is, changes nothing, or is found before it does harm."""
+    """A flipped byte, wherever it is, changes nothing, or is found before it does harm."""
     seed = os.environ.get("EVERDELTA_SEED") or str(random.randrange(1 << 30))
     step, zero_step = KINDS[kind]
     done = subprocess.run(

@@ -132,7 +132,7 @@ def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
 
 
 def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
-    """Spec §16: however many threads open a poisoned path again at once, they get one log, and no two that write apart."""
+    """However many threads open a poisoned path again at once, they get one log, and no two that write apart."""
     old = poisoned(tmp_path / "s", "pwrite")
     barrier = Barrier(8)
 
@@ -153,7 +153,7 @@ def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str) -> None:
-    """Spec §9: opened again, a session whose owner's disk failed is taken over at once, settled, and goes on."""
+    """Opened again, a session whose owner's disk failed is taken over at once, settled, and goes on."""
     path = tmp_path / "s"
     io = FailsOnce(call, errno.EIO)
     old = Store(open_log(path, io=io), flush_interval=30)
@@ -207,7 +207,7 @@ def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
 
 
 def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §16: a store opened by a relative path is the same one after the working directory has changed."""
+    """A store opened by a relative path is the same one after the working directory has changed."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     log = open_log("s", journal_bytes=32 << 10, fold_bytes=8 << 10)
@@ -225,7 +225,7 @@ def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §16: if a store cannot be opened again after a rewrite, its handle says so, and opening it later works."""
+    """If a store cannot be opened again after a rewrite, its handle says so, and opening it later works."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")

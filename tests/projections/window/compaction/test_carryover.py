@@ -1,4 +1,4 @@
-"""What a compaction carries beside its summary, without asking anybody: todos, pins, files, and calls that wait (spec §5.4)."""
+"""What a compaction carries beside its summary, without asking anybody: todos, pins, files, and calls that wait."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_is_unpinned_or_done_is_not_carried_any_more(session: Session) -> N
 
 
 def test_what_was_carried_is_fixed_so_that_the_beginning_of_the_view_stays(session: Session) -> None:
-    """Spec §4.9: todos and pins that change after a compaction change no message before them."""
+    """Todos and pins that change after a compaction change no message before them."""
     session.set_todos([Todo("first")])
     talk(session, 4)
     assert window(session, GUARDED, sections()).compact().completed
@@ -127,7 +127,7 @@ def test_what_was_carried_is_fixed_so_that_the_beginning_of_the_view_stays(sessi
 
 
 def test_undoing_a_compaction_takes_its_carrying_away(session: Session) -> None:
-    """Spec §5.4: after the undo the view has the messages again and nothing that was carried."""
+    """After the undo the view has the messages again and nothing that was carried."""
     session.pin("a fact")
     talk(session, 4)
     before = ModelView.of(session).digest
@@ -140,7 +140,7 @@ def test_undoing_a_compaction_takes_its_carrying_away(session: Session) -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_pending_calls_are_carried_as_they_are(session: Session, *, ended: bool) -> None:
-    """Spec §5.4: a call without a result is never covered; it gets one however many compactions later."""
+    """A call without a result is never covered; it gets one however many compactions later."""
     session.user("look")
     with session.assistant(MODEL) as reply:
         call = reply.tool("look", call_id="slow", input="{}")

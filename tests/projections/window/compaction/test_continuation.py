@@ -1,4 +1,4 @@
-"""What follows a compaction: the refused message again without its media, or a word to go on (spec §5.5, §5.6)."""
+"""What follows a compaction: the refused message again without its media, or a word to go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which summaries may stand for what they cover (spec §5.4 "Guard")."""
+"""Which summaries may stand for what they cover."""
 
 from __future__ import annotations
 

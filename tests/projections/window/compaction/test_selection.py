@@ -1,4 +1,4 @@
-"""What a compaction covers: the tail within its budget, nothing open, the newest user message always visible (spec §5.4)."""
+"""What a compaction covers: the tail within its budget, nothing open, the newest user message always visible."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_failed_compaction_leaves_head_and_previous_summary() -> None:
 
 
 class TestRefused:
-    """After a request that was refused for its size (spec §5.5)."""
+    """After a request that was refused for its size."""
 
     def refused(self) -> Talk:
         """A question with an image, two steps, and the request that was refused."""

@@ -1,4 +1,4 @@
-"""Pruning (spec §5.2): the rule of recency, what no planner may take, and planners of one's own."""
+"""Pruning: the rule of recency, what no planner may take, and planners of one's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planners that look at more than age: what was superseded, and what it costs (spec §5.2)."""
+"""The planners that look at more than age: what was superseded, and what it costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recall: what the view no longer shows is read again, whole or in pieces, by its id (spec §5.1, §5.4)."""
+"""Recall: what the view no longer shows is read again, whole or in pieces, by its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool `recall`, as a model has it: offered, named in what was truncated, called, and answered (spec §5.1)."""
+"""The tool `recall`, as a model has it: offered, named in what was truncated, called, and answered."""
 
 from __future__ import annotations
 

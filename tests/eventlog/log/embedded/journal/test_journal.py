@@ -757,7 +757,7 @@ class WatchingIO(JournalIO):
 
 
 def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
-    """Spec §14: a scrub cannot reach files that are gone, so nothing of what was said is left in them."""
+    """A scrub cannot reach files that are gone, so nothing of what was said is left in them."""
     io = WatchingIO()
     log = filled(tmp_path / "s", io)
     io.removed.clear()
@@ -767,7 +767,7 @@ def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_overwritten_is_not_given_up(tmp_path: Path) -> None:
-    """Spec §14: a file whose content would be left behind stays where a scrub can reach it, until the store is closed again."""
+    """A file whose content would be left behind stays where a scrub can reach it, until the store is closed again."""
     path = tmp_path / "s"
     io = WatchingIO()
     log = filled(path, io)

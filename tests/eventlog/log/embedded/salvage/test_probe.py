@@ -72,7 +72,7 @@ def probed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.mark.parametrize("writing", [False, True])
 def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> None:
-    """Spec §2.12: nothing is found in what was only written, and the probe changes no byte."""
+    """Nothing is found in what was only written, and the probe changes no byte."""
     fill(tmp_path / "s")
     before = (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes()
     assert probe(tmp_path / "s" / "lmdb", writing=writing) == []
@@ -80,7 +80,7 @@ def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> No
 
 
 def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path]) -> None:
-    """Spec §2.12: after a crash the pages are walked once; after an orderly close, or beside others, they are not."""
+    """After a crash the pages are walked once; after an orderly close, or beside others, they are not."""
     path = tmp_path / "s"
     fill(path)
     assert probed == []
@@ -150,7 +150,7 @@ def rename(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, hide, rename])
 def test_damaged_structure_is_found_by_the_child(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """Spec §2.12: pages that would kill the reader, or hide what there is, are a typed error instead."""
+    """Pages that would kill the reader, or hide what there is, are a typed error instead."""
     path = tmp_path / "s"
     fill(path)
     damage(path)
@@ -170,7 +170,7 @@ def leave_a_mark(path: Path) -> None:
 
 
 def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
-    """Spec §2.12: a store that kills whoever reads it kills a child, and the error says how."""
+    """A store that kills whoever reads it kills a child, and the error says how."""
     path = tmp_path / "s"
     fill(path)
     cut(path)
@@ -179,7 +179,7 @@ def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
 
 
 def test_a_missing_tree_is_damage_not_a_new_one(tmp_path: Path) -> None:
-    """Spec §2.12: a tree that is not there any more is not made anew and empty, also without a probe."""
+    """A tree that is not there any more is not made anew and empty, also without a probe."""
     path = tmp_path / "s"
     fill(path)
     hide(path)

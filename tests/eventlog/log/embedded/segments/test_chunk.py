@@ -57,7 +57,7 @@ def commits(draw: st.DrawFn) -> list[Commit]:
 @QUICK
 @given(commits())
 def test_every_commit_comes_back(known: list[Commit]) -> None:
-    """Spec §3 and design, seals: text, versions and times of every delta come back exactly, and so does any other payload."""
+    """Text, versions and times of every delta come back exactly, and so does any other payload."""
     assert decode_chunk(b"".join(encode_chunk("session", known)), "session", known[0].first) == known
 
 

@@ -1,4 +1,4 @@
-"""The handles for asyncio: the same events as the blocking ones, durability awaited, and cancelled awaits that leave nothing half."""
+"""The asyncio handles: same events as the blocking ones, awaited durability, cancellation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def events(chat: AsyncSession) -> list[ev.Event]:
 
 
 def test_a_turn_is_the_same_events_as_the_blocking_one(store: Store) -> None:
-    """The asyncio handle appends exactly what the blocking one would, each await durable when it returns."""
+    """The asyncio handle appends the blocking handle's events; each await returns durable."""
     chat = AsyncSession(store.create_session(id="s"))
     usage = Usage(Tokens(1, 2))
 
@@ -74,7 +74,7 @@ def test_a_turn_is_the_same_events_as_the_blocking_one(store: Store) -> None:
 
 
 def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) -> None:
-    """Leaving the block without an end, by an error or by cancellation closes the message and frees the session."""
+    """Leaving a reply by error or cancellation closes its message and releases the lease."""
     chat = AsyncSession(store.create_session())
 
     async def leave(error: type[BaseException] | None) -> None:
@@ -145,7 +145,7 @@ def test_many_tasks_share_one_handle(store: Store) -> None:
 
 @pytest.mark.promise(4)
 def test_a_cancelled_await_leaves_the_append_whole(store: Store) -> None:
-    """Promise 4: a cancelled await leaves an append that is committed whole, and its request id says so."""
+    """Promise 4: a cancelled await leaves a whole append, and its request id finds it."""
     chat = AsyncSession(store.create_session())
 
     async def cancel_at_once() -> None:
@@ -223,7 +223,7 @@ def test_a_waiting_caller_gets_the_lease_when_it_is_given_back(engine: Engine) -
 
 
 def test_errors_reach_the_one_who_awaits(store: Store) -> None:
-    """Promise 4: refusals and conflicts are raised by the await that asked for it, and nothing was written."""
+    """Promise 4: refusals and conflicts raise from the await that caused them; none writes."""
     chat = AsyncSession(store.create_session())
 
     async def ask() -> None:
@@ -279,7 +279,7 @@ async def until(found: Callable[[], bool]) -> None:
 
 
 def seconds_of_pending(path: Path, count: int, *, leased: bool) -> float:
-    """Processor time of so many commands that are all awaited at once in one session, without the collector's."""
+    """Processor seconds of many pending commands in one session, without garbage collection."""
     with open_store(path) as store:
         chat = AsyncSession(store.create_session())
 
@@ -302,7 +302,7 @@ def seconds_of_pending(path: Path, count: int, *, leased: bool) -> float:
 
 @pytest.mark.parametrize("leased", [False, True], ids=["without a lease", "under the lease"])
 def test_pending_commands_cost_their_number(tmp_path: Path, *, leased: bool) -> None:
-    """Eight times as many commands pending in one session cost about eight times the processor time, and keep their order."""
+    """Eight times the pending commands cost about eight times the time and keep their order."""
     few, many = (
         min(seconds_of_pending(tmp_path / f"{count} {run}", count, leased=leased) for run in range(2))
         for count in (1_000, 8_000)
@@ -325,7 +325,7 @@ COMMANDS: dict[str, Callable[[Session], object]] = {
 def test_a_command_that_waits_for_the_disk_leaves_the_loop_free(
     log: FaultyLog, session: Session, command: Callable[[Session], object], *, leased: bool
 ) -> None:
-    """While `do` waits for a sync that only the event loop lets go on, the loop runs: blocked, neither would."""
+    """While `do` waits for a sync that only the event loop can allow, the loop runs on."""
     chat = AsyncSession(session)
     too_late = Timer(60.0, log.let_go)
 
@@ -348,7 +348,7 @@ def test_a_command_that_waits_for_the_disk_leaves_the_loop_free(
 def test_an_append_behind_a_pending_command_leaves_the_loop_free(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one task's `append` waits for another's `user`, a third one's `user` does not stop the event loop."""
+    """A task's `append` behind another task's pending `user` does not block the event loop."""
     chat = AsyncSession(session)
     too_late = Timer(60.0, log.let_go)
     flush, flushing = session.writer.flush, Event()
@@ -382,7 +382,7 @@ def test_an_append_behind_a_pending_command_leaves_the_loop_free(
 
 @pytest.mark.parametrize("way", ["reply", "lease"])
 def test_a_cancelled_end_gives_the_lease_back_all_the_same(session: Session, way: str) -> None:
-    """Cancelled while the end of the block waits for a thread, the message is closed and the lease given back."""
+    """A cancelled end of a reply still closes the message and releases the lease."""
     chat = AsyncSession(session)
     busy = Event()
 

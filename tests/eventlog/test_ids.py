@@ -1,4 +1,4 @@
-"""Ids: opaque, unique, of ULID's layout, in the order of making for one maker; and what a caller may bring."""
+"""Ids: opaque, unique, in ULID layout, sortable per maker; which ids a caller may give."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventlog.ids import MAX_ID_BYTES, check_id, new_id
 
 
 def test_ids_of_one_maker_sort_in_the_order_of_making() -> None:
-    """Two ids made one after the other, even within a millisecond, sort that way, and none comes twice."""
+    """Ids of one maker are unique and sort in the order of creation, even in one millisecond."""
     made = [new_id("msg_") for _ in range(5_000)]
     assert made == sorted(made)
     assert len({*made}) == len(made)
@@ -20,7 +20,7 @@ def test_ids_of_one_maker_sort_in_the_order_of_making() -> None:
 
 
 def test_a_child_process_makes_other_ids() -> None:
-    """What was drawn at random before a fork is the parent's, so that no id is made on both sides."""
+    """After `os.fork()` parent and child never make the same id."""
     new_id("msg_")  # draws for many
     reading, writing = os.pipe()
     child = os.fork()

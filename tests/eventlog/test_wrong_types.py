@@ -1,4 +1,4 @@
-"""Wrong types: every public function and method, each argument in turn, gives an error of this package or takes what it is given."""
+"""Each public argument, given a wrong type, is accepted or raises this package's error."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ FUNCTIONS = functions()
 
 
 def cases() -> Iterator[Case]:
-    """Every argument of every public function, and of every public method of what a program holds."""
+    """Every argument of every public function and of every public method of the handles."""
     for name, kind in KINDS.items():
         for method, function in inspect.getmembers(kind, inspect.isfunction):
             if not method.startswith("_") and f"{name}.{method}" not in LEFT_OUT:
@@ -222,7 +222,7 @@ CASES = [*cases()]
 
 
 def arguments(function: Callable[..., Any], store: eventlog.Store) -> dict[str, Any]:
-    """What a call needs that is right."""
+    """Valid arguments for a call."""
     found: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         kind = str(parameter.annotation)
@@ -275,7 +275,7 @@ def wrong_for(argument: str) -> list[Any]:
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{case.name}({case.argument})" for case in CASES])
 def test_a_wrong_type_is_an_error_of_this_package(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call takes what it is given, of any type, or raises a typed error, no longer than a line."""
+    """A call given any type returns or raises a typed error of at most one line."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(planner, "PLANNERS", {**planner.PLANNERS})
     Path("transcript.jsonl").write_text('{"role": "user", "content": "hi"}\n', encoding="utf-8")
@@ -307,7 +307,7 @@ def _close(store: eventlog.Store) -> None:
 
 
 def test_every_public_name_is_tried() -> None:
-    """A public class or function is among those that are tried, a plain value or an error, or left out with a reason."""
+    """Every public name is tried, is a plain value or an error, or is excluded with a reason."""
     tried = {*KINDS, *MADE, *NOT_MADE, "ModelView"}
     forgotten = [
         f"{package.__name__}.{name}"

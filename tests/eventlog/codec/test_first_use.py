@@ -1,4 +1,4 @@
-"""A process whose first events are read by several threads at once: each gets them, and the process lives."""
+"""Several threads may decode a process's first events at once without a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The canonical encoding of every schema version, held by files: their bytes never change, and they can always be read."""
+"""Golden files fix the canonical encoding of every schema version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_golden_file_is_what_it_was(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(batches()))
 def test_the_encoding_of_the_current_schema_is_its_golden_file(name: str) -> None:
-    """The same events always have the same bytes, because digests are taken over them."""
+    """Equal events encode to the golden file's bytes, because digests are taken over them."""
     assert batches()[name] == (GOLDEN / name).read_bytes()
 
 

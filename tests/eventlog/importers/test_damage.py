@@ -1,4 +1,4 @@
-"""Damaged files: what is not sound is listed with line and reason, the rest is imported, and nothing else goes wrong."""
+"""Damaged files: unsound lines are listed with reasons, and the others are imported."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def retyped(data: bytes, chance: random.Random) -> bytes:
 
 
 def nested(data: bytes, chance: random.Random) -> bytes:
-    """Put values in some places that are nested more deeply than anybody reads, or nearly so."""
+    """Put values that are nested too deeply, or nearly so, in some places."""
 
     def change(value: Any) -> Any:
         if chance.random() < 0.01:
@@ -162,7 +162,7 @@ DAMAGES: list[Damage] = [truncated, fused, reordered, duplicated, flipped, retyp
 
 
 def values(data: bytes) -> dict[int, str]:
-    """Return the JSON values of a file by line number, in one spelling; not those that are nested too deeply."""
+    """Return a file's JSON values by line number, normalised, without too deeply nested ones."""
     found: dict[int, str] = {}
     for number, line in enumerate(data.split(b"\n"), start=1):
         try:
@@ -208,7 +208,7 @@ def spelt(value: Any) -> str:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_sessions(damage: Damage) -> None:
-    """Every line of a damaged file is either given back equal or listed; importing is repeatable and growth appends."""
+    """Each line of a damaged file comes back equal or is listed; imports repeat and grow."""
     files = formats(SESSIONS)
     assert {format for _, format in files} == {"claude_code", "codex", "openai_messages"}
     for seed, (path, format) in enumerate(files * ROUNDS):
@@ -237,7 +237,7 @@ def test_damaged_sessions(damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_streams(damage: Damage) -> None:
-    """A damaged stream gives what is sound of it, equal records too, and the same again the next time; no record stops the import."""
+    """A damaged stream gives its sound records, every time, and no record stops the import."""
     files = formats(STREAMS)
     assert {format for _, format in files} == {"anthropic_sse", "openai_chat_sse", "openai_responses_sse"}
     for seed, (path, format) in enumerate(files * ROUNDS):
@@ -260,7 +260,7 @@ def test_damaged_streams(damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_documents(damage: Damage) -> None:
-    """A damaged document gives the messages before the damage, and the same again the next time."""
+    """A damaged document gives the messages before the damage, on every import."""
     for seed, (path, format) in enumerate(formats(DOCUMENTS) * ROUNDS):
         data = damage(path.read_bytes(), random.Random(seed))
         with eventlog.open("memory:") as store:
@@ -272,7 +272,7 @@ def test_damaged_documents(damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_exports(damage: Damage) -> None:
-    """A damaged OpenCode export is refused by a typed error or gives what is sound of it, reported, and the same the next time."""
+    """A damaged OpenCode export is refused with a typed error or imported and reported."""
     taken = 0
     for seed, path in enumerate(EXPORTS * ROUNDS):
         data = damage(path.read_bytes(), random.Random(seed))
@@ -331,7 +331,7 @@ def test_each_kind_of_damage_is_named() -> None:
 
 
 def test_only_what_json_calls_white_space_is_passed_over() -> None:
-    """A record of a stream after a form feed or a vertical tab is listed, as such a line of a session is."""
+    """A stream record after a form feed or a vertical tab is listed, not accepted."""
     delta = '{"object":"chat.completion.chunk","id":"c","choices":[{"index":0,"delta":{"content":"hi"}}]}'
     stream = f"data: {delta}\n\ndata: \x0c{delta}\n\ndata:\t{delta} \r\n\ndata: {delta}\x0b\n\n"
     with eventlog.open("memory:") as store:
@@ -410,7 +410,7 @@ with eventlog.open(sys.argv[3]) as store:
 
 
 def imported(kind: str, folder: Path, megabytes: int) -> tuple[int, int, int]:
-    """Import a generated file in a process of its own; return its messages, and the peak of memory before and after, in MB."""
+    """Import a generated file in its own process; return messages, and memory peaks in MB."""
     path = folder / f"{kind}-{megabytes}.jsonl"
     subprocess.run([sys.executable, "-c", GENERATE, kind, str(path), str(megabytes * 1_000_000)], check=True)
     command = [sys.executable, "-c", IMPORT, kind, str(path), str(folder / f"store-{kind}-{megabytes}")]
@@ -437,7 +437,7 @@ print(events, peak() - before)
 
 @pytest.mark.parametrize("kind", ["claude_code", "codex", "openai_messages"])
 def test_reading_grows_by_a_tenth_at_most(kind: str, tmp_path: Path) -> None:
-    """Reading a file needs less than 0.1 MB more per MB of it, in every format that goes line by line."""
+    """Reading needs less than 0.1 MB of memory per MB of file, in every line-based format."""
     path = tmp_path / "large.jsonl"
     subprocess.run([sys.executable, "-c", GENERATE, kind, str(path), "60000000"], check=True)
     command = [sys.executable, "-c", READ, kind, str(path)]
@@ -448,7 +448,7 @@ def test_reading_grows_by_a_tenth_at_most(kind: str, tmp_path: Path) -> None:
 
 
 def test_an_import_stays_under_the_bound(tmp_path: Path) -> None:
-    """An import of 60 MB into a store on disk has a peak of less than 200 MB of memory, the whole process."""
+    """The process that imports 60 MB to disk peaks below 200 MB of memory."""
     messages, _, peak = imported("codex", tmp_path, 60)
     assert messages > 20_000
     assert peak < 200
@@ -458,7 +458,7 @@ def test_an_import_stays_under_the_bound(tmp_path: Path) -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("kind", ["claude_code", "codex", "openai_messages"])
 def test_half_a_gigabyte_needs_less_than_200_megabytes(kind: str, tmp_path: Path) -> None:
-    """A file of 500 MB is imported with a peak of less than 200 MB of memory, the whole process."""
+    """The process that imports 500 MB peaks below 200 MB of memory."""
     messages, _, peak = imported(kind, tmp_path, 500)
     assert messages > 200_000
     assert peak < 200

@@ -1,4 +1,4 @@
-"""A fork keeps the head of what it continues (promise 11): whoever changes that has to change every fork, too."""
+"""Promise 11: a fork anchors its parent's head, so a forger has to change every fork too."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def grown(store: Store, session: str, at: int) -> Grown:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_fork_at_any_version_keeps_the_head_of_that(name: str, tmp_path: Path) -> None:
-    """A fork's first event has its parent's head at the fork, also in the middle of an append, and of a fork of a fork."""
+    """A fork's first event has its parent's head at the fork, also inside an append."""
     store = Engine(name, tmp_path).open()
     session = store.create_session(id="p")
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_a_fork_at_any_version_keeps_the_head_of_that(name: str, tmp_path: Path)
 
 
 def test_the_head_of_a_session_without_one() -> None:
-    """What begins a session has no head, bytes that are none are damage, and a file for another store has none."""
+    """A root session anchors no head; bad anchor bytes are damage; exports drop the anchor."""
     with eventlog.open("memory:") as store:
         assert prefix_head(store.log, [], 0) == b""
         session = store.create_session()
@@ -103,7 +103,7 @@ def put_forgery(path: Path, commits: list[Commit]) -> None:
 
 
 def test_a_careful_forgery_of_the_parent_is_found_by_its_fork(tmp_path: Path) -> None:
-    """Promise 11: a parent's history that was forged with all its hashes is found without a kept head, up to where it was forked."""
+    """Promise 11: a parent forged with all its hashes is found by its fork's anchor."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         session = store.create_session(id="p")
@@ -131,7 +131,7 @@ def test_a_careful_forgery_of_the_parent_is_found_by_its_fork(tmp_path: Path) ->
 
 
 def test_a_parent_that_is_gone_is_missed_by_its_fork(tmp_path: Path) -> None:
-    """Promise 11: a parent that was put back to an earlier state, whole, lacks what its fork inherited."""
+    """Promise 11: a parent put back to an earlier state lacks what its fork inherited."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         session = store.create_session(id="p")
@@ -149,7 +149,7 @@ def test_a_parent_that_is_gone_is_missed_by_its_fork(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("forked", ["now", "in the middle"])
 def test_scrub_erasure_and_copies_change_no_fork(tmp_path: Path, forked: str) -> None:
-    """After redaction and scrub, after erasure with its forks kept and vacuum, in backups and in repairs a fork's head still holds."""
+    """A fork's anchor holds after scrub, erasure of the parent, vacuum, backup and repair."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         session = store.create_session(id="p")

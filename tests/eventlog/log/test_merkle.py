@@ -1,4 +1,4 @@
-"""The hash tree: it is the one of RFC 6962, and its proofs hold for what is true and for nothing else."""
+"""The hash tree of RFC 6962: its proofs hold for what is true and for nothing else."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def grown(leaves: list[bytes]) -> bytes:
 
 
 def test_the_roots_of_the_known_example() -> None:
-    """The tree is RFC 6962's, so that anybody's tools can check it."""
+    """The roots equal RFC 6962's examples, so that other tools can check them."""
     for size in range(1, 9):
         assert root_of(grown([bytes.fromhex(text) for text in INPUTS[:size]])).hex() == ROOTS[size - 1]
     assert root_of(b"") == naive_root([])
@@ -76,7 +76,7 @@ def test_the_roots_of_the_known_example() -> None:
 
 @given(SIZES)
 def test_the_tree_grows_into_the_one_that_is_defined(size: int) -> None:
-    """Adding leaf after leaf to the peaks gives the root of the definition, and a peak for each bit."""
+    """Adding leaves to the peaks gives the definition's root, with one peak for each set bit."""
     leaves = leaves_of(size)
     peaks = grown(leaves)
     assert root_of(peaks) == naive_root(leaves)
@@ -98,7 +98,7 @@ def inclusion(leaves: list[bytes], index: int) -> dict[str, Any]:
 
 @given(SIZES, st.data())
 def test_an_inclusion_proof_holds_for_its_leaf_only(size: int, data: st.DataObject) -> None:
-    """A proof holds; with another leaf, place, size or root, or a changed or missing step, it does not."""
+    """A proof holds for its leaf, index, size, root and exact steps only."""
     leaves = leaves_of(size)
     index = data.draw(st.integers(0, size - 1))
     proof = inclusion(leaves, index)
@@ -152,7 +152,7 @@ FIELDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("field", sorted(FIELDS))
 def test_everything_of_a_commit_is_in_its_leaf(field: str) -> None:
-    """Whatever is changed of an append but its place in the store changes its leaf."""
+    """Every field of an append except its place in the store changes its leaf."""
     given: dict[str, Any] = {
         "session": "s",
         "first": 7,

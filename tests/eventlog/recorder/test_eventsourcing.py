@@ -1,6 +1,7 @@
-"""The reusable test cases that ship with `eventsourcing`, on our log as its persistence module, over both engines.
+"""The test cases that ship with `eventsourcing`, run on our persistence module.
 
-`cases` is the wheel's own module; its classes are used through it, so that pytest does not collect the originals.
+`cases` is the wheel's own module; its classes are used through it, so that pytest does not collect
+the originals.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class TestAggregateRecorderOnDisk(OnDisk, cases.AggregateRecorderTestCase):
 
 
 class TestApplicationRecorderInMemory(OnMemory, cases.ApplicationRecorderTestCase[LogApplicationRecorder]):
-    """Notifications: contiguous, selected by range and topic, written concurrently, followed live; in memory."""
+    """Notifications in memory: contiguous, selectable, written concurrently, followed live."""
 
     def create_recorder(self) -> LogApplicationRecorder:
         """The recorder under test."""
@@ -91,7 +92,7 @@ class TestApplicationRecorderInMemory(OnMemory, cases.ApplicationRecorderTestCas
 
 
 class TestApplicationRecorderOnDisk(OnDisk, cases.ApplicationRecorderTestCase[LogApplicationRecorder]):
-    """Notifications: contiguous, selected by range and topic, written concurrently, followed live; on disk."""
+    """Notifications on disk: contiguous, selectable, written concurrently, followed live."""
 
     def create_recorder(self) -> LogApplicationRecorder:
         """The recorder under test."""
@@ -155,7 +156,7 @@ class OtherTrackingRecorder(LogTrackingRecorder):
 
 
 class TestFactoryInMemory(cases.InfrastructureFactoryTestCase[LogFactory]):
-    """The factory is found through PERSISTENCE_MODULE and makes every kind of recorder; in memory."""
+    """PERSISTENCE_MODULE selects our factory, which makes every kind of recorder; in memory."""
 
     def setUp(self) -> None:
         """Name the module in the environment."""
@@ -192,7 +193,7 @@ class TestFactoryInMemory(cases.InfrastructureFactoryTestCase[LogFactory]):
 
 
 class TestFactoryOnDisk(TestFactoryInMemory):
-    """The factory is found through PERSISTENCE_MODULE and makes every kind of recorder; on disk."""
+    """PERSISTENCE_MODULE selects our factory, which makes every kind of recorder; on disk."""
 
     def path(self) -> str:
         """Where the store is."""
@@ -202,12 +203,12 @@ class TestFactoryOnDisk(TestFactoryInMemory):
 
 
 class InEnvironment(TestCase):
-    """The process's environment selects our module, for cases that construct everything themselves and close little."""
+    """Cases that construct everything themselves select our module by environment variables."""
 
     disk: ClassVar[bool] = False
 
     def setUp(self) -> None:
-        """Set the environment; the end of the test closes every log that was opened, then removes the directory."""
+        """Set the environment; after the test close every opened log and remove the directory."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.path = f"{folder.name}/store" if self.disk else "memory:"
@@ -238,7 +239,7 @@ class TestExampleApplicationOnDisk(TestExampleApplicationInMemory):
 
 
 class CountersView(LogProcessRecorder, projection_cases.EventCountersView):
-    """A materialised view in the log: each count is an event, recorded with the position of what was counted."""
+    """A materialised view in the log: each count is an event with the counted position."""
 
     def _count(self, name: str) -> int:
         newest = self.select_events(name, desc=True, limit=1)
@@ -293,11 +294,11 @@ class TestProjectionOnDisk(TestProjectionInMemory):
 
 
 class TestEventSourcedProjectionInMemory(InEnvironment, projection_cases.EventSourcedProjectionTestCase):
-    """A projection that is itself event-sourced keeps its events and positions on our module; in memory."""
+    """An event-sourced projection keeps its events and positions on our module; in memory."""
 
 
 class TestEventSourcedProjectionOnDisk(TestEventSourcedProjectionInMemory):
-    """The same in one store with the application it follows; on disk."""
+    """An event-sourced projection shares one store with its application; on disk."""
 
     disk = True
 
@@ -332,7 +333,7 @@ class Prompts(LogProcessRecorder):
         self.insert_events([StoredEvent(session, version, "prompt", text.encode())], tracking=tracking)
 
     def of(self, session: str) -> list[str]:
-        """What was said in a session."""
+        """The prompts of a session."""
         return [event.state.decode() for event in self.select_events(session)]
 
 
@@ -353,7 +354,7 @@ class CollectPrompts(Projection[Prompts]):
 
 
 def test_a_projection_follows_our_conversations(tmp_path: Path) -> None:
-    """A projection of `eventsourcing` sees every prompt of every conversation once: before it runs, live, after a restart."""
+    """An `eventsourcing` projection sees each prompt once: earlier, live, after a restart."""
     path = str(tmp_path / "chats")
     env = {
         "CHATS_PERSISTENCE_MODULE": "eventlog.recorder.conversations",

@@ -55,7 +55,7 @@ def test_one_session_has_one_handle_in_a_store(store: Store) -> None:
 
 @pytest.mark.promise(5)
 def test_a_repeated_request_gives_the_first_result(engine: Engine) -> None:
-    """Promise 5: same request id and content gives the original result, also over handles, pipelines and restarts."""
+    """Promise 5: a repeated request gets the first result, across handles and restarts."""
     store = engine.open()
     session = store.create_session()
     message = session.user("once", request_id="r")
@@ -107,7 +107,7 @@ def test_eight_threads_with_one_request_write_once(store: Store) -> None:
 
 
 def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> None:
-    """A handle is safe across threads: streams, tools, user messages, reads and commands at once."""
+    """Eight threads on one handle keep every delta in order beside reads and commands."""
     session = store.create_session()
 
     def work(number: int) -> None:
@@ -141,7 +141,7 @@ def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> N
 
 @pytest.mark.promise(1)
 def test_a_pipeline_waits_once_at_its_end(store: Store) -> None:
-    """Promise 1: commands inside a pipeline return at once, in order, and are all durable when it ends."""
+    """Promise 1: commands in a pipeline return at once, in order, and are durable at its end."""
     session = store.create_session()
     with session.pipeline():
         for number in range(20):

@@ -1,7 +1,8 @@
-"""Random commands on sessions, by two stores on one place, against a model that keeps plain lists; on every engine.
+"""Random commands by two stores on one place against a model of plain lists.
 
-The model predicts every event exactly: what is streamed, what is accepted and not yet committed, what a lease taker
-settles, what a rollback, redo or fork makes of the history, and which commands are refused.  It shares no code with the engine.
+The model predicts every event exactly: streamed events, accepted and uncommitted events, what a
+lease taker settles, what a rollback, redo or fork makes of the history, and which commands are
+refused. It shares no code with the engine.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ WORDS = st.text(alphabet="ab\ud800\U0010ffff中", min_size=1, max_size=4)
 
 
 class Model:
-    """One session as lists: `events[v - 1]` is version v, `effective[v]` the versions that count right after v."""
+    """A session as lists: `events[v - 1]` is version v, `effective[v]` what counts after v."""
 
     def __init__(self, events: list[ev.Event], effective: list[list[int]]) -> None:
         self.events = events
@@ -71,7 +72,7 @@ class Model:
         self.insert(*pending, *events)
 
     def insert(self, *events: ev.Event) -> None:
-        """Append events of somebody else's: what the lease holder accepted comes after them."""
+        """Append another store's events, in front of what the lease holder accepted."""
         for event in events:
             version = len(self.events) + 1
             before = self.effective[event.to] if isinstance(event, ev.RolledBack) else self.effective[-1]
@@ -89,7 +90,7 @@ class Model:
         return found[-1] if found else None
 
     def closing(self, error: MessageError) -> list[ev.Event]:
-        """What closes everything that is open now."""
+        """The events that close everything open."""
         messages: dict[str, list[str]] = {}
         kinds: dict[str, str] = {}
         for event in self.current():
@@ -163,7 +164,7 @@ class Sessions(RuleBasedStateMachine):
             model.commit(*closing, ev.Settled(epoch))
 
     def _leased(self, store: int, name: str, model: Model, command: Callable[[Session], object]) -> bool:
-        """Run a command that takes the lease; False if the other store has it, and the command was refused so."""
+        """Run a command that takes the lease; return False if it was refused for the other store."""
         handle = self._handle(store, name)
         if model.owner is not None and model.owner != store:
             with pytest.raises(LeaseHeldError):
@@ -228,7 +229,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES, text=WORDS)
     def user(self, pick: int, store: int, text: str) -> None:
-        """A user message from either store, whoever streams."""
+        """Add a user message from either store, independent of the lease."""
         name, model = self._pick(pick)
         message = self._id("m")
         handle = self._handle(store, name)
@@ -265,7 +266,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES, distance=st.integers(1, 3))
     def conflict(self, pick: int, store: int, distance: int) -> None:
-        """An append for another version than the session's is refused; for the session's own it goes in."""
+        """An append for another version than the session's is refused; the right one goes in."""
         name, model = self._pick(pick)
         handle = self._handle(store, name)
         if model.owner is not None and model.owner != store:
@@ -285,7 +286,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES)
     def answer(self, pick: int, store: int) -> None:
-        """An assistant message begins; its store has the lease from then on, and has settled what was open."""
+        """Start an assistant message: its store takes the lease and settles what was open."""
         name, model = self._pick(pick)
         if model.reply is not None and model.owner == store:
             return
@@ -390,7 +391,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, well=st.booleans())
     def finish(self, pick: int, well: bool) -> None:
-        """The message is finished, or refused to while a call is open; or it is aborted; the lease is given back."""
+        """Finish the message, be refused for an open call, or abort; release the lease."""
         found = self._replying(pick)
         assert found is not None
         handle, model, reply = found
@@ -413,7 +414,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS)
     def flush(self, pick: int) -> None:
-        """What was accepted becomes durable."""
+        """Flush: what was accepted becomes durable."""
         found = self._replying(pick)
         assert found is not None
         handle, model, _ = found
@@ -423,7 +424,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, flushed=st.booleans())
     def expire(self, pick: int, flushed: bool) -> None:
-        """The lease runs out, the other store takes it and settles; the old holder is fenced, what it only accepted is lost."""
+        """Expire the lease: the other store takes it and settles; the old holder is fenced."""
         found = self._replying(pick)
         assert found is not None
         handle, model, reply = found
@@ -464,7 +465,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES, backs=st.lists(PICKS, min_size=1, max_size=2), redos=st.integers(1, 3))
     def hidden(self, pick: int, store: int, backs: list[int], redos: int) -> None:
-        """Back, from there to versions that are hidden, and what these rollbacks hid comes back by as many redos."""
+        """Roll back repeatedly to hidden versions, then redo as many times."""
         name, model = self._pick(pick)
         if model.reply is not None and model.owner == store:
             return
@@ -568,7 +569,7 @@ def unended(model: Model) -> set[str]:
 @pytest.mark.promise(1, 2, 3, 4, 5, 9, 13)
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_random_commands_do_what_the_lists_say(engine_name: str) -> None:
-    """Promises 1-5, 9, 13: any sequence of commands leaves exactly the history that plain lists predict."""
+    """Promises 1-5, 9, 13: any commands leave exactly the history that plain lists predict."""
 
     class OnEngine(Sessions):
         pass

@@ -1,4 +1,4 @@
-"""Accepted deltas: seen by their own handle, committed in time and in order, checked, and bounded."""
+"""Accepted deltas: visible to their handle, committed in time and order, bounded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.sample_sessions import ODD, said
 
 @pytest.mark.promise(2)
 def test_accepted_deltas_are_visible_to_their_own_handle_at_once(engine: Engine) -> None:
-    """Promise 2: accepted events are visible to their own handle, to others only when they are committed."""
+    """Promise 2: accepted events are visible to their own handle at once, to others later."""
     store, other = engine.open(flush_interval=60.0), engine.open()
     session = store.create_session()
     watcher = other.session(session.id)
@@ -64,7 +64,7 @@ def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> No
 
 @pytest.mark.promise(1)
 def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> None:
-    """Promise 1: a delta that goes in while the buffer is emptied is flushed as well, with no later one to push it."""
+    """Promise 1: a delta accepted while the buffer is flushed is flushed as well."""
     session = store.create_session()
     writer = session.writer
     store.flush_interval = 0.002
@@ -110,7 +110,7 @@ def test_two_parts_stream_in_turn_without_losing_order(store: Store) -> None:
 
 @pytest.mark.promise(1)
 def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
-    """Promise 1: a full buffer blocks the producer until it is committed; it never drops and never grows beyond its bound."""
+    """Promise 1: a full buffer blocks the producer until its commit and drops nothing."""
     store = engine.open(flush_interval=60.0)
     session = store.create_session()
     session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 16
@@ -126,7 +126,7 @@ def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
 
 @pytest.mark.promise(12)
 def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
-    """Promise 12: what is no text is refused; an empty delta is nothing; a huge one is over a stated limit."""
+    """Promise 12: a delta that is no text or too long is refused; an empty one is nothing."""
     session = store.create_session()
     with session.assistant() as reply:
         text = reply.stream_text()
@@ -143,7 +143,7 @@ def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
 
 @pytest.mark.promise(1)
 def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 1: many large deltas between two flushes are all kept, in appends of bounded size."""
+    """Promise 1: many large deltas between two flushes commit in appends of bounded size."""
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 1000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 1000)
     session = store.create_session()
@@ -160,7 +160,7 @@ def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.Mo
 
 
 def test_deltas_of_a_part_that_was_ended_otherwise_are_reported(store: Store) -> None:
-    """Deltas for an ended part are never written; the next command says so, and what was allowed is kept."""
+    """Deltas for an ended part are never written, and the next command reports them."""
     session = store.create_session()
     with session.assistant() as reply:
         one, two = reply.stream_text(), reply.stream_text()
@@ -193,7 +193,7 @@ def test_clock_and_ids_are_the_callers(engine: Engine) -> None:
 
 
 def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
-    """Text with lone surrogates is kept exactly: titles, texts, deltas, bodies, results, ids of parts."""
+    """Lone surrogates are kept exactly in titles, texts, deltas, bodies, results and ids."""
     store = engine.open()
     session = store.create_session(title=ODD, scope=ODD)
     session.user(ODD)
@@ -223,7 +223,7 @@ def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
 
 @pytest.mark.promise(14)
 def test_a_large_body_is_stored_once(engine: Engine) -> None:
-    """Promise 14: the same large text in several sessions and events is stored once, by its content."""
+    """Promise 14: a large text in several sessions and events is stored once."""
     store = engine.open()
     large = f'["{"content " * INLINE}"]'
     one, two = store.create_session(), store.create_session()

@@ -1,4 +1,4 @@
-"""What may follow what: every rule of the state machines, and that a decision taken back leaves no trace."""
+"""Every rule of the state machines; a retracted decision leaves no trace."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ REFUSED: list[tuple[str, tuple[ev.Event, ...], ev.Event, type[CallError]]] = [
     ("before", "event", "error"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
 )
 def test_what_does_not_follow_is_refused(before: tuple[ev.Event, ...], event: ev.Event, error: type[CallError]) -> None:
-    """A state machine violation is refused with an error that says why, and the state stays as it was."""
+    """Illegal transitions are refused with a reason and leave the state unchanged."""
     state = after(*before)
     untouched = encoded(state)
     with pytest.raises(error) as caught:
@@ -222,7 +222,7 @@ def encoded(state: State) -> tuple[bytes, bytes]:
 @settings(max_examples=60, deadline=None)
 @given(histories(), st.integers(0, 100), st.integers(0, 100))
 def test_retracting_is_as_if_it_never_happened(grown: list[tuple[int, ev.Event]], first: int, second: int) -> None:
-    """Promise 4: what was decided ahead of a failed append is taken back without a trace, and may be decided again."""
+    """Promise 4: retracting a failed append leaves no trace, and it may be decided again."""
     history = [event for _, event in grown]
     low, high = sorted((1 + first % len(history), 1 + second % len(history)))
     state = State()
@@ -245,7 +245,7 @@ def test_retracting_is_as_if_it_never_happened(grown: list[tuple[int, ev.Event]]
 @settings(max_examples=40, deadline=None)
 @given(histories())
 def test_closing_leaves_nothing_open(grown: list[tuple[int, ev.Event]]) -> None:
-    """What closes an interrupted session is allowed, and after it no message, part or compaction is open."""
+    """The events that close an interrupted session are legal and leave nothing open."""
     state = after(*(event for _, event in grown[1:]))
     for event in state.closing("interrupted"):
         admit(state, event)
@@ -257,7 +257,7 @@ def test_closing_leaves_nothing_open(grown: list[tuple[int, ev.Event]]) -> None:
 
 
 def test_closing_keeps_what_was_said() -> None:
-    """Streamed text is ended, tools are failed as interrupted, the message is aborted, in that order."""
+    """Closing ends streamed text, fails tools, aborts the message, in this order."""
     state = after(*RUNNING, part("t1", Text()), ev.PartDelta("t1", "text", "so far"), part("c2", Tool("c", "b")))
     assert state.closing("interrupted") == [
         ev.ToolFailed("c1", "[Tool execution was interrupted]", interrupted=True),
@@ -281,7 +281,7 @@ def test_a_removed_request_is_no_longer_due() -> None:
 
 
 def test_an_interrupt_is_answered_by_the_end_of_a_message() -> None:
-    """An interrupt stays requested until a message ends, whatever is rolled back meanwhile."""
+    """An interrupt stays requested until a message ends, also across a rollback."""
     state = after(*OPEN, ev.InterruptRequested("stop"), ev.RolledBack(4))
     assert state.interrupt_pending()
     evolve(state, ev.MessageFinished("m2"))

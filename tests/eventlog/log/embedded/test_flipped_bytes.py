@@ -1,4 +1,4 @@
-"""Every byte of a store flipped in turn: what is read is right, or a typed error, and nobody's process dies."""
+"""Each byte of a store flipped in turn: reads are right or a typed error; no crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no file where a file of the store should be, or one without an end: an error at once, never a wait."""
+"""Non-regular and endless files in a store's place: an error at once, never a wait."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def within(seconds: int) -> Generator[None]:
 
 
 def fifo(path: Path) -> None:
-    """A pipe with a name, to which nobody writes."""
+    """Make a named pipe without a writer."""
     path.unlink(missing_ok=True)
     os.mkfifo(path)
 
@@ -95,7 +95,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_nothing_waits_for_what_is_no_file(
     name: str, make: Callable[[Path], None], sound: Path, tmp_path: Path
 ) -> None:
-    """A FIFO or a device in the place of any file of a store is damage that is named, at once, whatever the store is opened for."""
+    """A FIFO or device in place of any file of the store is damage, named at once."""
     store, new = tmp_path / "store", tmp_path / "new"
     shutil.copytree(sound, store)
     make(store / name)
@@ -110,7 +110,7 @@ def test_nothing_waits_for_what_is_no_file(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hole_without_an_end_is_not_read(name: str, sound: Path, tmp_path: Path) -> None:
-    """A file that claims to have terabytes is refused or read as far as it has data; it takes no time and no memory."""
+    """A file that claims terabytes is refused or read to its data, fast, in little memory."""
     store = tmp_path / "store"
     shutil.copytree(sound, store)
     hole(store / name)
@@ -120,7 +120,7 @@ def test_a_hole_without_an_end_is_not_read(name: str, sound: Path, tmp_path: Pat
 
 
 def test_a_journal_with_a_hole_behind_it_is_read(sound: Path, tmp_path: Path) -> None:
-    """What was committed is there, before a hole of terabytes as without it, and is saved by a repair."""
+    """A journal with a sparse end of terabytes reads as without it, and repair saves it."""
     store = tmp_path / "store"
     shutil.copytree(sound, store)
     hole(store / "journal" / "0000000001.log")

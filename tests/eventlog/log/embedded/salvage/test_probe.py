@@ -80,7 +80,7 @@ def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> No
 
 
 def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path]) -> None:
-    """After a crash the pages are walked once; after an orderly close, or beside others, they are not."""
+    """The pages are probed once after a crash, and not after a clean close or beside others."""
     path = tmp_path / "s"
     fill(path)
     assert probed == []
@@ -100,7 +100,7 @@ def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path
 
 
 def test_beside_others_nothing_is_probed(tmp_path: Path, probed: list[Path]) -> None:
-    """What is not folded because somebody is at work is no unclean end."""
+    """An unfolded journal beside another open process is no unclean end and is not probed."""
     path = tmp_path / "s"
     fill(path)
     script = (
@@ -124,7 +124,7 @@ def test_beside_others_nothing_is_probed(tmp_path: Path, probed: list[Path]) -> 
 
 
 def cut(path: Path) -> None:
-    """The file ends in the middle: whoever reads behind that is killed."""
+    """Truncate LMDB's file to its half: a process that reads beyond it is killed."""
     data = path / "lmdb" / "data.mdb"
     os.truncate(data, data.stat().st_size // 2 & ~4095)
 
@@ -170,7 +170,7 @@ def leave_a_mark(path: Path) -> None:
 
 
 def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
-    """A store that kills whoever reads it kills a child, and the error says how."""
+    """A store whose pages kill the probe's child process is refused with the signal's name."""
     path = tmp_path / "s"
     fill(path)
     cut(path)
@@ -188,7 +188,7 @@ def test_a_missing_tree_is_damage_not_a_new_one(tmp_path: Path) -> None:
 
 
 def test_a_frozen_program_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where `sys.executable` is not Python, no program is started in its name, and nothing is refused."""
+    """Where `sys.executable` is not Python, no child is started and no store refused."""
     fill(tmp_path / "s")
     hide(tmp_path / "s")
     monkeypatch.setattr(sys, "frozen", True, raising=False)
@@ -209,7 +209,7 @@ runpy.run_path({program!r}, run_name="__main__")
 def test_what_the_system_has_none_of_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, amount: int, said: str
 ) -> None:
-    """A sound file that cannot be mapped or opened now is not called damaged: restoring a copy of it would be of no use."""
+    """A sound file that cannot be mapped or opened for lack of resources is not damaged."""
     fill(tmp_path / "s")
     os.truncate(tmp_path / "s" / "lmdb" / "data.mdb", 3 << 30)
     program = tmp_path / "limited.py"

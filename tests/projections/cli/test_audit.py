@@ -71,7 +71,7 @@ def test_audit_with_a_digest_that_is_not_the_views_is_a_fault(cli: Cli, store: P
 
 
 def test_diff_in_words_and_tokens(cli: Cli, driven: str) -> None:
-    """What came between two versions, with its tokens."""
+    """`diff` lists the events between two versions with their tokens."""
     version = cli("view", driven, "--json").json["version"]
     answer = cli("diff", driven, 3, version, "--json")
     valid("diff", answer.json)

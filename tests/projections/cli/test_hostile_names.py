@@ -1,4 +1,4 @@
-"""Names that try to steer a terminal or to forge a line: shown, not obeyed, and a line stays a line, in every command."""
+"""Hostile names in every command: shown escaped, and each line stays one line."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ WRITING = [
 
 
 def fill(directory: Path, name: str) -> None:
-    """Files of this name, and a store with it wherever a name may stand; what is said is the same for every name."""
+    """Make files of this name and a store with it in every place; the texts stay equal."""
     (directory / f"{name}.sse").write_text(STREAM)
     (directory / f"bad-{name}").write_text("no format at all")
     with eventlog.open(directory / "store") as store:
@@ -120,7 +120,7 @@ def fill(directory: Path, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same store with plain names and with evil ones; each in a directory with a file of such a name."""
+    """Two directories with equal stores, one with plain names and one with hostile names."""
     found: dict[str, Path] = {}
     for name in (PLAIN, EVIL):
         found[name] = tmp_path_factory.mktemp("names")
@@ -134,7 +134,7 @@ def words(command: str, directory: Path, name: str) -> list[str]:
 
 
 def compare(plain: Answer, evil: Answer, command: str) -> None:
-    """The same outcome in as many lines and columns, and nothing in them to obey."""
+    """Check that both outcomes have the same lines and columns and no control sequence."""
     assert evil.code == plain.code, (command, plain, evil)
     assert evil.code != Exit.DEFECT
     assert not HARM.search(evil.out + evil.err), (command, HARM.findall(evil.out + evil.err))
@@ -145,7 +145,7 @@ def compare(plain: Answer, evil: Answer, command: str) -> None:
 
 
 def test_every_reading_command(stores: dict[str, Path], cli: Cli) -> None:
-    """Whatever ids, titles, paths, tools and models are called, the output has the lines and columns it has for plain names."""
+    """Reading commands print the same lines and columns for hostile names as for plain ones."""
     shown = 0
     for command in READING:
         plain, evil = (cli("--store", place / "store", *words(command, place, name)) for name, place in stores.items())
@@ -155,7 +155,7 @@ def test_every_reading_command(stores: dict[str, Path], cli: Cli) -> None:
 
 
 def test_every_writing_command(tmp_path: Path, cli: Cli) -> None:
-    """The same for what writing commands report, and for the errors of those that are refused."""
+    """Writing commands and their errors print the same lines for hostile names as for plain."""
     places: dict[str, Path] = {}
     for name in (PLAIN, EVIL):
         places[name] = tmp_path / str(len(places))
@@ -173,7 +173,7 @@ def test_every_writing_command(tmp_path: Path, cli: Cli) -> None:
     "command", ["sessions", "show a/NAME", "timeline a/NAME", "window a/NAME", "verify", "view a/NAME"]
 )
 def test_on_a_terminal(stores: dict[str, Path], command: str) -> None:
-    """On a terminal only the program's own sequences get through: colours, lines and the pictures it draws."""
+    """On a terminal only the program's own escape sequences get through."""
     place = stores[EVIL]
     code, drawn = on_terminal("--store", place / "store", *words(command, place, EVIL))
     assert code == Exit.OK, drawn
@@ -194,7 +194,7 @@ def test_what_the_engine_logs_is_noted(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_what_is_said_keeps_its_lines(tmp_path: Path, cli: Cli) -> None:
-    """What was said may have lines and tabs of its own: they are printed, and the rest of it is shown."""
+    """Conversation text keeps its lines and tabs; other control characters are shown escaped."""
     with eventlog.open(tmp_path / "s") as store:
         session = store.create_session(id="s")
         session.user("one\n\ttwo\r\nthree\x1b[31m\x85four")

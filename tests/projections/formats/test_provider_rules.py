@@ -1,4 +1,4 @@
-"""The rules of providers that the renderers' tests rely on: each of them catches a request that breaks it."""
+"""Provider rules that the renderers' tests rely on: each catches its violation."""
 
 from __future__ import annotations
 

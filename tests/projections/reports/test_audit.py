@@ -1,4 +1,4 @@
-"""The audit: every step's request is rebuilt from events and compared with the digest that was recorded when it was sent."""
+"""The audit: each step's request is rebuilt from events and matches its digest."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def chunks(text: str, calls: int, tokens: int) -> Iterator[dict[str, Any]]:
 
 
 def work(session: Session, steps: int, hooks: Hooks | None = None, policy: ContextPolicy | None = None) -> None:
-    """One turn with so many steps that read files, in a window small enough to prune and to compact."""
+    """Run one turn of many file reads in a window small enough to prune and compact."""
     taken = 0
     limits = Limits(9_000, 1_000)
     with ContextWindow(session, policy, model=Model("p", "m"), limits=limits, hooks=hooks) as window:
@@ -118,7 +118,7 @@ def test_every_step_of_a_driven_session_matches(store: Store) -> None:
 
 
 def test_a_summary_in_several_requests_with_hooks_is_rebuilt(store: Store) -> None:
-    """Requests for summaries are steps, too; each chunk is rebuilt, anchored on the one before, hooks included."""
+    """Each chunk request of a summary is rebuilt with its anchor and hooks."""
     session = store.create_session()
     for number in range(12):
         session.user(f"Question {number}. " * 40)
@@ -155,7 +155,7 @@ def test_a_summary_in_several_requests_with_hooks_is_rebuilt(store: Store) -> No
 
 
 def test_the_words_of_the_template_belong_to_the_renderers_name() -> None:
-    """Promise 10: other words are another renderer: whoever changes them gives `SUMMARY_RENDERER` a new version."""
+    """Promise 10: another template text requires a new version of `SUMMARY_RENDERER`."""
     words = "\0".join((SYSTEM, summary_prompt(), summary_prompt("notes", ["context"]), GOES_ON))
     assert (SUMMARY_RENDERER, sha256(words.encode()).hexdigest()[:16]) == ("summary/1", "e9f31d286fd0a60e")
 
@@ -205,7 +205,7 @@ def nothing(given: list[NeutralMessage]) -> list[NeutralMessage]:
 def test_what_hooks_changed_is_rebuilt_without_them(
     store: Store, messages: Callable[[list[NeutralMessage]], Sequence[NeutralMessage]]
 ) -> None:
-    """Promise 10: hook results are recorded with the step, so its request is rebuilt without the hook."""
+    """Promise 10: a step's hook results are recorded, so its request is rebuilt without hooks."""
     session = store.create_session()
     session.set_system_prompt("You help.")
     session.user("Hello")

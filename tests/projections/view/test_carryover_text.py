@@ -14,7 +14,7 @@ LONG = "x" * PINNED_SHOWN + "the end"
 
 
 def test_a_pinned_fact_is_carried_whole_and_a_long_part_can_be_recalled() -> None:
-    """A pinned fact stands nowhere else, so none of it is left out; of a long part it is said how to read the rest."""
+    """A pinned fact is carried whole; a long part says how to recall the remainder."""
     fact, part = Pin("p1", None, (LONG,)), Pin("p2", "prt_1", (LONG,))
     assert carried_text(Carried(pins=(fact,)), str) == f"## Pinned\n- {LONG}"
     said = carried_text(Carried(todos=(Todo("a"),), pins=(part,)), str)

@@ -70,7 +70,7 @@ def view_of(recording: Recording, options: RenderOptions = DEFAULT, at: int | No
 
 
 def said(*events: ev.Event, options: RenderOptions = DEFAULT) -> list[dict[str, Any]]:
-    """What the model would be sent after these events, in the form of OpenAI Chat."""
+    """The OpenAI Chat request after these events."""
     items = [(1_000 + number, event) for number, event in enumerate([ev.SessionStarted(), *events])]
     return chat_messages(view_of(Recording(items), options))
 
@@ -113,7 +113,7 @@ def test_runs_of_deltas_fold_like_single_deltas(items: list[Timed]) -> None:
 @QUICK
 @given(histories(max_size=60), st.data())
 def test_replay_from_any_checkpoint_equals_live(items: list[Timed], data: st.DataObject) -> None:
-    """Promise 7: replay from 1 = replay from any checkpoint = live, as encoded bytes, with rollbacks and undos."""
+    """Promise 7: replay from 1, from any checkpoint and live give the same bytes."""
     recording = Recording(items[:1])
     checkpoints = Checkpoints(MemoryLog())
     follower = Follower(PROJECTION, recording, checkpoints)
@@ -133,7 +133,7 @@ def test_replay_from_any_checkpoint_equals_live(items: list[Timed], data: st.Dat
 @QUICK
 @given(histories())
 def test_state_survives_its_encoding(items: list[Timed]) -> None:
-    """A checkpoint is the encoded state: it decodes to an equal one, which goes on in the same way."""
+    """A checkpoint decodes to an equal state that goes on in the same way."""
     recording = Recording(items)
     spans = list(recording.history())
     half = len(spans) // 2
@@ -148,7 +148,7 @@ def test_state_survives_its_encoding(items: list[Timed]) -> None:
 
 
 def test_damaged_checkpoints_are_passed_over() -> None:
-    """A damaged checkpoint is not used, the one before is, and none is fine too; reading writes nothing."""
+    """A damaged checkpoint is ignored for the one before, or none; reading writes nothing."""
     log = MemoryLog()
     checkpoints = Checkpoints(log)
     recording = Recording([(1, ev.SessionStarted())])
@@ -170,7 +170,7 @@ def test_damaged_checkpoints_are_passed_over() -> None:
 
 @pytest.mark.promise(14)
 def test_few_checkpoints_are_kept() -> None:
-    """Promise 14: checkpoints of a session do not grow in number with its history, and old ones stay among them."""
+    """Promise 14: a session keeps a bounded number of checkpoints, old ones among them."""
     log = MemoryLog()
     checkpoints = Checkpoints(log)
     recording = Recording([(1, ev.SessionStarted())])
@@ -199,7 +199,7 @@ def test_unknown_events_are_errors() -> None:
 @QUICK
 @given(histories(max_size=50), RISING, st.integers(1, 4))
 def test_live_view_equals_a_fresh_one(items: list[Timed], options: RenderOptions, stride: int) -> None:
-    """The view kept up to date event by event is the one rendered from the start, at every look."""
+    """The view updated event by event equals the one rendered from the start."""
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -270,7 +270,7 @@ def test_next_view_shares_what_did_not_change() -> None:
 
 
 def test_a_delta_renders_its_own_part_only() -> None:
-    """In an open message with many finished calls one more delta renders the part that grows, nothing else."""
+    """A delta re-renders its own part only, beside many finished calls."""
     counts: list[list[int]] = []
     for calls in (2, 60):
         begun: list[ev.Event] = [*asked("u", "q"), ev.AssistantMessageStarted("a", model=ONE), ev.StepStarted("a", "s")]
@@ -315,7 +315,7 @@ def test_a_delta_renders_its_own_part_only() -> None:
 @QUICK
 @given(histories(max_size=60), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_every_call_has_exactly_one_result(items: list[Timed], options: RenderOptions) -> None:
-    """A call is answered once, in its own message or in the one that follows; no result is alone."""
+    """A call has exactly one result, in its own message or the next; none stands alone."""
     messages = list(view_of(Recording(items), options))
     for index, message in enumerate(messages):
         calls = [part.call for part in message.parts if isinstance(part, Call)]
@@ -346,7 +346,7 @@ SIGNED: list[Timed] = [
 @given(histories(max_size=60))
 @example(items=SIGNED)
 def test_default_view_has_no_empty_messages(items: list[Timed]) -> None:
-    """The default preset sends no message without parts and no empty text, whatever happened; reasoning may be all in its metadata."""
+    """The default preset sends no message without parts and no empty text."""
     for message in view_of(Recording(items)):
         assert message.parts
         for part in message.parts:
@@ -383,7 +383,7 @@ def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None
 @QUICK
 @given(histories(max_size=40), st.data())
 def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.DataObject) -> None:
-    """After a rollback to v the view is that right after v, redactions apart; a rollback can be undone."""
+    """A rollback to v restores the view after v, redactions apart, and can be undone."""
     recording = Recording(items)
     last = recording.version
     to = data.draw(st.integers(1, last))
@@ -399,7 +399,7 @@ def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.Data
 @pytest.mark.promise(9)
 @BOTH
 def test_undoing_a_compaction_gives_the_view_back(options: RenderOptions) -> None:
-    """Promise 9: the view after the undo of a compaction, and of one upon another, equals the view before it."""
+    """Promise 9: undoing a compaction, also one upon another, restores the view."""
     recording = Recording([(1, ev.SessionStarted())])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -443,7 +443,7 @@ def texts(messages: list[dict[str, Any]]) -> list[object]:
 
 
 def test_a_compaction_stands_for_what_it_covers() -> None:
-    """Marker, summary, then whatever is not covered, in order; older pairs are hidden; an unknown tail is none."""
+    """A compaction shows marker, summary and uncovered messages; older pairs are hidden."""
     start = [*asked("u1", "one"), *answered("a1", "two"), *asked("u2", "three"), *answered("a2", "four")]
     question = "What did we do so far?"
     kept = [*start, *compacted("k", "sum", tail="u2", through="a1"), *asked("u3", "five")]
@@ -478,7 +478,7 @@ def test_restoring_a_pruned_result_gives_the_view_back() -> None:
 
 
 def test_user_parts() -> None:
-    """Ignored and empty texts are not sent, synthetic ones are; files that became text are not; a subtask is a sentence."""
+    """Empty and ignored texts are not sent, synthetic ones are; subtasks are a sentence."""
     parts: Sequence[PartKind] = [
         Text("hello"),
         Text(""),
@@ -562,7 +562,7 @@ def test_failed_messages() -> None:
 
 
 def test_reasoning_of_another_model_is_text() -> None:
-    """Reasoning keeps its metadata for the same model only; for another it is text, kept apart from the answer."""
+    """Reasoning keeps its metadata for its own model; another model gets it as text."""
     metadata = '{"anthropic":{"signature":"s"}}'
     begun: list[ev.Event] = [
         ev.SessionStarted(),
@@ -584,7 +584,7 @@ def test_reasoning_of_another_model_is_text() -> None:
 
 
 def test_empty_text_is_the_preset_s_only() -> None:
-    """A message that broke off before its first token is not sent by default; `opencode-1.18` sends it empty."""
+    """A message without any text is not sent; `opencode-1.18` sends it empty."""
     events = [*asked("u", "q"), ev.AssistantMessageStarted("a"), ev.PartStarted("a", "t", Text())]
     assert texts(said(*events)) == ["q"]
     assert texts(said(*events, options=OPENCODE_1_18)) == ["q", ""]
@@ -631,7 +631,7 @@ def test_long_results_are_capped_on_request() -> None:
 
 
 def test_constraints() -> None:
-    """No two user messages in a row, nothing empty, a message between result and user, call ids that are taken."""
+    """No two user messages in a row, nothing empty, no taken call ids."""
     events = [
         *asked("u1", "one"),
         *asked("u2", "two"),
@@ -656,7 +656,7 @@ def test_constraints() -> None:
 
 
 def test_what_was_joined_is_joined_again_after_a_change() -> None:
-    """Messages joined behind an inserted answer stay whole when one of them changes later, live as afresh."""
+    """Joined messages stay whole when one changes later, live as in a fresh view."""
     options = RenderOptions(constraints=Constraints(alternate=True, after_tool="Done."))
     begun = [*asked("u", "q"), ev.AssistantMessageStarted("a"), *called("p"), ev.ToolCompleted("p", "out")]
     begun += [ev.MessageFinished("a", "stop"), *asked("q1", "one"), *asked("q2", "two"), *answered("b", "yes")]
@@ -674,7 +674,7 @@ def test_what_was_joined_is_joined_again_after_a_change() -> None:
 @QUICK
 @given(histories(max_size=50), st.integers(1, 3))
 def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
-    """Alternation joins neighbours the same way live and afresh, and never leaves two user messages in a row."""
+    """Alternation joins neighbours live as in a fresh view, never two users in a row."""
     options = RenderOptions(constraints=Constraints(alternate=True, drop_empty=True, after_tool="Done."))
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
@@ -692,7 +692,7 @@ def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
 
 
 def test_reminder_and_max_steps() -> None:
-    """A message sent while a turn runs is wrapped on request; the last message may tell the model to stop."""
+    """On request a message sent mid-turn is wrapped, and the last one may say stop."""
     events = [*asked("u1", "start"), *answered("a1", "working", reason="tool-calls"), *asked("u2", "also this")]
     assert texts(said(*events))[-1] == "also this"
     wrapped = texts(said(*events, options=RenderOptions(reminder=True)))
@@ -707,7 +707,7 @@ def test_reminder_and_max_steps() -> None:
 
 
 def test_every_queued_message_is_wrapped() -> None:
-    """However many messages were sent while a turn runs, each is wrapped, and none is when the turn is over."""
+    """Every message sent while a turn runs is wrapped, and none after the turn."""
     options = RenderOptions(reminder=True)
     recording = Recording([(1, ev.SessionStarted())])
     follower = Follower(PROJECTION, recording)
@@ -737,7 +737,7 @@ def test_presets_by_name() -> None:
 
 
 def test_view_of_a_session() -> None:
-    """The handle's shape: messages, tokens, system prompt, digest, and the view inside a stream."""
+    """`view` gives messages, tokens, system prompt and digest, also inside a stream."""
     with eventlog.open("memory:") as store:
         session = store.create_session(title="t")
         session.set_system_prompt("You are terse.", "Caller's.")
@@ -774,7 +774,7 @@ def test_view_of_a_session() -> None:
 
 
 def test_the_header_is_stable() -> None:
-    """The first segment keeps its bytes from turn to turn whatever the rest does, and a hook may change both, live too."""
+    """The header segment keeps its bytes every turn; a hook may change both segments."""
 
     def hook(segments: tuple[str, ...]) -> list[str]:
         return [segments[0].upper(), *segments[1:], "hooked"]
@@ -799,7 +799,7 @@ def test_the_header_is_stable() -> None:
 
 
 def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
-    """`view(v)` at each version of a stream has the text up to it; a step's own view leaves out the message it fills."""
+    """A view inside a stream has the text so far; a step's view omits its own message."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("q", id="u")
@@ -830,7 +830,7 @@ def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
 
 @pytest.mark.promise(8)
 def test_checkpoint_of_a_session_is_used() -> None:
-    """Promise 8: opening the view of a long session reads the events after the checkpoint only; reading writes nothing."""
+    """Promise 8: opening a long session's view reads the events after its checkpoint."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         for number in range(30):
@@ -854,7 +854,7 @@ def test_checkpoint_of_a_session_is_used() -> None:
 
 @pytest.mark.promise(8)
 def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
-    """Promise 8: opening a view reads the newest of its checkpoints, and nothing of what only commands need."""
+    """Promise 8: opening a view reads one checkpoint and none of the command state."""
     with eventlog.open(tmp_path, checkpoint_events=10) as store:
         session = store.create_session(id="s")
         live = LiveView(session)
@@ -874,7 +874,7 @@ def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
 @QUICK
 @given(histories(max_size=50))
 def test_a_batch_is_its_events(items: list[Timed]) -> None:
-    """`apply_batch` takes in what applying its events one by one does, up to a rollback, and says where it stopped."""
+    """`apply_batch` equals applying its events one by one, up to a rollback."""
     (stretch,) = Recording(items).stretches()
     projection = TranscriptProjection()
     many, stopped = projection.apply_batch(projection.initial(), stretch.batch, 1)
@@ -885,7 +885,7 @@ def test_a_batch_is_its_events(items: list[Timed]) -> None:
 
 @pytest.mark.promise(8)
 def test_a_fork_opens_at_its_parents_checkpoint() -> None:
-    """Promise 8: opening the view of a fork costs the events after the newest checkpoint of what it inherited."""
+    """Promise 8: opening a fork's view starts at its newest inherited checkpoint."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         for number in range(30):
@@ -958,7 +958,7 @@ SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
 
 
 def test_explanations_follow_the_rendering() -> None:
-    """What is sent only as a text, or not at all, or redacted later, is explained so."""
+    """Explanations say what is sent as text only, not sent, or redacted since."""
     two = RenderOptions(model=Model("p", "two"))
     events: list[ev.Event] = [
         *asked("u", "one", " ", "secret"),

@@ -1,4 +1,4 @@
-"""The tokens of views that follow each other: what they share is counted once, and the sum is that of the whole view."""
+"""Token counts of successive views: shared messages count once, sums are exact."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def messages(draw: st.DrawFn) -> NeutralMessage:
 def test_views_that_follow_each_other(
     pool: list[NeutralMessage], steps: list[tuple[int, int]], system: list[str]
 ) -> None:
-    """The count of each view is the one that a new counter gives, wherever it begins to differ from the view before."""
+    """The count of each successive view equals a new counter's."""
     counter = ViewCounter(CharsCounter())
     view: list[NeutralMessage] = []
     for keep, more in steps:

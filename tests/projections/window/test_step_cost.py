@@ -1,4 +1,4 @@
-"""What a step of the loop and a report cost as a session grows (processor time at two sizes, in one run)."""
+"""The cost of a loop's step and of a report as a session grows (processor time)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def reported(session: Session) -> None:
 
 
 def test_a_report_of_eight_times_the_messages_costs_eight_times_as_much() -> None:
-    """`eventlog window` is linear in the messages of the view: 8,000 cost at most 16 times what 1,000 do."""
+    """A report is linear: 8,000 messages cost at most 16 times what 1,000 do."""
     with eventlog.open("memory:") as store:
         small, large = (grown(store.create_session(), messages) for messages in (1_000, 8_000))
         costs = [processor_time(partial(reported, session), runs) for session, runs in ((small, 5), (large, 2))]
@@ -63,7 +63,7 @@ def test_a_report_of_eight_times_the_messages_costs_eight_times_as_much() -> Non
 
 
 class Costs:
-    """A loop in one session that grows turn by turn, and the processor time of its window's own work in each turn."""
+    """A loop in a growing session, and the window's processor time in each turn."""
 
     def __init__(self, window: ContextWindow, *, one_turn: bool) -> None:
         self._window = window
@@ -71,12 +71,12 @@ class Costs:
         self.turns: list[float] = []
 
     def grow(self, turns: int) -> None:
-        """Go on until there are so many turns (or steps of one turn), each with a call and its result."""
+        """Run up to this number of turns (or steps of one turn), each with a call."""
         while len(self.turns) < turns:
             self.turns.append(self._turn(len(self.turns)))
 
     def at(self, turns: int) -> float:
-        """What a turn costs when there are so many: the least of the ten around."""
+        """Cost of a turn at this size: the least of the ten around it."""
         self.grow(turns + 5)
         return min(self.turns[turns - 5 : turns + 5])
 
@@ -119,7 +119,7 @@ class Costs:
 @pytest.mark.parametrize("one_turn", [False, True])
 @pytest.mark.parametrize("planner", PLANNERS_KEPT)
 def test_a_step_costs_what_is_new(planner: str, *, one_turn: bool) -> None:
-    """`next_step`, `begin`, `run` and `finish` cost as much at 100 turns (or steps of one turn) as at 800, and 1,600 in the long form."""
+    """A step costs as much after 100 turns (or steps of one turn) as after 800."""
     policy = ContextPolicy(prune=PrunePolicy(policy=planner))
     with eventlog.open("memory:") as store:
         session = store.create_session()

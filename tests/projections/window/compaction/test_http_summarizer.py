@@ -47,7 +47,7 @@ class Waits:
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests go to the local server whatever the machine's settings are."""
+    """Send requests to the local server without the machine's proxy settings."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -65,7 +65,7 @@ def test_streams_text_and_usage() -> None:
 
 
 def test_request_is_the_conversation_with_the_prompt_behind() -> None:
-    """The endpoint gets the system prompt, the head in the provider's form, the prompt, no tools, and the key in its header."""
+    """The endpoint gets system prompt, head, prompt and key header, and no tools."""
     with OpenAIServer(Answer("x")) as server:
         asked(server, api_key=KEY, body={"temperature": 0})
         request = server.asked[0]
@@ -107,7 +107,7 @@ def test_tool_call_is_told() -> None:
 
 
 def test_tries_again_and_waits_longer_each_time() -> None:
-    """What may pass is tried again: 5xx with growing waits, 429 after what `Retry-After` asks, bounded."""
+    """5xx is retried with growing waits, 429 after `Retry-After`, within bounds."""
     waits = Waits()
     busy = Answer(status=429, headers={"retry-after": "7"})
     long = Answer(status=503, headers={"retry-after": "9999"})
@@ -121,7 +121,7 @@ def test_tries_again_and_waits_longer_each_time() -> None:
 
 
 def test_gives_up_after_its_attempts() -> None:
-    """A server that stays away ends in a typed error with the last status and the number of attempts."""
+    """A server that stays down ends in a typed error with last status and attempts."""
     waits = Waits()
     with OpenAIServer(Answer(status=503)) as server, pytest.raises(SummarizerError) as caught:
         asked(server, attempts=3, sleep=waits)
@@ -165,7 +165,7 @@ def test_refused() -> None:
 
 
 def test_broken_stream_is_a_failure() -> None:
-    """A stream that breaks off after some text is an error, never a short summary, and is not begun again."""
+    """A stream that breaks off is an error, no short summary, and is not retried."""
     with OpenAIServer(Answer(["a", "b", "c"], cut=2)) as server:
         summary = HttpSummarizer(server.url, sleep=Waits())(REQUEST)
         assert [next(summary), next(summary)] == ["a", "b"]
@@ -181,7 +181,7 @@ def test_stream_that_breaks_off_at_once_is_tried_again() -> None:
 
 
 def said_before_silence(timeout: float) -> str:
-    """What a server said that then stops talking for longer than the timeout; "" if it was slower than that from the start."""
+    """The text read before a server went silent past the timeout; "" if it was slow."""
     hold = threading.Event()
     with OpenAIServer(Answer(["a", "b"], hold=hold)) as server:
         try:
@@ -233,7 +233,7 @@ def test_stream_in_any_pieces() -> None:
 
 
 def test_no_secret_in_any_error() -> None:
-    """Neither the key nor the address nor the provider's words are in an error, nor in what hangs on it."""
+    """No error, nor its cause, contains the key, the address or the provider's words."""
     refused = Answer(status=400, error={"message": f"key {KEY}", "code": f"bad key {KEY}"})
     with OpenAIServer(refused, Answer(status=500), Answer(["a", "b"], cut=1)) as server:
         for _ in range(3):
@@ -266,7 +266,7 @@ def test_client_of_ones_own() -> None:
 
 
 def test_closing_gives_the_request_up() -> None:
-    """Whoever stops reading lets go of the connection, though the server has not come to its end."""
+    """Closing the iterator releases the connection of an unfinished response."""
     hold = threading.Event()
     with OpenAIServer(Answer(["a", "b"], hold=hold)) as server, httpx2.Client() as client:
         found = pieces(HttpSummarizer(server.url, client=client), REQUEST)
@@ -281,6 +281,6 @@ async def _collected(url: str) -> list[Piece]:
 
 
 def test_from_a_coroutine() -> None:
-    """The same summariser serves asyncio, whose loop goes on meanwhile."""
+    """The same summariser works in asyncio without blocking the loop."""
     with OpenAIServer(Answer(["a", "b"])) as server:
         assert asyncio.run(_collected(server.url)) == ["a", "b"]

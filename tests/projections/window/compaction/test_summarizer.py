@@ -1,4 +1,4 @@
-"""Any callable may write summaries: sync or async, whole or in pieces, driven from code or from a coroutine."""
+"""Any callable may summarise: sync or async, whole or in pieces, in either world."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ ALL = [whole, streamed, awaited, async_streamed, async_to_stream, Writer(), late
 
 
 def driven(summarizer: Summarizer) -> list[Piece]:
-    """What ordinary code gets."""
+    """The pieces that blocking code gets."""
     return list(pieces(summarizer, REQUEST))
 
 
 def collected(summarizer: Summarizer) -> list[Piece]:
-    """What a coroutine gets."""
+    """The pieces that a coroutine gets."""
 
     async def collect() -> list[Piece]:
         return [piece async for piece in apieces(summarizer, REQUEST)]
@@ -83,7 +83,7 @@ def collected(summarizer: Summarizer) -> list[Piece]:
 
 @pytest.mark.parametrize("summarizer", ALL, ids=lambda found: getattr(found, "__name__", "object"))
 def test_every_kind_gives_the_same(summarizer: Any) -> None:
-    """Pieces, usage and tool calls come in order from every kind of callable, whoever asks."""
+    """Every kind of callable gives pieces, usage and tool calls in the same order."""
     assert list(pieces(summarizer, REQUEST)) == WHOLE
     assert collected(summarizer) == WHOLE
 
@@ -121,7 +121,7 @@ def test_threads_do_not_meet() -> None:
 
 @pytest.mark.parametrize("drive", [driven, collected], ids=["code", "coroutine"])
 def test_errors_come_through(drive: Callable[[Summarizer], object]) -> None:
-    """What a summariser raises in the middle is raised where it is read, and nothing is left running."""
+    """A summariser's error is raised where it is read, and nothing is left running."""
 
     def breaks(request: SummaryRequest) -> Iterator[Piece]:
         del request
@@ -146,7 +146,7 @@ def test_errors_come_through(drive: Callable[[Summarizer], object]) -> None:
 
 
 def test_stopping_closes_the_summariser() -> None:
-    """Whoever stops reading ends the summariser: its cleaning up runs, sync or async, and tasks that it began are over."""
+    """Closing the iterator ends the summariser, its clean-up and its tasks."""
     closed: list[str] = []
 
     def endless(request: SummaryRequest) -> Iterator[Piece]:

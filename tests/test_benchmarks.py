@@ -77,7 +77,7 @@ NEEDS_BASELINE = (
 
 @pytest.fixture(scope="module")
 def notes() -> Notes:
-    """What the cases of `results` put down."""
+    """The notes of the cases of `results`."""
     return Notes()
 
 
@@ -129,7 +129,7 @@ def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path
 
 
 def test_the_table_names_every_figure(results: list[Result]) -> None:
-    """What a person reads has a line for each figure, measured or only listed."""
+    """The printed table has a line for each figure, measured or only listed."""
     figures = {figure.id: figure for case in CASES for figure in case.figures}
     text = StringIO()
     console = Console(width=300, file=text)
@@ -305,7 +305,7 @@ def test_a_server_that_does_not_start_is_missing() -> None:
 
 
 def test_a_run_is_compared_by_ratios() -> None:
-    """Better and worse follow the target's side, whatever the machine.
+    """Better and worse follow the target's side, on any machine.
 
     Figures without a baseline are compared as they are.
     """
@@ -479,7 +479,7 @@ def test_a_latency_has_figures_and_columns() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system drops no pages")
 def test_pages_are_dropped_from_the_cache(tmp_path: Path) -> None:
-    """What was just written is cached; after dropping it is not, and is read unharmed."""
+    """Written pages are cached; after dropping they are not, and read back unharmed."""
     (tmp_path / "empty").touch()
     file = tmp_path / "below" / "file"
     file.parent.mkdir()
@@ -536,14 +536,14 @@ def test_samples_give_medians_and_percentiles() -> None:
 
 
 def test_processor_time_is_not_waiting() -> None:
-    """What only waits spends seconds and hardly any processor time."""
+    """A waiting job spends seconds and hardly any processor time."""
     waited = spent(lambda: time.sleep(0.05))
     assert waited.cpu < 0.05 <= waited.seconds
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts a process's writes")
 def test_bytes_written_are_counted(tmp_path: Path) -> None:
-    """What is written is counted to the byte."""
+    """Written bytes are counted exactly."""
     before = written()
     (tmp_path / "file").write_bytes(b"x" * 1000)
     assert written() - before == 1000
@@ -648,7 +648,7 @@ def test_syncs_are_counted_by_system_call(tmp_path: Path) -> None:
 
 
 def test_only_calls_that_sync_count_between_the_marks() -> None:
-    """What is outside the two marks does not count, nor a write that syncs nothing."""
+    """Calls outside the two marks and writes without a sync do not count."""
     mark = "7 fsync(1048575) = -1 EBADF (Bad file descriptor)"
     calls = [
         "7 fdatasync(3) = 0",

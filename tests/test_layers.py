@@ -88,7 +88,7 @@ PACKAGES = sorted(module for module, path in FILES.items() if path.name == "__in
 
 @cache
 def imports_of(module: str) -> frozenset[str]:
-    """Every module that a file imports, inside functions and for types, too; a name of a module by its module."""
+    """Every module that a file imports, inside functions and for types too."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The README says what is so: its example runs, its tests, files, commands, formats and exit codes are there."""
+"""The README is true: its example runs, its files, commands and exit codes exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
-    """The example is a program of fifteen lines that runs as it stands and leaves the session it speaks of."""
+    """The README's fifteen-line example runs as it stands and leaves its session."""
     example = blocks("python")[0]
     assert len([line for line in example.splitlines() if line]) <= 15
     done = subprocess.run(
@@ -100,6 +100,6 @@ def test_exit_codes_are_all_there() -> None:
 
 
 def test_the_changelog_and_the_licence_are_there() -> None:
-    """The changelog has a place for what comes next, and the licence is the one that is declared."""
+    """The changelog has a place for the next version, and the licence is the declared one."""
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
     assert (ROOT / "LICENSE").read_text().startswith("MIT License")

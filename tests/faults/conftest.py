@@ -23,7 +23,7 @@ def tracing() -> None:
 
 @pytest.fixture(scope="session")
 def large_places() -> Generator[Callable[[str], Path]]:
-    """A directory on the disk for each kind of large store, for the whole run: such stores are made once."""
+    """A directory per kind of large store, for the whole run: such stores are made once."""
     with TemporaryDirectory() as directory:
         yield lambda kind: _made(Path(directory) / kind.replace(" ", "-"))
 

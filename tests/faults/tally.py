@@ -16,7 +16,7 @@ SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
 
 
 def tally(fault: str, tried: int, **found: int) -> None:
-    """So many faults of a kind were tried, and what was promised held; `found` are other numbers worth telling."""
+    """Record the number of faults tried of a kind; `found` are other numbers to report."""
     file = os.environ.get("EVERDELTA_TALLY")
     if file:
         with Path(file).open("a", encoding="utf-8") as stream:

@@ -1,4 +1,4 @@
-"""The linearizability check itself: it accepts what can have happened, and finds every fault that is planted in a sound history."""
+"""The linearizability check accepts possible histories and finds every planted fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Planted = tuple[list[Operation], list[Entry]]
 
 
 def happened(seed: int, calls: int = 120) -> Planted:
-    """A sound history: calls of some writers that overlap, each taking effect at a random moment of its own."""
+    """A sound history: overlapping calls of some writers, each effective at a random moment."""
     chance = random.Random(seed)
     drafts: list[tuple[int, int, int, str]] = []
     for writer in range(4):
@@ -57,7 +57,7 @@ def happened(seed: int, calls: int = 120) -> Planted:
                     continue
             case _:
                 pass
-        if chance.random() < 0.1:  # whoever called was killed before it came back
+        if chance.random() < 0.1:  # the caller was killed before its call returned
             operations.append(replace(one, returned=NEVER))
             if chance.random() < 0.5:
                 continue
@@ -111,7 +111,7 @@ def swapped(operations: list[Operation], log: list[Entry], chance: random.Random
 
 
 def refused_and_written(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Tell somebody of a conflict whose append is there."""
+    """Report a conflict for an append that is in the log."""
     place = pick(operations, chance, kind="append", outcome="done", expected=None)
     operations[place] = replace(operations[place], outcome="conflict", expected=0, first=1)
     return operations, log
@@ -156,7 +156,7 @@ def taken_late(operations: list[Operation], log: list[Entry], chance: random.Ran
 
 
 def forged(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Hold an append that nobody made."""
+    """Add an append to the log that no writer made."""
     del chance
     return operations, [*log, Entry("nobody's", log[-1].last + 1, log[-1].last + 1, 0)]
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and its like at every place of a turn where Python lets one in: the caller sees it, and the store is as sound as after a crash."""
+"""Ctrl-C at every place of a turn: the caller sees it, the store stays sound."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def session(store: Store) -> Session:
 
 
 class Interrupter:
-    """A profiler that throws at the n-th place: where a function begins, and where a built-in returns, as a signal would."""
+    """A profiler that throws at the n-th place where a signal may arrive."""
 
     def __init__(self, at: int, kind: type[BaseException]) -> None:
         self.left = at
@@ -75,7 +75,7 @@ def turn(session: Session, told: list[str]) -> None:
 
 
 def durable(session: Session) -> list[str]:
-    """What of the turn is in the log."""
+    """The parts of the turn that are in the log."""
     found: list[str] = []
     text = ""
     for event in (recorded.event for recorded in session.events()):
@@ -96,12 +96,12 @@ def durable(session: Session) -> list[str]:
 
 
 def interrupted(session: Session, at: int, kind: type[BaseException]) -> list[str] | None:
-    """A turn that is interrupted at the n-th place, and what comes after; returns what was told, None without such a place."""
+    """Run a turn interrupted at the n-th place; return its outcomes, None without a place."""
     told: list[str] = []
     interrupter = Interrupter(at, kind)
     session.user("asked")
     seen: BaseException | None = None
-    gc.disable()  # what a finalizer raises nobody sees
+    gc.disable()  # errors in finalizers are not visible
     sys.setprofile(interrupter)
     try:
         turn(session, told)
@@ -124,7 +124,7 @@ def interrupted(session: Session, at: int, kind: type[BaseException]) -> list[st
 def test_an_interrupt_at_any_place_of_a_turn_is_seen_and_leaves_a_sound_store(
     tmp_path: Path, kind: type[BaseException]
 ) -> None:
-    """Promises 1 and 12: wherever it comes, the caller sees it, what was told is there once, the handle goes on, what is open is settled."""
+    """Promises 1 and 12: Ctrl-C at any place reaches the caller; acknowledged events are once."""
     told: dict[str, list[str]] = {}
     place = 1 + INTERRUPTS.index(kind)
     with open_store(tmp_path / "store", flush_interval=1000.0) as store:
@@ -146,7 +146,7 @@ def test_an_interrupt_at_any_place_of_a_turn_is_seen_and_leaves_a_sound_store(
 def test_an_interrupted_finish_is_finished(
     session: Session, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
-    """Ctrl-C while `finish` waits for the disk is what leaves the block, and the message is finished as was asked."""
+    """Ctrl-C while `finish` waits leaves the block, and the message is finished."""
     wait = session.writer.wait
 
     def broken_off(*given: Any, **options: Any) -> Any:
@@ -201,7 +201,7 @@ def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("way", ["flush", "tick", "say", "finish", "abort", "leave"])
 def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, store: Store, session: Session, way: str) -> None:
-    """Promise 4: a reply whose beginning was never committed, because the lease was lost, ends as `LeaseHeldError`."""
+    """Promise 4: a reply whose start lost the lease ends with `LeaseHeldError`."""
 
     def talk() -> None:
         with session.assistant() as reply:

@@ -1,4 +1,4 @@
-"""`python -m tests.growth [WORD]`: the cost of every operation whose name has WORD in it, at two sizes, as a table."""
+"""`python -m tests.growth [WORD]`: the cost of operations with WORD in the name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the cost of an operation grows as its class allows, from two sizes a factor apart.  No tests here."""
+"""Judge whether an operation's cost at two sizes grows as its class allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SLACK = 2.0
 FLAT = 2.0
 """The same for what is constant."""
 NOISE = 60e-6
-"""Seconds that a call may take longer on the larger store, whatever the ratio is."""
+"""Seconds that a call may take longer on the larger store, at any ratio."""
 TRIES = 3
 """Times that something is measured, each time with more runs, before it is found to be too steep."""
 
@@ -39,7 +39,7 @@ class Growth(NamedTuple):
 
 
 def compared(operation: Operation, small: Place, large: Place, factor: float, *, patience: int = 1) -> Growth:
-    """Measure an operation on both stores; what looks too steep is measured again, with more runs, before it counts."""
+    """Measure an operation on both stores; measure it again, with more runs, if too steep."""
     growth = _compared(operation, small, large, factor, budget=BUDGET * patience, fewest=patience)
     for attempt in range(2, TRIES + 1):
         if growth.sound:

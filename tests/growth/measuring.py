@@ -1,4 +1,4 @@
-"""Processor time of a job, the least of several runs: what waits for a disk or for another program does not count.
+"""Processor time of a job, the least of several runs, without waiting.
 
 No tests here.
 """
@@ -15,14 +15,14 @@ __all__ = ["least", "spent", "uncollected"]
 
 
 def spent() -> float:
-    """Seconds of processor time of this process so far, all threads and ended children included."""
+    """Processor seconds of this process so far, with all threads and ended children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 @contextmanager
 def uncollected() -> Generator[None]:
-    """Keep the garbage collector out: its time depends on what other tests have left in memory."""
+    """Disable the garbage collector: its time depends on what other tests left in memory."""
     gc.disable()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The commands of the command line, each run on a store that nobody has open.  No tests here."""
+"""The commands of the command line, each on a store that is not open elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operations of an answer being written: its texts, its calls, its steps, its end; and of pipelines.  No tests here."""
+"""Operations of a reply being written, its texts, calls, steps and end; and pipelines."""
 
 from __future__ import annotations
 

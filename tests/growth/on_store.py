@@ -1,4 +1,4 @@
-"""The operations of a store, and of the functions that open, restore and repair one.  No tests here."""
+"""Operations of a store, and functions that open, restore and repair one."""
 
 from __future__ import annotations
 

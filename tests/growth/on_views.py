@@ -119,7 +119,7 @@ COLD_VIEWS: Table = {
 
 
 class _Asked(NamedTuple):
-    """A view before and after one more message, and an encoder that has encoded the one before."""
+    """A view before and after one more message, with an encoder that has encoded the first."""
 
     view: ModelView
     after: ModelView

@@ -44,7 +44,7 @@ CHUNKS: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "word "}}]} f
 
 @contextmanager
 def a_window(at: Place) -> Generator[ContextWindow]:
-    """The window of the session whose view is small, entered; everything it has to know it knows."""
+    """The entered window of the session with a small view, after its first `next_step`."""
     window = at.window
     with window:
         window.next_step()

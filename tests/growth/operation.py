@@ -1,4 +1,4 @@
-"""An operation, the class that its cost is of, and how much it costs on a store.  No tests here.
+"""An operation, its cost class, and how much it costs on a store.
 
 Three classes, by what the processor time of one call may grow with:
 
@@ -30,7 +30,7 @@ MOST_RUNS = 20
 
 
 class Grows(Enum):
-    """What the cost of an operation may grow with."""
+    """By how much the cost of an operation may grow."""
 
     CONSTANT = "constant"
     OUTPUT = "O(output)"
@@ -38,14 +38,17 @@ class Grows(Enum):
 
 
 class Cost(NamedTuple):
-    """What one call took, in seconds, and how much it gave out."""
+    """Cost of one call in seconds, and the size of its output."""
 
     seconds: float
     output: int
 
 
 class Operation(NamedTuple):
-    """A public name at work.  What is done inside `within`, before and behind the call itself, is not counted."""
+    """A public name at work.
+
+    What is done inside `within`, before and behind the call itself, is not counted.
+    """
 
     grows: Grows
     run: Callable[[Place, Any], object]

@@ -1,7 +1,8 @@
-"""A store of a given size on disk: built once, opened once for all operations, copied for those that spoil it.
+"""A store of a given size on disk: built once, opened once, copied if spoilt.
 
-`long` is a session whose view is small, because a compaction covers all but its end; `wide` has as long a history, and all of it is
-in the view.  Beside them there are many small sessions, and forks of `long`.  No tests here.
+`long` is a session whose view is small, because a compaction covers all but its end; `wide` has as
+long a history, and all of it is in the view. Beside them there are many small sessions, and forks
+of `long`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _OLDER = 40
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """How much there is: messages of each of the two long sessions, small sessions, forks one behind another."""
+    """Sizes: messages of the two long sessions, small sessions, forks one behind another."""
 
     messages: int
     sessions: int
@@ -136,7 +137,7 @@ def _small(number: int) -> Append:
 
 
 class Place:
-    """A directory with a store in it, open in this process as soon as it is asked for, and closed by `close`."""
+    """A directory with a store, opened in this process on first use, closed by `close`."""
 
     def __init__(self, directory: Path, shape: Shape) -> None:
         self.directory = directory
@@ -201,7 +202,7 @@ class Place:
 
     @cached_property
     def closed(self) -> Place:
-        """A copy that no handle of this process has open: for commands, and for what is done in a fresh process."""
+        """A copy that this process has not open: for commands and for work in fresh processes."""
         return self.copy()
 
     @property
@@ -214,11 +215,11 @@ class Place:
         return f"{prefix}-{next(self._made)}"
 
     def awaited(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns."""
+        """Run a coroutine and return its result."""
         return self.loop.run_until_complete(work)
 
     def copy(self) -> Place:
-        """The same in another directory, as it was left by whoever built it."""
+        """Copy the store as built into another directory."""
         to = self.directory / self.name("copy")
         shutil.copytree(self.directory / "built", to / "store")
         return Place(to, self.shape)

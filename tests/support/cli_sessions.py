@@ -1,4 +1,4 @@
-"""Sessions for the tests of the commands about the window: long native ones, and recorded ones.  No tests here."""
+"""Sessions for the tests of the window's commands: long native ones and recorded ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDED = [
 
 
 def talk(path: Path, *, turns: int = 6, limits: Limits | None = LIMITS) -> None:
-    """Make a store with one session `talk`: so many turns, each with two long results, of a model with these limits."""
+    """Make a store with one session `talk`: turns with two long results each, these limits."""
     with eventlog.open(path) as store:
         session = store.create_session(id="talk", title="A long talk")
         session.set_settings(model=eventlog.Model("acme", "one"), limits=limits)

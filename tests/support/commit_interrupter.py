@@ -1,8 +1,10 @@
-"""Throws exceptions into threads that append, lead and wait, counts what is acknowledged, and compares it with the store.
+"""Throw exceptions into threads that append, lead and wait; compare the log with the acks.
 
-Started by `tests/faults/test_interrupted_commits.py` in a process of its own: `python -m tests.support.commit_interrupter DIRECTORY ACKNOWLEDGEMENTS`.
-Worker threads and the helper that leads for asyncio get theirs from outside, the main thread gets Ctrl-C; tasks of an event loop append beside them.
-Prints one line of numbers; ends with 1 and the stacks of all threads if nothing is acknowledged for a while.
+Started by `tests/faults/test_interrupted_commits.py` in a process of its own: `python -m
+tests.support.commit_interrupter DIRECTORY ACKNOWLEDGEMENTS`. Worker threads and the helper that
+leads for asyncio get exceptions from outside, the main thread gets Ctrl-C; tasks of an event loop
+append beside them. Prints one line of numbers; ends with 1 and the stacks of all threads if nothing
+is acknowledged for a while.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ PAUSE = 5e-4
 
 
 class Thrown(BaseException):
-    """What is thrown into threads."""
+    """The exception thrown into threads."""
 
 
 class Run:
@@ -74,7 +76,7 @@ class Run:
             self.acknowledged.append((append.payload, ticket.wait()))
 
     async def work_softly(self, worker: int) -> None:
-        """The same as a task."""
+        """Append as a task of an event loop, and count acknowledgements."""
         while self.going:
             append = self.append_of(worker)
             ticket = self.log.submit(append)
@@ -85,7 +87,7 @@ class Run:
         await asyncio.gather(*(self.work_softly(WORKERS + number) for number in range(TASKS)))
 
     def throw(self) -> None:
-        """Throw into workers and the helper, and have the main thread interrupted, until the goal is reached; hire who is gone anew."""
+        """Throw into workers, helper and main thread until the goal; replace ended workers."""
         chance = random.Random(1)
         threads = {number: self._hire(number) for number in range(WORKERS)}
         seen, when = 0, time.monotonic()
@@ -155,7 +157,7 @@ def main(path: Path, goal: int) -> int:
     thrower = Thread(target=run.throw, daemon=True)
     loop = Thread(target=lambda: asyncio.run(run.tasks()), daemon=True)
     in_finalizers: list[object] = []
-    sys.unraisablehook = lambda found: in_finalizers.append(found.exc_type)  # nobody else can see those
+    sys.unraisablehook = lambda found: in_finalizers.append(found.exc_type)  # only this hook sees those
     signal.signal(signal.SIGINT, run.interrupt)
     loop.start()
     thrower.start()

@@ -1,10 +1,12 @@
-"""A program that streams into one session and is killed, again and again, and looks each time at what is left.
+"""A program that kills its own streaming writer again and again and checks what is left.
 
-Started by `tests/eventlog/append/test_crash.py` in a process of its own, because it forks: every writer and every reader is a child, so that none
-begins with threads of another.  What a writer had accepted and what it knew to be durable stands in memory that it shares with its
-parent, which survives `kill -9`.  Usage: `python -m tests.support.crash_writer DIRECTORY MODE SEED KILLS`; MODE is "moment" (killed by
-its parent at a random moment), "before" or "half" (kills itself before or half way through some call of the journal's I/O).
-Prints the number of kills, and fails with what was found wrong.
+Started by `tests/eventlog/append/test_crash.py` in a process of its own, because it forks: every
+writer and every reader is a child, so that none starts with another's threads. What a writer had
+accepted and what it knew to be durable is in memory shared with its parent, which survives `kill
+-9`. Usage: `python -m tests.support.crash_writer DIRECTORY MODE SEED KILLS`; MODE is "moment"
+(killed by its parent at a random moment), "before" or "half" (kills itself before or half way
+through some call of the journal's I/O). Prints the number of kills, and fails with what was found
+wrong.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ MOST = 20_000
 
 
 class Shared:
-    """What a writer leaves behind: its words accepted and durable, when each was accepted, and when it died."""
+    """Shared memory of a writer: words accepted and durable, times, and when it died."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 8 * (FIRST + MOST))
@@ -67,7 +69,7 @@ class Shared:
         return [self.get(FIRST + number) for number in range(self.get(ACCEPTED))]
 
     def rounds_ago(self) -> int:
-        """When the last `ROUNDS` rounds of the other thread began, in nanoseconds; 0 if there were not so many."""
+        """Start of the other thread's last `ROUNDS` rounds, in nanoseconds; 0 if there were fewer."""
         return min(self.get(ROUND + number) for number in range(ROUNDS))
 
 
@@ -148,7 +150,7 @@ def go_round(file: Path, shared: Shared) -> None:
 
 
 def write(directory: Path, shared: Shared, io: JournalIO, round_: int, seed: int) -> None:
-    """Stream one message without an end, saying in `shared` how far it is; slowly if somebody else kills."""
+    """Stream one endless message and report progress in `shared`; slowly if a parent kills."""
     chance = random.Random(seed)
     flushes = round_ % 2 == 1 or isinstance(io, KillingIO)  # else only the store's own flushes make words durable
     log = open_log(directory, io=io, **SMALL)
@@ -178,7 +180,7 @@ def write(directory: Path, shared: Shared, io: JournalIO, round_: int, seed: int
 
 
 def look(directory: Path, shared: Shared, round_: int, *, timed: bool) -> None:
-    """Compare what is left with what was promised, first without writing, then by taking the lease, twice."""
+    """Compare what is left with what was promised, read-only first, then under the lease."""
     with Store(open_log(directory, **SMALL)) as store:
         session = store.session(SESSION)
         before = session.version

@@ -1,4 +1,4 @@
-"""An I/O seam that kills its process at one call, and how a test works through all of them.  No tests here."""
+"""A journal I/O that kills its process at one call, and a loop over all such calls."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DyingIO(JournalIO):
 
 
 def survives(at: int, work: Callable[[DyingIO], object]) -> bool:
-    """Do the work in a child process that dies at its `at`-th call; whether there was none so late."""
+    """Run the work in a child that dies at its `at`-th call; return whether it survived."""
     child = os.fork()
     if not child:
         try:

@@ -1,4 +1,4 @@
-"""Appending to a log of the embedded engine, and leaving it as a killed process does.  No tests here."""
+"""Append to a log of the embedded engine, and leave it as a killed process does."""
 
 from __future__ import annotations
 

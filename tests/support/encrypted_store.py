@@ -1,4 +1,4 @@
-"""What the tests of encryption share: a store full of secrets, and a provider that is a function.  No tests here."""
+"""A store full of secrets, and a key provider that is a function."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Service:
 
 
 def confess(store: Store, name: str = "p", turns: int = 2) -> eventlog.Session:
-    """A session that says the secret in every way there is: title, text, stream, tool, body, pin, prompt, usage."""
+    """Make a session with the secret as title, text, stream, tool, body, pin, prompt, usage."""
     session = store.create_session(id=name, title=SECRET, scope=f"scope of {SECRET}", directory=SECRET)
     session.set_system_prompt(SECRET, _LONG)
     session.set_tools(f'[{{"name": "{SECRET}"}}]')
@@ -69,5 +69,5 @@ def texts(session: eventlog.Session) -> list[str]:
 
 
 def leaks(*paths: Path) -> list[str]:
-    """The files that give something of the secret away, plain or inside whatever is compressed."""
+    """The files that contain the secret, plain or inside compressed data."""
     return [file for path in paths for word in ("Rumpelstil", "messenger") for file in files_with(path, word)]

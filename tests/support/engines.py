@@ -46,7 +46,7 @@ class Engine:
         return store
 
     def close(self) -> None:
-        """Close whatever a test left open, and remove the directory."""
+        """Close every open store and log of the test, and remove the directory."""
         for store in self._stores:
             store.close()
         if self._temporary is not None:

@@ -1,7 +1,8 @@
-"""Hypothesis strategies for single events, of every kind and with every value a field may have: for the codec.
+"""Hypothesis strategies for single events of every kind, with every value of every field.
 
-The events need not follow from each other; histories that do are in `history_strategies.py`.  Texts include lone surrogates and U+10FFFF,
-integers reach the ends of 64 bits, and every optional field is sometimes there.
+For the codec: the events need not follow from each other; legal histories are in
+`history_strategies.py`. Texts include lone surrogates and U+10FFFF, integers reach the ends of 64
+bits, and every optional field is sometimes set.
 """
 
 from __future__ import annotations

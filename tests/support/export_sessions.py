@@ -37,7 +37,7 @@ def read(store: Store, data: bytes) -> Report:
 
 
 def canonical(session: Session) -> list[tuple[int, bytes]]:
-    """Every event's version and canonical bytes, with its time, without what holds in its store only."""
+    """Version, canonical bytes and time of every event, without store-local fields."""
     return [(found.version, encode([(found.time, portable(found.event))], found.time)) for found in session.events()]
 
 

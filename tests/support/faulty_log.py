@@ -1,4 +1,4 @@
-"""A log whose appends fail, wait, or find that somebody else was faster, as a test says."""
+"""A log whose appends fail, wait, or meet another writer's commit, as a test says."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Acting(QueuedTicket[Append, Committed]):
 
 
 class FaultyLog(MemoryLog):
-    """A memory log whose next appends fail, or find that somebody else was faster."""
+    """A memory log whose next appends fail, or come after another writer's commit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class FaultyLog(MemoryLog):
             bell.acquire(timeout=-1 if timeout is None else timeout)
 
     def hasten(self) -> None:
-        """What is held stays so until it is let go."""
+        """Leave held appends held: a test releases them itself."""
 
     def let_go(self) -> None:
         """Commit what is held, in order."""
@@ -87,7 +87,7 @@ class FaultyLog(MemoryLog):
             done = super().submit(ticket.request)
             try:
                 ticket.succeed(done.wait())
-            except Exception as error:  # noqa: BLE001 - the outcome, whatever it is
+            except Exception as error:  # noqa: BLE001 - the outcome, an error of any type
                 ticket.fail(error)
         wake(held)
 

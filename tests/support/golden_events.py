@@ -1,7 +1,8 @@
-"""The events of the golden files: one of every kind, with every field set, and a run of deltas.  Never change them.
+"""The events of the golden files: every kind, every field set, a delta run; never change.
 
-`python -m tests.support.golden_events` writes the files of the current schema version into `tests/golden/` where they are missing;
-existing ones are what they are, because digests are taken over these bytes.
+`python -m tests.support.golden_events` writes the files of the current schema version into
+`tests/golden/` where they are missing; existing ones are what they are, because digests are taken
+over these bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Hypothesis strategies for histories of one session: every kind of event that a conversation is made of, always allowed.
+"""Hypothesis strategies for legal histories of one session, with every kind of event.
 
-A history is grown from random commands; each picks its target among what is there, and what the session's rules refuse is
-left out.  So histories are valid by the same rules as real ones, and shrink to few commands.
+A history is grown from random commands; each picks its target among what is there, and what the
+session's rules refuse is left out. So histories are valid by the same rules as real ones, and
+shrink to few commands.
 """
 
 from __future__ import annotations

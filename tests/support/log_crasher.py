@@ -1,8 +1,9 @@
-"""A program that kills itself inside the journal's I/O, at one fault point after the other, and looks what is left.
+"""A program that kills itself at each fault point of journal I/O and checks what is left.
 
-Started by `tests/eventlog/log/embedded/test_crash.py` in a process of its own, because it forks.  For every point: a child works on a new
-store and dies there; then the store is opened again and compared with what the child had acknowledged.
-Usage: `python -m tests.support.log_crasher DIRECTORY MODE FIRST STEP`; prints the points it tried, and what went wrong.
+Started by `tests/eventlog/log/embedded/test_crash.py` in a process of its own, because it forks.
+For every point: a child works on a new store and dies there; then the store is opened again and
+compared with what the child had acknowledged. Usage: `python -m tests.support.log_crasher DIRECTORY
+MODE FIRST STEP`; prints the points it tried, and what went wrong.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class CrashingIO(JournalIO):
 
 
 def workload() -> list[Append]:
-    """The same appends in every run, over a few sessions, small and large; two of three take, keep or give back a lease."""
+    """The appends of every run, small and large; two of three change a lease."""
     chance = random.Random(7)
     appends: list[Append] = []
     held: dict[str, LeaseState] = {}
@@ -148,7 +149,7 @@ def lease_after(appends: Sequence[Append], session: str) -> LeaseState:
 
 
 def work(path: Path, acks: int, at: int, mode: str) -> None:
-    """Append everything, in groups of one to four; acknowledge what is durable through the pipe `acks`."""
+    """Append all in groups of one to four; acknowledge durable ones through the pipe `acks`."""
     log = open_log(path, io=CrashingIO(at, mode), **SMALL)
     appends = workload()
     last = lease_after(appends, "s0")

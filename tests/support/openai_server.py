@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible server on 127.0.0.1 for tests: `POST /v1/chat/completions`, streamed or whole, with scripted answers.
+"""A small OpenAI-compatible server on 127.0.0.1 with scripted answers.
 
     with OpenAIServer(Answer("Hello")) as server:
         HttpSummarizer(server.url, "m")
@@ -32,7 +32,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: text (in the pieces given), calls, usage; or an error; or an answer that breaks off."""
+    """A scripted answer: text pieces, calls, usage; or an error; or one that breaks off."""
 
     text: str | Sequence[str] = ""
     calls: Sequence[ToolCall] = ()
@@ -77,7 +77,7 @@ class Asked:
 
 
 class _QuietServer(ThreadingHTTPServer):
-    """Says nothing of clients that go away in the middle of an answer, as those that have seen enough do."""
+    """Does not log clients that disconnect in the middle of an answer."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exc_info()[1], ConnectionError):
@@ -85,7 +85,7 @@ class _QuietServer(ThreadingHTTPServer):
 
 
 class OpenAIServer:
-    """The server, running from `with` to its end; `url` is the base address, `asked` the requests so far."""
+    """The server while its `with` block runs; `url` is its address, `asked` the requests."""
 
     def __init__(self, *answers: Answer, by: Callable[[Asked], Answer] | None = None) -> None:
         self._answers = list(answers)

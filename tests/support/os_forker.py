@@ -1,7 +1,8 @@
-"""Forks while another thread is in the middle of something: what a child does then, and that it does not hang.
+"""Fork while another thread is at work, and check that the child does not hang.
 
-Started by `tests/eventlog/test_os_fork.py` in a process of its own: `python -m tests.support.os_forker CASE DIRECTORY`.  The other thread stands at a given place
-until the fork has happened, or for a moment, where the fork has to wait for it.
+Started by `tests/eventlog/test_os_fork.py` in a process of its own: `python -m
+tests.support.os_forker CASE DIRECTORY`. The other thread stands at a given place until the fork has
+happened, or for a moment, where the fork has to wait for it.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def child(work: Callable[[], object]) -> None:
 
 
 def ended(number: int) -> int:
-    """How a child has ended; one that hangs is killed, and it may hang before it comes to a line of this program."""
+    """Exit status of a child; one that hangs is killed, at any line."""
     killer = Timer(SECONDS, os.kill, (number, signal.SIGKILL))
     killer.start()
     try:
@@ -115,7 +116,7 @@ def loading(_: Path) -> None:
 
 
 def keyed(place: Path) -> None:
-    """A key is being made: a child has the key file for itself at once, and keeps nobody from it while it lives."""
+    """Fork while a key is made: the child locks the key file at once and blocks no other."""
     path = place.with_name("keys")
     keys = KeyFile(path)
     keys.make("0" * 32)
@@ -135,7 +136,7 @@ def keyed(place: Path) -> None:
 
 @contextmanager
 def beside_a_child(work: Callable[[], object], standing: Event) -> Generator[None]:
-    """Fork in the middle of some work; the child lives, with all that it has inherited, until the block is left, or after `SECONDS`."""
+    """Fork inside some work; the child lives until the block ends, or for `SECONDS`."""
     told, tell = os.pipe()
     with meanwhile(work, standing):
         number = os.fork()
@@ -195,7 +196,7 @@ class Slowly(CharsCounter):
 
 
 def folding(place: Path) -> None:
-    """LMDB is being written: the child must not inherit that half done, and has a store of its own at once."""
+    """Fork while LMDB is written: the child must not inherit half a transaction."""
     standing, within = Event(), [False]
     writing = Environment.writing
 
@@ -239,7 +240,7 @@ def folding(place: Path) -> None:
 
 
 def leaving(place: Path) -> None:
-    """Every lock of a store and its session is held: the child leaves its blocks, and ends as any program does."""
+    """Fork while every lock is held: the child leaves its blocks and ends normally."""
     store = open_store(place)
     session = store.create_session(id="s")
     standing = Event()

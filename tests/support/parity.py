@@ -1,6 +1,6 @@
-"""Loader of the parity fixtures: what OpenCode 1.18.33 had stored, and what it sent to the model then.
+"""Loader of the parity fixtures: what OpenCode 1.18.33 had stored and what it sent.
 
-A scenario is a folder; its README tells the form.  For tests only.
+A scenario is a folder; its README tells the form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 
 class Pair(NamedTuple):
-    """A request, and the conversation as it was stored when the request arrived, without the message to be filled."""
+    """A request, and the stored conversation when it arrived, without the open message."""
 
     scenario: str
     name: str
@@ -79,7 +79,7 @@ def _unpacked(value: Any, blobs: Record) -> Any:
 
 
 def _state(states: Record, name: str) -> Record:
-    """Follow the differences back, and leave out the newest assistant message, which the request is about to fill."""
+    """Undo the differences, and leave out the assistant message that the request fills."""
     chain: list[Record] = []
     base: str | None = name
     while base is not None:

@@ -1,4 +1,4 @@
-"""What must hold of a view in every provider's form: the official packages' types, strictly, and the providers' rules.  No tests here."""
+"""Checks of a view in every provider's form: official types and providers' rules."""
 
 from __future__ import annotations
 

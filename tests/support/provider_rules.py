@@ -1,6 +1,6 @@
-"""What providers refuse, looked for in finished requests: written from their documentation, knowing nothing of the renderers.
+"""Provider rules for finished requests, written from documentation, not from renderers.
 
-Each function returns a line for each fault; none means that the provider has nothing to object to.  For tests only.
+Each function returns a line for each fault; none means that the provider accepts it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def unsendable(value: Any) -> list[str]:
 
 
 def bytes_faults(data: str) -> list[str]:
-    """What is wrong with base64 data."""
+    """List the faults of base64 data."""
     try:
         return [] if base64.b64decode(data, validate=True) else ["a file without bytes"]
     except binascii.Error:

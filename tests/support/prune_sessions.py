@@ -1,4 +1,4 @@
-"""Conversations to prune, and the rule of recency told again with lists: what the tests of the planners share."""
+"""Conversations to prune, and the rule of recency restated with lists."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Talk:
         return self
 
     def tool(self, size: int = 10, tool: str = "bash", **fields: Any) -> ToolPart:
-        """A completed call with a result of that size, and an input of its own unless one is given."""
+        """A completed call with a result of that size, and a unique input unless one is given."""
         given = fields.pop("input", {"n": self.count})
         part = ToolPart(f"t{self.count}", call="c", tool=tool, status="completed", output="x" * size)
         part.input = json.dumps(given)
@@ -115,7 +115,7 @@ class Talk:
 def plan(
     messages: Sequence[Message] | Conversation, policy: PrunePolicy, usable: int | None = None, *, inside: bool = False
 ) -> PrunePlan | None:
-    """What is planned for these messages."""
+    """The prune plan for these messages."""
     state = messages if isinstance(messages, Conversation) else conversation(messages)
     return plan_prune(state, policy, Letters(), options=DEFAULT, usable=usable, inside=inside)
 
@@ -132,7 +132,7 @@ STATES = st.sampled_from(["completed"] * 6 + ["failed", "running"])
 
 @st.composite
 def talks(draw: st.DrawFn) -> list[Message]:
-    """Conversations of turns with steps, calls of every kind among them, now and then a message that the program wrote."""
+    """Conversations of turns with steps, calls of every kind, and synthetic messages."""
     talk = Talk()
     for _ in range(draw(st.integers(0, 5))):
         talk.user(synthetic=draw(st.sampled_from([False, False, False, True])))
@@ -175,7 +175,7 @@ def tools_of(messages: Sequence[Message]) -> Iterator[tuple[int, ToolPart]]:
 
 
 def protected_from(messages: Sequence[Message], policy: PrunePolicy, *, inside: bool) -> int:
-    """The rule again, in other words: the index of the first message of the protected turns, or steps."""
+    """The rule restated: the index of the first message of the protected turns or steps."""
     begins = [
         index
         for index, message in enumerate(messages)

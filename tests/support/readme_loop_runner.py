@@ -1,10 +1,11 @@
-"""Runs the README's loop again and again in processes of their own, killed at one point after another, and started anew.
+"""Run the README's loop in processes that are killed at every point and started anew.
 
-Started by `tests/test_readme_loop.py` as `python -m tests.support.readme_loop_runner PROGRAM DIRECTORY`, with the server's address in the environment; prints
-one JSON object a run.  It imports everything once and forks, so that a run costs no imports.  For tests only.
+Started by `tests/test_readme_loop.py` as `python -m tests.support.readme_loop_runner PROGRAM
+DIRECTORY`, with the server's address in the environment; prints one JSON object a run. It imports
+everything once and forks, so that a run costs no imports.
 
-A point is: before and after a request, before and after a tool, and behind each sync of the journal.  A run that is killed at point k was
-there k - 1 times before.
+A point is: before and after a request, before and after a tool, and behind each sync of the
+journal. A run that is killed at point k was there k - 1 times before.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def once(program: str, directory: Path, dies_at: int | None) -> bool:
         os.chdir(directory)
         try:
             _run(program, dies_at)
-        except BaseException:  # noqa: BLE001  # whatever it is, the parent is told
+        except BaseException:  # noqa: BLE001  # every error goes to the parent
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)
@@ -112,7 +113,7 @@ def _execute(program: str) -> None:
 
 
 def result(directory: Path) -> dict[str, Any]:
-    """What is left of a run that came to its end."""
+    """Result of a run that came to its end."""
     with eventlog.open(directory / "chats", read_only=True) as store:
         session = store.session("notes")
         events = [recorded.event for recorded in session.events()]
@@ -145,7 +146,7 @@ def main() -> None:
 
 
 def _warm_up(program: str, directory: Path) -> None:
-    """One run in this process, so that all that it imports and loads is there for those that are forked."""
+    """Run the loop once in this process, so that forked runs find everything imported."""
     for name in ("load_verify_locations", "load_default_certs"):  # the server speaks no TLS
         setattr(ssl.SSLContext, name, _nothing)
     before, output = Path.cwd(), os.dup(1)

@@ -1,4 +1,4 @@
-"""What the session tests share: a small exchange, and ways to look at what a session holds."""
+"""A small exchange, and functions that read what a session holds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A session without a store: events with their times become spans with versions, as a log would give them.
+"""A session without a store: timed events become spans with versions, as from a log.
 
-For tests of folds and importers.  Bytes go through the codec, so what a test sees has been encoded and decoded.
+For tests of projections and importers. Bytes go through the codec, so what a test sees has been
+encoded and decoded.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def bundled(items: Sequence[Timed]) -> list[Timed | DeltaRun]:
 
 
 class Recording:
-    """Events as a session tells them: `spans`, `history`, `effective_ranges`; and as its store: `text`."""
+    """Timed events that read like a session (`spans`, `history`) and its store (`text`)."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Recording:
 
     @classmethod
     def of(cls, piece: Piece) -> Recording:
-        """What an importer told."""
+        """The events that an importer emitted."""
         return cls(piece.items, piece.bodies, name=piece.session)
 
     def add(self, items: Iterable[Timed]) -> None:
@@ -98,7 +99,7 @@ class Recording:
             yield from stretch.spans()
 
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
-        """The same append by append."""
+        """Yield the runs append by append."""
         for stretch in self._stretches:
             part = stretch.cut(after, upto)
             if part is not None:

@@ -1,6 +1,7 @@
-"""A loop over a `ContextWindow` with a scripted model: what the tests of this folder drive.  For tests only.
+"""A loop over a `ContextWindow` with a scripted model.
 
-The model is a function of the request, as the provider's would be, so that a loop that was broken off and goes on gets the same answers.
+The model is a function of the request, as the provider's would be, so that a loop that was broken
+off and goes on gets the same answers.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ SMALL = ContextPolicy(
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model answers: words, calls as `(tool, arguments)`, the tokens it reports; or it refuses, or breaks off."""
+    """A model's answer: text, calls as `(tool, arguments)`, usage; or a refusal, or a break."""
 
     text: str = ""
     calls: Sequence[tuple[str, str]] = ()
@@ -83,7 +84,7 @@ class Loop:
     on_step: Callable[[Step], None] | None = None
 
     def window(self) -> ContextWindow:
-        """A window as this loop opens it; no switch of the environment reaches it unless it is given."""
+        """Open a window for this loop; environment switches reach it only if given."""
         options: dict[str, Any] = {"environment": {}, **self.options}
         return ContextWindow(self.session, self.policy, model=MODEL, limits=self.limits, **options)
 
@@ -194,7 +195,7 @@ def summarized(request: SummaryRequest) -> str:
 
 
 def talk(session: Session, turns: int, words: int = 300, *, tokens: int | None = None) -> None:
-    """Turns of a question and an answer of so many words each, with the tokens that the answer reports."""
+    """Turns of a question and an answer of so many words, with their reported tokens."""
     for number in range(turns):
         session.user(f"question {number}")
         with session.assistant(MODEL) as reply:

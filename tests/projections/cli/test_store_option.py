@@ -13,7 +13,7 @@ from tests.support.cli_runner import Cli
 
 
 def test_session_ids_may_be_abbreviated(cli: Cli, store: Path) -> None:
-    """A unique beginning names a session, an ambiguous one lists candidates, an id always fits."""
+    """A unique beginning names a session, an ambiguous one lists candidates, an id always."""
     with eventlog.open(store) as opened:
         opened.create_session(id="ses_a")
     assert cli("view", "ses_b", "--json").json["session"] == "ses_b2"

@@ -134,7 +134,7 @@ def test_an_undone_compaction_leaves_the_marks_of_older_ones_as_they_were() -> N
 
 @pytest.mark.parametrize("bound", ["tail", "through"])
 def test_a_promoted_message_bounds_a_compaction_where_it_was_promoted(bound: str) -> None:
-    """What was said while a message was queued stands before its promotion."""
+    """Messages sent while another was queued stand before its promotion."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("asked")

@@ -46,7 +46,7 @@ class Caller:
         return open_log(self.path, **self.options)
 
     def _saw(self, error: EventlogError) -> None:
-        """An error came up; it must not look like a wrong call or like something that is not there (promise 12)."""
+        """Check an error that came up: it must look neither like a wrong call nor like absence."""
         assert not isinstance(error, CallError), repr(error)
         self.errors[type(error).__name__] += 1
 
@@ -68,7 +68,7 @@ class Caller:
         return log
 
     def _compare(self, log: Log, exactly: int | None = None) -> None:
-        """What is there is what was acknowledged, and perhaps what nobody knew the outcome of."""
+        """Check that the log holds what was acknowledged, and at most one unknown outcome."""
         found = compare(log, self.plan, self.acknowledged)
         least = len(self.acknowledged)
         assert found == exactly if exactly is not None else least <= found <= least + 1

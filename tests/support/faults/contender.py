@@ -1,9 +1,10 @@
-"""A process with several threads that contend for versions and leases of a few sessions, and write down every call and its outcome.
+"""A process whose threads contend for versions and leases and record calls and outcomes.
 
-Started by `tests/faults/test_concurrency.py`, which kills it, stops it for a while, and checks what all of them wrote down.
-Usage: `python -m tests.support.faults.contender STORE KEYS RECORD NAME THREADS SECONDS SEED`, KEYS is "" for
-a store that is not encrypted.  A call is written down before it is made, and again
-with its outcome when it has come back, so that one that never came back is known, too.
+Started by `tests/faults/test_concurrency.py`, which kills it, stops it for a while, and checks what
+all of them recorded. Usage: `python -m tests.support.faults.contender STORE KEYS RECORD NAME
+THREADS SECONDS SEED`, KEYS is "" for a store that is not encrypted. A call is recorded before it is
+made, and again with its outcome when it has returned, so that a call that never returned is known,
+too.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Contender:
         self._came_back(made, "done", head.version if head is not None else 0)
 
     def _lease(self, session: str) -> None:
-        """Take the lease if it is free or has run out; whoever held it is not asked."""
+        """Take the lease if it is free or expired; its former holder does not release it."""
         before = self._free(session)
         if before is None:
             return
@@ -108,7 +109,7 @@ class Contender:
         return LeaseState(made.epoch, self._name.encode()) if made.epoch and chance < 0.25 else None
 
     def _append(self, session: str) -> None:
-        """Append, with or without a condition or a lease record; sometimes again with the same request id."""
+        """Append, with or without a condition or lease record; sometimes repeat the request id."""
         way = self._chance.random()
         made = Operation("", "", session, "append", 0, count=self._chance.randrange(1, 4))
         if way < 0.35:
@@ -155,7 +156,7 @@ class Contender:
 
 
 def read_record(record: Path) -> list[Operation]:
-    """What a process wrote down: every call once, with its outcome if it has come back."""
+    """Read a process's record: every call once, with its outcome if the call returned."""
     found: dict[str, Operation] = {}
     for line in record.read_bytes().split(b"\n")[:-1]:
         operation = msgspec.json.decode(line, type=Operation)

@@ -1,9 +1,11 @@
-"""A program that kills an agent at every kind of work, again and again, looks what is left, and lets the agent go on.
+"""A program that kills an agent at every kind of work, checks the store, and resumes it.
 
-Started by `tests/faults/test_agent_crash.py` in a process of its own, because it forks.  An agent kills itself at the n-th thing it asks of the disk
-after it has begun some work: the journal's calls (before them or half way through a write), the beginning and the end of LMDB's transactions, the saving
-of a checkpoint, the growth of LMDB's map.  Usage: `python -m tests.support.faults.crash_agent DIRECTORY SEED KILLS KIND WORK…`, KIND
-one of `encrypted_stores.SAID`; prints what was killed where, as JSON.
+Started by `tests/faults/test_agent_crash.py` in a process of its own, because it forks. An agent
+kills itself at the n-th thing it asks of the disk after it has begun some work: the journal's calls
+(before them or half way through a write), the beginning and the end of LMDB's transactions, the
+saving of a checkpoint, the growth of LMDB's map. Usage: `python -m tests.support.faults.crash_agent
+DIRECTORY SEED KILLS KIND WORK…`, KIND one of `encrypted_stores.SAID`; prints what was killed where,
+as JSON.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ WORK: dict[str, tuple[type[Any], ...]] = {
 
 
 class Doom:
-    """What becomes of one agent: it dies at the `calls`-th thing after it has begun `work`."""
+    """When one agent dies: at the `calls`-th disk operation after it has begun `work`."""
 
     def __init__(self, work: str, calls: int, mode: str) -> None:
         self.work = work
@@ -130,7 +132,7 @@ def opened(directory: Path, **options: Any) -> Log:
 
 
 def keep(directory: Path, head: StoreHead) -> None:
-    """What the agent knows to be durable, in a file that is whole whenever the agent dies."""
+    """Store the head known to be durable in a file that is whole at every kill."""
     (directory / "head.new").write_text(head.text())
     (directory / "head.new").rename(directory / "head")
 
@@ -155,7 +157,7 @@ def live(directory: Path, doom: Doom | None, upto: int) -> None:
 
 
 def look(directory: Path) -> None:
-    """Compare what is left with what was promised, first without writing, then by taking the lease, twice."""
+    """Compare what is left with what was promised, read-only first, then under the lease."""
     head = directory / "head"
     kept = StoreHead.parse(head.read_text()) if head.exists() else None
     store, session = open_agent(opened(directory))

@@ -1,9 +1,10 @@
-"""What may be on disk after a power failure, made up from the system calls that a process made (`tracing.py`), LMDB's own among them.
+"""Possible disk contents after a power failure, from a process's traced system calls.
 
-The failure comes after some number of calls.  What was flushed is there: a file's bytes by a flush of the file, or by a write
-that is synced, a name by a flush of its directory.  Of the other writes any may be there, whole or some of their sectors; of
-the other changes of names a beginning, for file systems keep those in order.  Where nothing was written there are zeros.  A
-mark is mapped memory that is never flushed: it is as it was at some moment.
+The calls (`tracing.py`) include LMDB's own. The failure comes after some number of calls. What was
+flushed is there: a file's bytes by a flush of the file, or by a write that is synced, a name by a
+flush of its directory. Of the other writes any may be there, whole or some of their sectors; of the
+other changes of names a beginning, for file systems keep those in order. Where nothing was written
+there are zeros. A watermark is mapped memory that is never flushed: it is as it was at some moment.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _Write(NamedTuple):
 
 @dataclass
 class _Node:
-    """A file or a directory, whatever its name."""
+    """A file or a directory, independent of its names."""
 
     entries: dict[str, _Node] | None = None
     """Of a directory: what is in it now."""
@@ -73,7 +74,7 @@ class _Change:
 
 
 class Recorder:
-    """Writes down the calls that change what is below a directory, to make up what they may leave."""
+    """Records the calls that change a directory, to build what they may leave on disk."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -101,7 +102,7 @@ class Recorder:
         self.calls = [(call._replace(synced=False), marks) for call, marks in self.calls if call.name != "flush"]
 
     def telling(self) -> list[int]:
-        """The moments right before something is made to last, or a name changes: then the most is on its way."""
+        """Counts of calls right before a flush or a rename, where most is still unflushed."""
         due = {"flush", "rename", "unlink", "rmdir"}
         calls = [call for call, _ in self.calls]
         return [
@@ -113,7 +114,7 @@ class Recorder:
     def image(
         self, into: Path, count: int, how: str, chance: random.Random, *, told: frozenset[str] = frozenset()
     ) -> None:
-        """Make the directory `into` what the power failure after `count` calls left; the files `told` in it lose nothing."""
+        """Build in `into` what a power failure after `count` calls leaves, `told` files whole."""
         disk = _Disk(self._root, self._begin.copied())
         for call, marks in self.calls[:count]:
             disk.do(call)
@@ -145,7 +146,7 @@ def _copy(root: Path) -> _Tree:
 
 
 class _Disk:
-    """What is on disk, and what is on its way there."""
+    """The disk: flushed contents, and the writes that are not flushed yet."""
 
     def __init__(self, root: Path, node: _Node) -> None:
         self._root = root
@@ -164,13 +165,13 @@ class _Disk:
         return node, name, node.entries.get(name)
 
     def seen(self, path: str, data: bytes) -> None:
-        """What a mark held."""
+        """The values that a watermark had."""
         found = self._find(path)
         if found is not None and found[2] is not None:
             found[2].seen.append(data)
 
     def do(self, call: Call) -> None:
-        """One call, that was done; one that failed, because something is there or is not, does nothing."""
+        """Apply one recorded call; a call that failed on the real disk changes nothing."""
         if call.name == "flush" and Path(call.path) == self._root:
             self._flush_names(self._node)
             return
@@ -253,7 +254,7 @@ class _Disk:
 
 
 def _names(node: _Node) -> dict[int, dict[str, _Node]]:
-    """What is in every directory."""
+    """The names in every directory."""
     found: dict[int, dict[str, _Node]] = {}
     if node.entries is not None:
         found[id(node)] = dict(node.entries)
@@ -263,7 +264,7 @@ def _names(node: _Node) -> dict[int, dict[str, _Node]]:
 
 
 def _pieces(write: _Write, how: str, chance: random.Random) -> list[_Write]:
-    """What arrives of a write; a new size does or does not."""
+    """The parts of a write that reach the disk; a new size does or does not."""
     if write.data is None:
         return [write] if how != "lost" and chance.random() < 0.5 else []
     return [_Write(at, data) for at, data in pieces(write.data, write.at, how, chance)]

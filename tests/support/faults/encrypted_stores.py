@@ -1,7 +1,7 @@
-"""The kinds of stores that faults are tried on: which have keys and which are large, and what keys open of what lies in one.  No tests here.
+"""Kinds of stores that faults are tried on: encrypted, large, and what their keys open.
 
-An encrypted place has the key file `s.keys`, which the faults reach as they do the store, and `kept`: a copy of that file from before anything
-was erased, which somebody outside the store has.
+An encrypted place has the key file `s.keys`, which the faults reach as they do the store, and
+`kept`: a copy of that file from before anything was erased, held outside the store.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _KEYS = "s.keys"
 
 
 def said_of(kind: str) -> str:
-    """What the table adds to a fault that was tried on this kind of store."""
+    """The suffix of a fault's name in the table for this kind of store."""
     return SAID[kind]
 
 
@@ -106,7 +106,7 @@ def _opened(log: EncryptedLog) -> Iterator[bytes]:
 
 
 def forgotten(store: Path, place: Path) -> int:
-    """Fail unless the keys of all families of which nothing lives are gone, from every file, and those of the others are there; counts the former."""
+    """Fail unless exactly the dead families' keys are gone from every file; count them."""
     log = open_log.open_log(store, read_only=True)
     cards = [sealed_value(head.entry) for head in log.engine.heads() if not is_record(head.session, head.entry)]
     log.close()

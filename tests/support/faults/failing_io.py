@@ -36,7 +36,7 @@ _WHERE = {
 
 
 class FailingIO(JournalIO):
-    """Fails the `at`-th call that can fail with `fault`; if `lasting` every later one too, until `heal`."""
+    """Fails the `at`-th fallible call with `fault`; if `lasting`, later ones until `heal`."""
 
     def __init__(self, fault: str, at: int, *, lasting: bool) -> None:
         self._fault = fault

@@ -25,7 +25,7 @@ def lmdb_bytes(path: Path) -> int:
 
 
 def weigh_down(session: Session, size: int) -> None:
-    """Add messages that take at least `size` bytes of the store, which no compression makes less."""
+    """Add messages that take at least `size` bytes of the store after compression."""
     chance = random.Random(size)
     left = size
     while left > 0:

@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {**SMALL, "busy_timeout": 5.0}
 
 
 def compare(log: Log, plan: Sequence[Append], acknowledged: Sequence[Committed]) -> int:
-    """Fail unless the log is a beginning of the plan that holds what was acknowledged; returns how many appends it has."""
+    """Fail unless the log is a prefix of the plan with all acknowledged appends; count it."""
     found = log.follow(0, 1_000_000)
     assert len(found) <= len(plan), "more was found than was submitted"
     position = 1
@@ -65,7 +65,7 @@ def compare(log: Log, plan: Sequence[Append], acknowledged: Sequence[Committed])
 
 
 def complete(log: Log, plan: Sequence[Append]) -> None:
-    """Submit the whole plan again, with its request ids: what is there is not written twice, and the rest goes in."""
+    """Submit the whole plan again with its request ids: missing appends go in, once."""
     known = len(log.follow(0, 1_000_000))
     for number, append in enumerate(plan):
         assert log.submit(append).wait(30).repeated == (number < known), f"request {append.request} was not settled"
@@ -82,7 +82,7 @@ def settle(log: Log, append: Append) -> Committed:
 
 
 def probe_here(patch: pytest.MonkeyPatch) -> None:
-    """Walk LMDB's pages in this process, when a store is opened: a child for each of hundreds of openings takes too long."""
+    """Walk LMDB's pages in this process at opening, as hundreds of children would be slow."""
 
     def require(directory: Path, *, writing: bool = False) -> None:
         wrong = walk(str(directory), 0, "w" if writing else "r", TREES)
@@ -99,7 +99,7 @@ def _nothing(_directory: Path) -> list[str]:
 
 @contextmanager
 def scratch() -> Generator[Path]:
-    """A directory in memory where there is one: what is made up from a recording needs no flush that reaches a disk."""
+    """A directory in memory if possible, as replayed recordings need no flush to a disk."""
     memory = Path("/", "dev", "shm")
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
         yield Path(directory)

@@ -1,11 +1,13 @@
-"""Recording what a store does to its disk, call by call, so that every power failure in between can be made up afterwards.
+"""Record a store's disk calls, so that every power failure between them can be built.
 
-The journal's calls come through the seam.  LMDB does its own: of it is recorded what its file was before and after every
-transaction, and between the two it is trusted to do what it promises: it writes new pages beside the old ones, flushes, and then
-makes the new ones count with one small synced write.  So while it commits, any part of the new pages may be on disk
-with the old meta pages (`images.py`), and LMDB is tested, too, as far as it keeps to that order.
+The journal's calls come through its I/O seam. LMDB does its own: the recording has its file before
+and after every transaction, and between the two LMDB is trusted to do what it promises: it writes
+new pages beside the old ones, flushes, and then makes the new ones count with one small synced
+write. So while it commits, any part of the new pages may be on disk with the old meta pages
+(`images.py`), and LMDB is tested, too, as far as it keeps to that order.
 
-The mark is mapped memory that is never flushed: what it is at any moment may reach the disk at that moment or later, or never.
+The watermark is mapped memory that is never flushed: its value at any moment may reach the disk at
+that moment or later, or never.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ Acknowledged: TypeAlias = Committed | StoreHead
 
 @dataclass(frozen=True)
 class Call:
-    """One thing that happened: `what` to the file `file`, or to names; and the mark as it was then."""
+    """One recorded call: `what` to the file `file`, or to names; and the watermark then."""
 
     what: str
     file: int = -1
@@ -78,7 +80,7 @@ class _RecordingIO(JournalIO):
                 self.recording.calls.append(Call(what, mark=(self._store / "mark").read_bytes(), **more))
 
     def begin(self) -> Recording:
-        """What is there now is on disk; record from here on."""
+        """Take what is there as on disk, and record from here on."""
         with self._lock:
             files = sorted((self._store / "journal").iterdir())
             self._numbers = {file.stat().st_ino: number for number, file in enumerate(files)}
@@ -141,7 +143,7 @@ class _RecordingIO(JournalIO):
 def recorded(
     store: Path, patch: pytest.MonkeyPatch
 ) -> Generator[tuple[JournalIO, Callable[[], Recording], Callable[[Acknowledged], None]]]:
-    """The way to the operating system to open `store` with, what begins the recording, and what notes an acknowledgement."""
+    """I/O to open `store` with, the start of its recording, and a recorder of acks."""
     io = _RecordingIO(store)
     data = store / "lmdb" / "data.mdb"
     writing = Environment.writing

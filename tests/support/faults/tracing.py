@@ -1,10 +1,12 @@
-"""Work in a child process whose every system call that changes a file is seen before it is done: to be written down, refused, or its last.
+"""Trace a child process's file system calls before they are made: record, refuse or kill.
 
-Below `JournalIO` there is more that touches the disk: LMDB's own transactions, the removal of directories, what a child process of the
-work writes.  The kernel stops a traced process (`ptrace`) at the calls that a filter (`seccomp`) names, and this module decides at
-each stop what becomes of it.  Nothing of the program under test knows of it.
+Below `JournalIO` there is more that touches the disk: LMDB's own transactions, the removal of
+directories, what a child process of the work writes. The kernel stops a traced process (`ptrace`)
+at the calls that a filter (`seccomp`) names, and this module decides at each stop. The program
+under test needs no change.
 
-Linux on x86-64 and AArch64, where a process may trace its children; `may_trace` says whether that is so.
+Linux on x86-64 and AArch64, where a process may trace its children; `may_trace` says whether that
+is so.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Call(NamedTuple):
 
     process: int
     name: str
-    """What it does, whatever its variant is called: one of `CHANGES`, or "open"."""
+    """The call, independent of its variant: one of `CHANGES`, or "open"."""
     path: str
     """The file, by the path it has now; "" if it is none."""
     other: str = ""
@@ -74,7 +76,7 @@ _TRACEME, _CONT, _GETREGS, _SETREGS, _SETOPTIONS, _GETREGSET, _SETREGSET = 0, 7,
 _FORK, _VFORK, _CLONE, _EXEC, _SECCOMP = 1, 2, 3, 4, 7
 """Events that stop a traced process."""
 _OPTIONS = 1 << 20 | 1 << _SECCOMP | 1 << _EXEC | 1 << _CLONE | 1 << _VFORK | 1 << _FORK
-"""These events; and whoever is traced is killed if the tracer dies."""
+"""Report these events, and kill the traced process if the tracer dies."""
 _ALL = 0x40000000  # __WALL: threads, too
 _REMOVE_DIRECTORY = 0x200
 _HERE = -100
@@ -281,10 +283,11 @@ def _read(process: int, registers: _Registers) -> Call:
 
 
 def traced(work: Callable[[], object], decide: Callable[[Call], int | None]) -> Ended:
-    """Do the work in a child process; `decide` is asked before each call, by it or by whatever it starts.
+    """Run the work in a traced child process; `decide` is asked before each of its calls.
 
-    It says 0 to let the call be made, an error number to refuse it, `SHORT`, or None to kill everything at once.  The child's exit code is 0 if
-    the work returned, and 1 if it raised, which it prints.
+    Processes that the child starts are traced, too. `decide` returns 0 to let the call be made, an
+    error number to refuse it, `SHORT`, or None to kill everything at once. The child's exit code is
+    0 if the work returned, and 1 if it raised, which it prints.
     """
     main = os.fork()
     if not main:
@@ -343,7 +346,7 @@ def _be_traced(work: Callable[[], object]) -> None:
     """The child: never returns."""
     status = 1
     try:
-        os.setpgid(0, 0)  # so that whoever traces it waits for nobody else
+        os.setpgid(0, 0)  # so that the tracer waits for this group only
         _ptrace(_TRACEME, 0)
         os.kill(os.getpid(), signal.SIGSTOP)
         _install_filter()

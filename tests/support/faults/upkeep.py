@@ -1,7 +1,8 @@
-"""What is done to a whole store, as work that can break off anywhere: making, backup, restore, repair, vacuum, scrub, erasure, retention, and an agent's turns.
+"""Work on a whole store that can break off anywhere: backup, repair, vacuum and others.
 
-Each kind of work has a place to begin from, the work itself, what must hold when it broke off, and what must hold when it was
-done again.
+Making a store, backup, restore, repair, vacuum, scrub, erasure, retention, and an agent's turns.
+Each kind of work has a place to begin from, the work itself, what must hold when it broke off, and
+what must hold when it was done again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ TURNS = 3
 
 
 def _has(store: Store, head: StoreHead, records: Collection[int] = (0,)) -> bool:
-    """Whether every session is as it was, and there is no other; `records`: how often a rewriting may have said what it left."""
+    """Whether exactly these sessions are unchanged; `records`: allowed scrub ledger versions."""
     now = dict(store.head().by_session)
     left = store.log.head(NAME)
     if left is not None and is_record(left.session, left.entry):
@@ -55,7 +56,7 @@ def _same(path: Path, *heads: StoreHead) -> None:
 
 
 def _half_made(path: Path, *heads: StoreHead) -> None:
-    """What is being copied to is nothing yet, or says that it is unfinished, or is whole."""
+    """Check that a copy's target is empty, says that it is unfinished, or is whole."""
     with suppress(UnfinishedError, ReadOnlyError):  # the latter: it is finished when it is opened to be written
         if (path / "format").exists():
             _same(path, *heads)
@@ -95,7 +96,7 @@ def _without(path: Path, *texts: str) -> None:
 
 
 def _bytes(path: Path) -> dict[str, bytes]:
-    """What is read of a store, as it lies."""
+    """The raw bytes that a store's files hold."""
     files = [*(path / "journal").glob("*.log"), path / "lmdb" / "data.mdb", path / "format"]
     return {str(file.relative_to(path)): file.read_bytes() for file in files}
 

@@ -1,4 +1,4 @@
-"""What a compaction carries without a summariser: todos, pins, files, open calls."""
+"""The parts a compaction carries without a summariser: todos, pins, files, open calls."""
 
 from __future__ import annotations
 

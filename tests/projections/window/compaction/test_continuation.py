@@ -1,4 +1,4 @@
-"""What follows a compaction: the refused message without media, or a prompt to go on."""
+"""The message after a compaction: the refused one without media, or a prompt to go on."""
 
 from __future__ import annotations
 

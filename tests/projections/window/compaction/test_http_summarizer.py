@@ -281,6 +281,6 @@ async def _collected(url: str) -> list[Piece]:
 
 
 def test_from_a_coroutine() -> None:
-    """The same summariser works in asyncio without blocking the loop."""
+    """A summariser works in asyncio without blocking the loop."""
     with OpenAIServer(Answer(["a", "b"])) as server:
         assert asyncio.run(_collected(server.url)) == ["a", "b"]

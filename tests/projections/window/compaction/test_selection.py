@@ -1,4 +1,4 @@
-"""What a compaction covers: a bounded tail, nothing open, the newest prompt visible."""
+"""The range that a compaction covers: a bounded tail, the newest prompt stays visible."""
 
 from __future__ import annotations
 

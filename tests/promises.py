@@ -68,7 +68,7 @@ def table() -> str:
 
 
 def with_table(page: str) -> str:
-    """The page with the table as it is today."""
+    """The page with the current table."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table()}{END}{after}"

@@ -1,4 +1,4 @@
-"""The shape of the packages: what they name, how they run, and what importing them costs."""
+"""The packages' public names, command line entry, and import costs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODULES = sorted(
     if path.name != "__main__.py"
 )
 HEAVY = ("asyncio", "concurrent.futures", "cryptography", "eventsourcing", "psycopg", "rich", "tiktoken", "typer")
-"""What a program that only stores and looks must not pay for."""
+"""Modules that a program which only stores and reads must not load."""
 
 
 def top_names(path: Path) -> set[str]:
@@ -80,7 +80,7 @@ def test_public_names_are_listed(package: str) -> None:
 
 
 def test_every_error_is_a_public_name() -> None:
-    """An embedder catches every error of the engine by a name of `eventlog`."""
+    """Every engine error is a public name of `eventlog`, so that it can be caught."""
     assert set(errors.__all__) <= set(eventlog.__all__)
     assert all(getattr(eventlog, name) is getattr(errors, name) for name in errors.__all__)
 

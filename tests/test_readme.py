@@ -42,7 +42,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
 
 
 def test_there_are_two_commands_and_ci_runs_them() -> None:
-    """The README has exactly two commands to begin with, and `.ci/run` takes them from there."""
+    """The README has exactly two first commands, and `.ci/run` takes them from there."""
     commands = [line for block in blocks("sh") for line in block.splitlines()]
     assert len(commands) == 2
     assert all(command.startswith("python3 -m venv .venv && .venv/bin/pip install -q ") for command in commands)
@@ -75,7 +75,7 @@ def test_every_promise_has_tests() -> None:
 
 
 def test_linked_files_are_there() -> None:
-    """Links and file names in the README lead to files."""
+    """Links and file names in the README lead to existing files."""
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
     for name in re.findall(r"`((?:eventlog|projections|\.ci)/[\w./]+)`", README):
@@ -83,7 +83,7 @@ def test_linked_files_are_there() -> None:
 
 
 def test_commands_formats_and_schemas_are_all_there() -> None:
-    """The README lists every command, every format that can be imported, and every schema."""
+    """The README lists every command, importable format and schema."""
     rows = re.findall(r"^\| `(\w+)[ `]", README, re.MULTILINE)
     assert rows == COMMANDS
     line = README.partition("Formats to import:")[2].partition("\n\n")[0]

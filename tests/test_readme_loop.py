@@ -26,7 +26,7 @@ LARGE = "eventlog.Limits(context=400_000, output=128_000)"
 SMALL = "eventlog.Limits(context=4_000, output=1_000)"
 ANSWER = "All files are written."
 ENDS = {"connection": "APIConnectionError", "interrupt": "KeyboardInterrupt"}
-"""What the program ends with."""
+"""The result that the program ends with."""
 
 
 def loop() -> str:
@@ -43,7 +43,7 @@ class Writer:
         self.files = files
 
     def __call__(self, asked: Asked) -> Answer:
-        """The next calls, or the last word."""
+        """The next calls, or the final answer."""
         left = [path for path in self.files if path not in self._written(asked)]
         if not left:
             return Answer(["All files", " are written."])
@@ -71,7 +71,7 @@ class Writer:
         return {path for path in written if path not in broken or self._newest(asked, path)}
 
     def _newest(self, asked: Asked, path: str) -> bool:
-        """Whether the newest call for this file went well."""
+        """Whether the newest call for this file succeeded."""
         names = {
             call["id"]
             for message in asked.messages
@@ -83,7 +83,7 @@ class Writer:
 
 
 def run(tmp_path: Path, program: str, files: dict[str, str]) -> tuple[list[dict[str, Any]], list[Asked]]:
-    """Run the program whole, and killed at each point; what was left each time."""
+    """Run the program whole, and killed at each point; return each result."""
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
     with OpenAIServer(by=Writer(files)) as server:
         done = subprocess.run(
@@ -143,7 +143,7 @@ def test_the_loop_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 def started(tmp_path: Path, server: OpenAIServer) -> subprocess.Popen[str]:
-    """The program in the README, unchanged, in a process of its own."""
+    """The README's program, unchanged, in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-c", loop(), "write them"],
         cwd=tmp_path,

@@ -26,7 +26,7 @@ from tests.support.faulty_log import FaultyLog
 
 
 def events(chat: AsyncSession) -> list[ev.Event]:
-    """Everything committed."""
+    """All committed events."""
     return [recorded.event for recorded in chat.sync.events()]
 
 
@@ -113,7 +113,7 @@ def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) ->
 
 
 def test_many_tasks_share_one_handle(store: Store) -> None:
-    """A handle is safe across tasks: every message is whole, once, and its own task's."""
+    """Tasks that share one handle each stream a whole message, once, of their own texts."""
     chat = AsyncSession(store.create_session())
 
     async def talk(number: int) -> None:
@@ -170,7 +170,7 @@ def test_a_cancelled_await_leaves_the_append_whole(store: Store) -> None:
 
 
 def test_a_cancelled_wait_for_the_lease_leaves_it_to_others(engine: Engine) -> None:
-    """Who stops waiting for the lease does not get it behind his back."""
+    """A cancelled wait for the lease does not take it later."""
     first, second = engine.open(), engine.open()
     chat = AsyncSession(first.create_session())
     other = AsyncSession(second.session(chat.id))
@@ -194,7 +194,7 @@ def test_a_cancelled_wait_for_the_lease_leaves_it_to_others(engine: Engine) -> N
 
 
 def test_a_waiting_caller_gets_the_lease_when_it_is_given_back(engine: Engine) -> None:
-    """Waiting callers take their turn, and other tasks go on meanwhile."""
+    """Waiting callers take the lease in turn, and other tasks go on meanwhile."""
     first, second = engine.open(), engine.open()
     chat = AsyncSession(first.create_session())
     other = AsyncSession(second.session(chat.id))
@@ -248,7 +248,7 @@ def test_errors_reach_the_one_who_awaits(store: Store) -> None:
 
 @pytest.mark.promise(4)
 def test_a_foreign_commit_between_two_awaits_is_no_error(engine: Engine) -> None:
-    """Promise 4: user messages of another program do not disturb the one that streams."""
+    """Promise 4: another program's user messages do not disturb a streaming reply."""
     first, second = engine.open(), engine.open()
     chat = AsyncSession(first.create_session())
     other = AsyncSession(second.session(chat.id))
@@ -271,7 +271,7 @@ def test_a_foreign_commit_between_two_awaits_is_no_error(engine: Engine) -> None
 
 
 async def until(found: Callable[[], bool]) -> None:
-    """Let the loop run until something is so."""
+    """Let the loop run until a condition holds."""
     for _ in counting():
         if found():
             return

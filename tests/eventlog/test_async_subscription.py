@@ -22,21 +22,21 @@ from tests.support import streaming_worker
 from tests.support.engines import Engine
 
 SLOW = 3_600.0
-"""Seconds between flushes: none comes by itself during a test."""
+"""Seconds between flushes, so that no flush comes by itself during a test."""
 
 
 async def taken(following: AsyncIterator[Recorded], count: int) -> list[Recorded]:
-    """The next so many events."""
+    """The next events, of this number."""
     return [await anext(following) for _ in range(count)]
 
 
 async def ended(following: AsyncIterator[Recorded]) -> list[Recorded]:
-    """Everything up to the end."""
+    """All events up to the end."""
     return [recorded async for recorded in following]
 
 
 def told(store: Store) -> list[Recorded]:
-    """Everything committed, by the blocking subscription."""
+    """All committed events, by the blocking subscription."""
     return list(store.subscribe(timeout=0))
 
 
@@ -171,7 +171,7 @@ def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
 
 
 def test_sessions_kinds_and_the_cursor_choose(engine: Engine) -> None:
-    """A follower gets the session and the kinds it asks for, and goes on behind its cursor."""
+    """A follower gets the session and kinds it asks for, and resumes after its cursor."""
     store = engine.open()
     for name in ("a", "b"):
         session = store.create_session(id=name)

@@ -37,12 +37,12 @@ def test_a_child_process_makes_other_ids() -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * (MAX_ID_BYTES + 1), "é" * (MAX_ID_BYTES // 2 + 1)])
 def test_ids_that_are_none(name: str) -> None:
-    """A caller's id has 1 to 256 bytes of UTF-8."""
+    """A caller's id must have 1 to 256 bytes of UTF-8."""
     with pytest.raises(LimitError):
         check_id("message", name)
 
 
 def test_ids_that_callers_bring() -> None:
-    """Any other text may be an id, as it is."""
+    """Any other text is accepted as an id, unchanged."""
     for name in ("a", "x" * MAX_ID_BYTES, "é" * (MAX_ID_BYTES // 2), "with blank/and\nmore"):
         assert check_id("message", name) == name

@@ -17,11 +17,11 @@ from tests.support import streaming_worker
 from tests.support.engines import Engine
 
 SLOW = 3_600.0
-"""Seconds between flushes: none comes by itself during a test."""
+"""Seconds between flushes, so that no flush comes by itself during a test."""
 
 
 def streamed(store: Store, session: str, texts: list[str]) -> None:
-    """An answer in deltas, as a whole."""
+    """An answer in deltas, whole."""
     with store.session(session).assistant(model="m") as reply:
         text = reply.stream_text()
         for piece in texts:
@@ -30,7 +30,7 @@ def streamed(store: Store, session: str, texts: list[str]) -> None:
 
 
 def everything(store: Store) -> list[Recorded]:
-    """All that is committed, read without following."""
+    """All committed events, read without following."""
     found = [event for info in store.sessions() for event in store.session(info.id).events()]
     return sorted(found, key=lambda recorded: recorded.position)
 
@@ -163,7 +163,7 @@ def test_other_stores_see_nothing_that_is_not_committed(engine: Engine) -> None:
 
 
 def told(store: Store) -> list[str]:
-    """The deltas that a follower with provisional events gets right now."""
+    """The deltas that a follower with provisional events has available now."""
     return texts_of(store.subscribe(kinds=[ev.PartDelta], timeout=0, provisional=True))
 
 

@@ -1,4 +1,4 @@
-"""Wrong calls: each is a `CallError` that says what was expected, and nothing is written."""
+"""Wrong calls: each is a `CallError` with the expectation, and nothing is written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from projections import ModelView
 from projections.window import ContextWindow, Wait
 
 WRONG = object()
-"""Of no type that anything takes."""
+"""A value of a type that no argument takes."""
 
 
 @pytest.mark.parametrize("address", ["postgresql://h/x", "postgresql+psycopg://h/x", "sqlite:///x", "s3://bucket/x"])
@@ -209,7 +209,7 @@ def test_a_parent_is_there() -> None:
 
 
 def test_a_window_takes_a_model_as_a_reply_does(store: Store) -> None:
-    """`provider/name` will do for a window's model, and is what is recorded."""
+    """A window takes `provider/name` as its model and records it so."""
     session = store.create_session()
     with ContextWindow(session, model="p/m", limits=Limits(100_000)) as window:
         assert window.model == Model("p", "m")
@@ -260,7 +260,7 @@ def test_a_closed_store_is_called_closed(tmp_path: Path) -> None:
 
 
 def test_a_json_text_is_read_without_a_new_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts of JSON share one decoder, which goes on after a text that it refused."""
+    """Texts of JSON share one decoder, which works on after a text that it refused."""
     assert json_value("[1]") == [1]
 
     def made(*_: object, **__: object) -> None:

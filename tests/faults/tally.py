@@ -1,6 +1,7 @@
-"""Counting what was tried, for the table in the README.  Not a test.
+"""Counting of what was tried, for the table in the README.
 
-With `EVERDELTA_TALLY=FILE` every test adds a line to that file; `python -m tests.faults.table FILE` makes the table of them.
+With `EVERDELTA_TALLY=FILE` every test adds a line to that file; `python -m tests.faults.table FILE`
+makes the table of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 __all__ = ["SLOW", "tally"]
 
 SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
-"""Whether to try for minutes what is otherwise tried for seconds."""
+"""Whether to try for minutes instead of seconds."""
 
 
 def tally(fault: str, tried: int, **found: int) -> None:

@@ -19,7 +19,7 @@ from tests.support.faults.encrypted_stores import SIZED, said_of
 
 KILLS = {"plain": 1200 if SLOW else 10, "encrypted": 400 if SLOW else 6, "200 MB": 16, "encrypted 200 MB": 8}
 RUNS = {"plain": 12 if SLOW else 1, "encrypted": 4 if SLOW else 1, "200 MB": 1, "encrypted 200 MB": 1}
-"""The kills are shared out among so many programs."""
+"""The kills are divided among this many programs."""
 WORKS = {kind: tuple(WORK) for kind in SIZED}
 if not SLOW:
     WORKS["encrypted"] = ("stream", "settling", "moment")

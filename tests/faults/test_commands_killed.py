@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str, tuple[Exit, ...]]] = {
     ),
     "expire": (("--store", "s", "expire", "--count", "0"), "", (Exit.OK,)),
 }
-"""The command, what is there when it has begun ("": nothing tells that), and how it may end when it is given again."""
+"""The command, the sign that it has begun ("": none), and the ends allowed on a repeat."""
 SHORT = [("plain", "backup"), ("plain", "repair"), ("plain", "scrub"), ("encrypted", "erase"), ("encrypted", "vacuum")]
 LONG = [
     (kind, work) for kind in SIZED for work in COMMANDS if not is_large(kind) or work in {"backup", "repair", "scrub"}

@@ -33,7 +33,7 @@ WANTED = {
     "taking append done",
     "taking append fenced",
 }
-"""What a history has to have to tell anything."""
+"""The events a history must have to be conclusive."""
 
 
 def said(one: Operation) -> str:
@@ -42,7 +42,7 @@ def said(one: Operation) -> str:
 
 
 class Crowd:
-    """The processes: one that dies is followed by another."""
+    """The processes of a run; a dead one is replaced by another."""
 
     def __init__(self, directory: Path, kind: str) -> None:
         self.store = directory / "store"
@@ -52,7 +52,7 @@ class Crowd:
         self.started = 0
 
     def start(self, seconds: float) -> subprocess.Popen[str]:
-        """Another process, for so long."""
+        """Start another process, for this long."""
         self.started += 1
         name = f"p{self.started}"
         arguments = [self.store, self.keys or "", self.records / name, name, THREADS, seconds, self.started]
@@ -64,7 +64,7 @@ class Crowd:
         )
 
     def run(self, chance: random.Random) -> tuple[int, int]:
-        """Until the time is over; returns how many were killed, and how many stopped for a while."""
+        """Run until the time is over; return the numbers of kills and of pauses."""
         begun = time.monotonic()
         crowd = [self.start(SECONDS) for _ in range(PROCESSES)]
         killed = stopped = 0

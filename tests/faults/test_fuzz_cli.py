@@ -21,7 +21,7 @@ EXAMPLES = 800 if SLOW else 70
 ODD = ["", "-", "--", "0", "-1", "1", "999999999999999999999", "nan", "1e9", "é\u202e", "\ud800", "a b", "*", "--help", "a" * 300, "\x1b[31m", "[red]", "%s", "{}"]  # fmt: skip
 """Unexpected words; none of them names a file outside the test's own directory."""
 NOT_RUN = {"demo"}
-"""Takes no arguments, and its two seconds are tested elsewhere."""
+"""A command without arguments whose two seconds are tested elsewhere."""
 
 
 def grammar() -> dict[str, list[str]]:
@@ -41,7 +41,7 @@ GRAMMAR = grammar()
 
 @st.composite
 def lines(draw: st.DrawFn) -> list[str]:
-    """A command line: a command, some of its options, some of anything."""
+    """A command line: a command, some of its options, and random words."""
     name = draw(st.sampled_from(sorted(GRAMMAR)))
     words = st.sampled_from(
         ["ses_a1", "ses_b2", "ses_", "m1", "file", "store", "new", "no such", "2", "3", "opencode", "jsonl", "recency"]
@@ -53,7 +53,7 @@ def lines(draw: st.DrawFn) -> list[str]:
 
 
 def harmless(arguments: Sequence[str]) -> bool:
-    """Whether nothing is asked of the network."""
+    """Whether the command line makes no network request."""
     return "--summarizer" not in arguments and not any(word.startswith("http") for word in arguments)
 
 

@@ -71,7 +71,7 @@ def happened(seed: int, calls: int = 120) -> Planted:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_what_happened_can_have_happened(seed: int) -> None:
-    """A history that was made by one thing after another is found sound."""
+    """A history made by sequential effects is found sound."""
     operations, log = happened(seed)
     assert {one.outcome for one in operations} >= {"done", "conflict", "unknown"}
     assert faults("s", operations, log) == []
@@ -97,7 +97,7 @@ def doubled(operations: list[Operation], log: list[Entry], chance: random.Random
 
 
 def swapped(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Give two appends that were far apart in time each other's place."""
+    """Exchange two appends that were far apart in time."""
     singles = [n for n, entry in enumerate(log) if entry.first == entry.last and not entry.epoch]
     one, other = singles[chance.randrange(len(singles) // 4)], singles[-1 - chance.randrange(len(singles) // 4)]
     names = log[one].name, log[other].name
@@ -118,7 +118,7 @@ def refused_and_written(operations: list[Operation], log: list[Entry], chance: r
 
 
 def needless(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Refuse an append because of a version that was long over."""
+    """Refuse an append for a version that was outdated long before."""
     late = max(n for n, one in enumerate(operations) if one.outcome == "conflict")
     operations[late] = replace(operations[late], expected=chance.randrange(40, 60), first=log[0].last)
     return operations, log
@@ -133,7 +133,7 @@ def stale(operations: list[Operation], log: list[Entry], chance: random.Random) 
 
 
 def fenced_writer(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Let an append in under an epoch that was over."""
+    """Accept an append under an ended epoch."""
     late = log.index(next(e for e in reversed(log) if not e.epoch and e.first == e.last))
     del chance
     log[late] = replace(log[late], epoch=1)
@@ -142,13 +142,13 @@ def fenced_writer(operations: list[Operation], log: list[Entry], chance: random.
 
 
 def won_twice(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Give one epoch to two."""
+    """Let two writers win one epoch."""
     place = pick(operations, chance, kind="lease")
     return [*operations, replace(operations[place], name="again")], log
 
 
 def taken_late(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Let an append take a lease that another append was written under before."""
+    """Let an append take a lease under which another append was written before."""
     epoch, last = max(entry.epoch for entry in log), log[-1].last + 1
     late = Operation("late", "late", "s", "append", NEVER - 2, NEVER - 1, epoch=epoch, takes=True, outcome="done")
     del chance
@@ -172,7 +172,7 @@ def gap(operations: list[Operation], log: list[Entry], chance: random.Random) ->
     [lost, doubled, swapped, refused_and_written, needless, stale, fenced_writer, won_twice, taken_late, forged, gap],
 )
 def test_every_planted_fault_is_found(plant: Callable[[list[Operation], list[Entry], random.Random], Planted]) -> None:
-    """No fault that is planted in a sound history is overlooked."""
+    """Every planted fault in a sound history is found."""
     for seed in range(20):
         operations, log = happened(seed, 200)
         assert faults("s", *plant(operations, log, random.Random(seed))), seed

@@ -46,7 +46,7 @@ PATHS = [
 
 
 def bombs() -> list[bytes]:
-    """A few kilobytes that unpack to a quarter of a gigabyte: one says so, one does not."""
+    """A few kilobytes that unpack to a quarter of a gigabyte, with and without their size."""
     data = bytes(256 * MEGABYTES)
     return [bytes((1,)) + zstandard.ZstdCompressor(write_content_size=said).compress(data) for said in (True, False)]
 

@@ -37,7 +37,7 @@ SMALL = {"journal_bytes": 4096, "fold_bytes": 1 << 20}
 
 
 def append(payload: bytes = b"p", **more: Any) -> Append:
-    """An append to the session that all tests use."""
+    """Make an append to the session that all tests use."""
     given: dict[str, Any] = {"session": "s", "payload": payload, "count": 1, "time": 1, **more}
     return Append(**given)
 
@@ -48,7 +48,7 @@ def payloads(log: EmbeddedLog) -> list[bytes]:
 
 
 class ActingIO(JournalIO):
-    """Does something at the next flush, or refuses the next call of a name."""
+    """Journal I/O that acts at the next flush, or refuses the next call of a name."""
 
     def __init__(self) -> None:
         self.act: Callable[[], object] | None = None
@@ -88,7 +88,7 @@ class Thrower:
         self.left = list(places)
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """One place, if it is in the engine."""
+        """Throw at this place, if it is the one in the engine."""
         if event in {"call", "c_return"} and frame.f_code.co_filename.startswith(ENGINE) and self.left:
             self.left[0] -= 1
             if not self.left[0]:
@@ -98,7 +98,7 @@ class Thrower:
 
 @contextmanager
 def thrown_at(*places: int) -> Generator[Thrower]:
-    """Throw at the n-th place of the block, and so many places after that."""
+    """Throw at the n-th place of the block, and again after so many places."""
     thrower = Thrower(*places)
     gc.disable()  # errors in finalizers are not visible
     sys.setprofile(thrower)
@@ -196,7 +196,7 @@ def test_an_exception_at_any_place_of_a_commit_while_another_process_commits(tmp
 
 
 class ClosedIO(JournalIO):
-    """Opens no file while `code` says why."""
+    """Journal I/O that opens no file while `code` is set."""
 
     code = 0
 
@@ -302,7 +302,7 @@ def test_exceptions_thrown_into_all_threads_lose_nothing(tmp_path: Path) -> None
 
 
 def inside(log: EmbeddedLog, refused: list[BaseException]) -> Ticket:
-    """Do what a signal handler might, and keep the errors; returns what it has only queued."""
+    """Act as a signal handler might, record the errors, and return what it only queued."""
     written = log.last_position()
     for use in (lambda: put(log, b"inner"), lambda: log.submit(append(b"inner")).wait(5), log.sync, log.close):
         try:

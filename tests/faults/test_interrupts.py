@@ -25,7 +25,7 @@ from tests.support.sample_sessions import last
 INTERRUPTS: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 ENGINE = str(Path(eventlog.__file__).parent)
 STEP = 1 if SLOW else 41
-"""Which of the places are tried: each, or one of so many."""
+"""Which places are tried: each, or one of so many."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def store(log: FaultyLog) -> Store:
 
 @pytest.fixture
 def session(store: Store) -> Session:
-    """A session in it."""
+    """A session of the store."""
     return store.create_session(id="s", title="t")
 
 
@@ -48,7 +48,7 @@ class Interrupter:
         self.kind = kind
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """One place, if it is in the engine."""
+        """Throw at this place, if it is the one in the engine."""
         if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(ENGINE):
             return
         self.left -= 1
@@ -58,7 +58,7 @@ class Interrupter:
 
 
 def turn(session: Session, told: list[str]) -> None:
-    """An answer with a text, a tool and another text; tells what it knows to be durable."""
+    """Run an answer with two texts and a tool; report what is known to be durable."""
     with session.assistant(id="m") as reply:
         text = reply.stream_text(id="text")
         text.append("a")
@@ -170,7 +170,7 @@ def test_an_interrupted_finish_is_finished(
 def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
     log: FaultyLog, store: Store, session: Session, block: str
 ) -> None:
-    """Ctrl-C leaves a block as what it is; that the disk was full then is a note on it."""
+    """Ctrl-C leaves a block as itself, with a failed close as its note."""
 
     def full() -> None:
         log.refuse = 100
@@ -225,7 +225,7 @@ def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, store: Stor
 
 
 def test_a_full_disk_is_told_to_a_block_that_no_interrupt_left(log: FaultyLog, store: Store, session: Session) -> None:
-    """An error of the program does not keep what closing it could not write from being told."""
+    """A disk error while a block closes after a program error is reported with it."""
 
     def talk() -> None:
         with session.assistant():

@@ -22,19 +22,19 @@ from tests.support.faults.failing_io import FAULTS, FailingIO
 from tests.support.faults.planned_appends import OPTIONS, compare, probe_here, workload
 
 STEP = {"plain": 1 if SLOW else 19, "encrypted": 3 if SLOW else 57}
-"""Every so many calls one is made to fail."""
+"""One call of so many is made to fail."""
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No child for every opening."""
+    """Probe without a child process, for speed."""
     probe_here(monkeypatch)
 
 
 QUIET = {"unlink", "rename"}
 """Harmless calls to fail: removing a file, preparing the next one."""
 LAST = ["open"]
-"""A file that a journal which is closed cannot go on in: it ends in the one it has."""
+"""Failing calls of a close without harm: the journal stays in the file it has."""
 TURNS = 5
 PLAN = workload()[: 60 if SLOW else 40]
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("tracing")
 TOLD = "told"
 """The record outside the store: a line for each key issued and each key destroyed."""
 WORK = ("make",) * 5 + ("destroy 1", "make", "destroy 4", "make", "destroy 0", "make", "make")
-"""Lines that lie across sectors, and keys that go from the beginning, the middle and the end."""
+"""Work on lines across sectors, and on keys at the beginning, middle and end."""
 STEP = 1 if SLOW else 7
 IMAGES = 40 if SLOW else 6
 
@@ -52,7 +52,7 @@ def work(place: Path) -> None:
 
 
 def look(place: Path) -> None:
-    """Compare what is left with what is known, before and after the rest of the work is done."""
+    """Compare what is left with the record, before and after the rest of the work."""
     for _ in range(2):
         known = told(place)
         going = {one[1] for one in known if one[0] == "destroyed"}
@@ -78,14 +78,14 @@ def look(place: Path) -> None:
 
 
 def begun(place: Path) -> Recorder:
-    """A place where nothing was done yet."""
+    """An empty place without any work done."""
     place.mkdir()
     (place / TOLD).touch()
     return Recorder(place)
 
 
 def break_off(place: Path, recorder: Recorder, breaker: Breaker) -> None:
-    """Work that breaks off; every call that was made is written down."""
+    """Break the work off; return every call that was made."""
 
     def decide(call: Call) -> int | None:
         if Path(call.path).name == TOLD:
@@ -105,7 +105,7 @@ def break_off(place: Path, recorder: Recorder, breaker: Breaker) -> None:
 
 
 def fail_power(recorder: Recorder, directory: Path, images: int, chance: random.Random, first: int = 0) -> int:
-    """Look at what is left when the power fails at some moments after the `first` calls."""
+    """Check what is left when the power fails at some moments after the `first` calls."""
     moments = [moment for moment in recorder.telling() if moment > first]
     chosen = moments if images >= len(moments) else chance.sample(moments, images)
     for number, moment in enumerate(chosen, chance.randrange(len(HOW))):

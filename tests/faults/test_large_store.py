@@ -28,7 +28,7 @@ from tests.support.sample_sessions import exchange
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 66 << 20
 SMALL: dict[str, Any] = {"map_bytes": 1 << 20, "journal_bytes": 1 << 20, "fold_bytes": 1 << 20}
-"""A map that grows again and again."""
+"""Options with a map that grows again and again."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def killed(path: Path) -> None:
-    """A process begins a session and is killed."""
+    """Let a process begin a session and be killed."""
     script = (
         "import os, signal, sys; from eventlog.log.embedded.engine import open_log; from eventlog.store import Store\n"
         "from tests.support.sample_sessions import exchange\n"
@@ -54,13 +54,13 @@ def killed(path: Path) -> None:
 
 
 def kill(large: Path, path: Path) -> None:
-    """`kill -9` of a process that has it open and has appended."""
+    """`kill -9` a process that has the store open and has appended."""
     shutil.copytree(large, path)
     killed(path)
 
 
 def restore(large: Path, path: Path) -> None:
-    """A copy that was never opened."""
+    """Restore to a copy that was never opened."""
     backups.restore(large, path)
 
 
@@ -70,14 +70,14 @@ def save(large: Path, path: Path) -> None:
 
 
 def vacuum(large: Path, path: Path) -> None:
-    """Written anew in its place."""
+    """Rewrite the store in its place."""
     shutil.copytree(large, path)
     with Store(open_log(path)) as store:
         store.vacuum()
 
 
 def head_of(path: Path) -> StoreHead:
-    """The head of a store that is only read."""
+    """The head of a store opened for reading only."""
     with Store(open_log(path, read_only=True)) as store:
         return store.head()
 

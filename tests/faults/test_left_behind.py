@@ -21,7 +21,7 @@ from tests.support.sample_sessions import exchange
 
 
 def make(path: Path) -> None:
-    """A store with a little in it, whose journal is not folded in a copy that is left in use."""
+    """A small store whose journal is not folded in a copy taken while it is open."""
     with eventlog.open(path.with_name("used")) as store:
         exchange(store.create_session(id="a"))
         store.log.sync()
@@ -29,7 +29,7 @@ def make(path: Path) -> None:
 
 
 def test_what_a_swap_left_is_taken_away(tmp_path: Path) -> None:
-    """Nothing is left over of a vacuum or a scrub that died before it counted."""
+    """The next opening removes the remains of a vacuum or scrub that died before its swap."""
     make(tmp_path / "s")
     (tmp_path / "s" / "next" / "lmdb").mkdir(parents=True)
     (tmp_path / "s" / "swap.new").write_text("half")
@@ -105,7 +105,7 @@ def test_a_journal_file_that_cannot_be_read_is_never_silence(
 
 
 def refuse_once(monkeypatch: pytest.MonkeyPatch, suffix: str, code: int) -> None:
-    """Let the first opening of such a file to be read as a whole fail."""
+    """Fail the first whole-file read of such a file."""
     opened: Callable[..., Any] = Path.open
     refused: list[Path] = []
 

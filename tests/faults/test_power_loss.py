@@ -35,12 +35,12 @@ PLAN = workload()
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No child for every opening."""
+    """Probe without a child process, for speed."""
     probe_here(monkeypatch)
 
 
 def record(store: Path, patch: pytest.MonkeyPatch, keys: Path | None = None) -> Recording:
-    """The plan, in groups of one to four, with derived values in between, to an orderly close."""
+    """Run the plan in groups of one to four, with derived values, to an orderly close."""
     open_log(store, keys=keys, **OPTIONS).close()
     chance = random.Random(3)
     with recorded(store, patch) as (io, begin, acknowledge):
@@ -58,7 +58,7 @@ def record(store: Path, patch: pytest.MonkeyPatch, keys: Path | None = None) -> 
 
 
 def record_agent(path: Path, patch: pytest.MonkeyPatch, keys: Path | None) -> Recording:
-    """An agent's turns, with tools, compactions and checkpoints."""
+    """Run an agent's turns, with tools, compactions and checkpoints."""
     open_log(path, keys=keys, **OPTIONS).close()
     with recorded(path, patch) as (io, begin, acknowledge):
         store, session = open_agent(open_log(path, keys=keys, io=io, **OPTIONS))
@@ -70,9 +70,9 @@ def record_agent(path: Path, patch: pytest.MonkeyPatch, keys: Path | None) -> Re
 
 
 def spread(calls: list[Call], most: int, chance: random.Random) -> list[int]:
-    """Moments at which the power fails; three quarters of them are telling ones.
+    """Moments at which the power fails; three quarters of them are right before a flush.
 
-    Telling are those right before a flush counts: then the most is on its way.
+    Right before a flush takes effect the most is unflushed.
     """
     moments = range(1, len(calls) + 1)
     due = {"flush", "flush names", "lmdb ends", "rename"}

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("tracing")
 
 
 def write(path: Path, *texts: bytes, flush: bool = True) -> None:
-    """Write a file, a call for each text."""
+    """Write a file, one call for each text."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     for text in texts:
         os.write(fd, text)

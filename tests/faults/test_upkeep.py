@@ -23,7 +23,7 @@ from tests.support.faults.upkeep import WORKS
 pytestmark = pytest.mark.usefixtures("tracing")
 
 TRIES = {"kill": (2, 40, 2), "moment": (1, 20, 1), "power": (1, 60, 1), "errors": (1, 60, 2)}
-"""Of each kind of work, in the short and in the long form, and there with a large store."""
+"""Tries of each kind of work: short form, long form, long form with a large store."""
 HEAVY = {
     "200 MB": ("backup", "restore", "repair", "vacuum", "scrub", "erase", "an agent's turns"),
     "encrypted 200 MB": ("repair", "vacuum", "scrub", "erase", "an agent's turns"),

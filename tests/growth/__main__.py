@@ -14,7 +14,7 @@ from tests.growth.tables import TABLES
 
 
 def main() -> int:
-    """Measure and print; 1 if something grows faster than its class allows."""
+    """Measure and print; return 1 if an operation grows faster than its class allows."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     steep = 0
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,7 +1,4 @@
-"""Processor time of a job, the least of several runs, without waiting.
-
-No tests here.
-"""
+"""Processor time of a job, the least of several runs, without waiting."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ def uncollected() -> Generator[None]:
 
 
 def least(job: Callable[[], object], runs: int = 5) -> float:
-    """The least processor time that a run of the job took, in seconds."""
+    """The least processor seconds of a run of the job."""
     best = float("inf")
     with uncollected():
         for _ in range(runs):

@@ -21,7 +21,7 @@ from tests.growth.place import Place
 __all__ = ["COLD", "SESSION"]
 
 EARLY = 3
-"""The checkpoints of both stores are behind the first third of their histories: a state of then is replayed whole."""
+"""Checkpoints lie behind the first third of the histories: earlier states need a replay."""
 _ALL = "gives every event"
 _SEARCHES = "looks for the same text in every event"
 
@@ -255,7 +255,7 @@ SESSION: Table = {
 
 @contextmanager
 def _fresh(at: Place) -> Generator[Session]:
-    """The session in a store that was opened just now, with nothing of it in memory."""
+    """The session in a store opened just now, with nothing of it in memory."""
     with eventlog.open(at.closed.path, flush_interval=60.0) as store:
         yield store.session("long")
 

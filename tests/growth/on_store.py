@@ -39,7 +39,7 @@ def _held(at: Place) -> Generator[Session]:
 
 @contextmanager
 def _closing(_: Place) -> Generator[list[Store]]:
-    """Close behind the call what was opened in it."""
+    """After the call, close what it opened."""
     opened: list[Store] = []
     yield opened
     for store in opened:

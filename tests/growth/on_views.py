@@ -1,4 +1,4 @@
-"""The operations of views and transcripts, and what reports on a session.  No tests here."""
+"""The operations of views, transcripts and reports on a session."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ START = 1_700_000_000_000
 _TOGETHER = 200
 """Events in one append."""
 _OLDER = 40
-"""Messages behind the compaction."""
+"""Messages after the compaction."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ SMALL, LARGE = Shape(1_000, 125), Shape(8_000, 1_000)
 
 
 def turn(number: int) -> Iterator[ev.Event]:
-    """A question and its answer, with a call in every fourth."""
+    """A question and its answer, with a call in every fourth answer."""
     asked, answered = f"u{number:06}", f"a{number:06}"
     yield ev.UserMessageAdded(asked)
     yield ev.PartStarted(asked, f"{asked}p", Text(f"question {number}"))
@@ -89,7 +89,7 @@ def talk(session: eventlog.Session, first: int, last: int) -> None:
 
 
 def _fill(path: Path, shape: Shape) -> None:
-    """Write a store; every name that an operation uses is given here."""
+    """Write a store, with fixed names for everything that an operation uses."""
     with eventlog.open(path) as store:
         turns = shape.messages // 2
         for name in ("long", "wide"):
@@ -167,7 +167,7 @@ class Place:
 
     @cached_property
     def wide_window(self) -> ContextWindow:
-        """The window of the other one."""
+        """The window of the session whose view is as long as its history."""
         return self._window(self.wide)
 
     def _window(self, session: Session) -> ContextWindow:
@@ -177,12 +177,12 @@ class Place:
 
     @cached_property
     def live(self) -> LiveView:
-        """A view that follows the session whose view is small."""
+        """A live view of the session whose view is small."""
         return LiveView(self.long)
 
     @cached_property
     def wide_live(self) -> LiveView:
-        """A view that follows the other one."""
+        """A live view of the session whose view is as long as its history."""
         return LiveView(self.wide)
 
     @cached_property
@@ -211,7 +211,7 @@ class Place:
         return self.shape.messages // 2 - 1
 
     def name(self, prefix: str) -> str:
-        """A name that was not given before."""
+        """A name not returned before."""
         return f"{prefix}-{next(self._made)}"
 
     def awaited(self, work: Coroutine[Any, Any, T]) -> T:
@@ -225,20 +225,20 @@ class Place:
         return Place(to, self.shape)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close everything open."""
         for held in ("store", "loop", "closed"):
             found = self.__dict__.pop(held, None)
             if found is not None:
                 found.close()
 
     def remove(self) -> None:
-        """Close it, and take the directory away."""
+        """Close the place and remove its directory."""
         self.close()
         shutil.rmtree(self.directory)
 
 
 def built(directory: Path, shape: Shape) -> Place:
-    """Build a store of this shape in a directory that is not there yet."""
+    """Build a store of this shape in a new directory."""
     directory.mkdir(parents=True)
     _fill(directory / "built", shape)
     shutil.copytree(directory / "built", directory / "store")

@@ -36,7 +36,7 @@ def test_every_public_name_has_a_class() -> None:
 
 
 def test_what_reads_the_history_says_why() -> None:
-    """An operation that may cost what the history holds has a reason."""
+    """Each operation of class HISTORY states its reason."""
     for table in TABLES.values():
         for name, operation in table.items():
             assert bool(operation.why) == (operation.grows is Grows.HISTORY), name
@@ -106,7 +106,7 @@ def test_a_cost_that_grows_is_found(tmp_path: Path) -> None:
 
 
 def test_the_time_of_threads_and_children_counts() -> None:
-    """Work that is given to another thread is part of what a call costs."""
+    """Processor time of threads and child processes counts as part of a call."""
     from threading import Thread
 
     def work() -> None:

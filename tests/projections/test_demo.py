@@ -64,7 +64,7 @@ def test_demo_leaves_nothing_behind(
 
 
 def test_demo_fills_the_store_that_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a store named, both sessions are there afterwards, and the store is sound."""
+    """With a named store the demo leaves both sessions in it, and it is sound."""
     path = tmp_path / "store"
     assert run(["--store", str(path), "demo"]) == 0
     assert run(["--store", str(path), "verify"]) == 0

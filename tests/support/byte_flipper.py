@@ -50,7 +50,7 @@ def opened(path: Path, *, read_only: bool = False) -> Log:
 
 
 def fill(path: Path, sessions: int) -> None:
-    """Sessions and a fork, with bodies and checkpoints, folded in several goes."""
+    """Make sessions and a fork, with bodies and checkpoints, in several folds."""
     for number in range(sessions):
         with eventlog.Store(opened(path), checkpoint_events=5) as store:
             session = store.create_session(id=f"session {number}", title="t")
@@ -96,7 +96,7 @@ def content(path: Path, *, read_only: bool) -> bytes:
 
 
 def look(path: Path, expected: bytes, *, read_only: bool) -> str:
-    """The outcome of reading a store that may be damaged."""
+    """Read a store that may be damaged; return the outcome."""
     child = os.fork()
     if child == 0:
         try:
@@ -120,7 +120,7 @@ def look(path: Path, expected: bytes, *, read_only: bool) -> str:
 
 
 def all_places(written: dict[Path, bytes], step: int, zero_step: int, chance: random.Random) -> list[tuple[Path, int]]:
-    """Every so many bytes of the files: of those that are zero fewer, of the keys more."""
+    """Offsets at every so many bytes: fewer of zeros, more of keys."""
     places = [(file, offset) for file, data in written.items() for offset in range(len(data))]
     full = [(file, offset) for file, offset in places if written[file][offset]]
     empty = [(file, offset) for file, offset in places if not written[file][offset]]
@@ -129,7 +129,7 @@ def all_places(written: dict[Path, bytes], step: int, zero_step: int, chance: ra
 
 
 def some_places(written: dict[Path, bytes], count: int, chance: random.Random) -> list[tuple[Path, int]]:
-    """So many bytes of the files of a large store."""
+    """That many offsets in the files of a large store."""
     (lmdb,) = (file for file in written if file.name == "data.mdb")
     data = written[lmdb]
     others = [file for file, data in written.items() if file.name not in {"data.mdb", "lock.mdb"} and any(data)]
@@ -153,7 +153,7 @@ def _is_small_page(data: bytes, at: int) -> bool:
 
 
 def main() -> int:
-    """Flip, look, put back."""
+    """Flip each byte, read, and restore it."""
     kind, step, zero_step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     chance = random.Random(int(sys.argv[4]))
     found: Counter[str] = Counter()

@@ -28,7 +28,7 @@ from eventlog.log.embedded.engine import EmbeddedLog, open_log
 WORKERS = 16
 TASKS = 8
 PATIENCE = 30.0
-"""Seconds without an acknowledgement after which everything hangs."""
+"""Seconds without an acknowledgement after which the run counts as hanging."""
 PAUSE = 5e-4
 """Mean seconds between two exceptions."""
 
@@ -44,7 +44,7 @@ class Run:
         self.log: EmbeddedLog = open_log(path, fold_bytes=256 << 10, journal_bytes=256 << 10)
         self.goal = goal
         self.next = dict.fromkeys(range(WORKERS + TASKS + 1), 0)
-        """Of each worker, the number of its next append."""
+        """The number of each worker's next append."""
         self.acknowledged: list[tuple[bytes, Committed]] = []
         self.thrown = 0
         self.interrupts = 0
@@ -52,14 +52,14 @@ class Run:
         """Whether the main thread may be interrupted."""
 
     def interrupt(self, *_: object) -> None:
-        """Ctrl-C, where the main thread appends."""
+        """Handle Ctrl-C, where the main thread appends."""
         if self.exposed:
             self.interrupts += 1
             raise KeyboardInterrupt
 
     @property
     def going(self) -> bool:
-        """Whether the goal is not reached."""
+        """Whether the goal is not yet reached."""
         return len(self.acknowledged) < self.goal
 
     def append_of(self, worker: int) -> Append:
@@ -83,7 +83,7 @@ class Run:
             self.acknowledged.append((append.payload, await ticket))
 
     async def tasks(self) -> None:
-        """All tasks of one loop."""
+        """Run all tasks of one loop."""
         await asyncio.gather(*(self.work_softly(WORKERS + number) for number in range(TASKS)))
 
     def throw(self) -> None:
@@ -124,7 +124,7 @@ class Run:
         return thread
 
     def wrong(self, path: Path) -> list[str]:
-        """Close, open again, and compare."""
+        """Close, reopen and compare; return what is wrong."""
         self.log.close()
         log = open_log(path, read_only=True)
         found = log.follow(0, 10**7)
@@ -141,7 +141,7 @@ class Run:
 
 
 def interrupts_in(error: BaseException | None) -> int:
-    """How many an exception stands for: one may come while another is on its way."""
+    """The number of exceptions in one: another may arrive while it is raised."""
     count = 0
     while error is not None:
         count += isinstance(error, KeyboardInterrupt)

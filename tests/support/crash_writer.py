@@ -38,7 +38,7 @@ FLUSH = 0.01
 SLACK = 0.2
 """What a commit may take on top of the interval, in seconds."""
 ROUNDS = 20
-"""How often a thread that also wakes once in an interval, and syncs a file, has to have done so since: on a busy machine no thread of the writer runs in time."""
+"""Rounds that the writer's second thread must have made since: a busy machine delays all."""
 SESSION = "session"
 SMALL = {"journal_bytes": 64 << 10, "fold_bytes": 32 << 10, "map_bytes": 64 << 20}
 MOST = 20_000
@@ -60,7 +60,7 @@ class Shared:
         struct.pack_into("q", self._memory, 8 * slot, value)
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset all slots."""
         for slot in range(FIRST):
             self.put(slot, 0)
 
@@ -76,11 +76,11 @@ class Shared:
 ACCEPTED, DURABLE, STARTED, KILLED, ROUND = range(5)
 """The slots of `Shared`: words accepted, words known to be durable, whether the message is durable, the time of death, the last rounds."""
 FIRST = ROUND + ROUNDS
-"""Behind them: when each word was accepted."""
+"""The first slot of the times at which the words were accepted."""
 
 
 class KillingIO(JournalIO):
-    """Kills the process at the n-th call of the journal, or half way through a write."""
+    """Journal I/O that kills the process at the n-th call, or half way through a write."""
 
     def __init__(self, shared: Shared, calls: int, mode: str) -> None:
         self._shared = shared
@@ -100,33 +100,33 @@ class KillingIO(JournalIO):
                 die(self._shared)
 
     def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        """A write, whole, half or not at all."""
+        """Write whole, half or not at all."""
         self._count(lambda: os.pwrite(fd, memoryview(data)[: memoryview(data).nbytes // 2], offset))
         return super().pwrite(fd, data, offset)
 
     def fdatasync(self, fd: int) -> None:
-        """A flush, or none."""
+        """Flush, or die before it."""
         self._count()
         super().fdatasync(fd)
 
     def rename(self, old: str, new: str) -> None:
-        """A new name, or none."""
+        """Rename, or die before it."""
         self._count()
         super().rename(old, new)
 
     def unlink(self, path: str) -> None:
-        """A file gone, or not."""
+        """Remove, or die before it."""
         self._count()
         super().unlink(path)
 
     def reach(self, point: str) -> None:
-        """A step of folding."""
+        """Reach a point of the fold, or die there."""
         del point
         self._count()
 
 
 def die(shared: Shared) -> None:
-    """`kill -9`, by one's own hand."""
+    """Kill this process with `kill -9`."""
     shared.put(KILLED, time.monotonic_ns())
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -137,7 +137,7 @@ def word(number: int) -> str:
 
 
 def go_round(file: Path, shared: Shared) -> None:
-    """Do without an end what the store's own flusher does: wake, write, sync."""
+    """Do endlessly what the flush thread does: wake, write, sync."""
     fd = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     number = 0
     while True:

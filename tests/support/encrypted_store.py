@@ -15,11 +15,11 @@ __all__ = ["SECRET", "Service", "confess", "leaks", "rendered", "texts"]
 
 SECRET = "the name of the king is Rumpelstiltskin"
 _LONG = f"{SECRET}, said the queen to the messenger. " * 60
-"""Long enough to be a body, and to be compressed."""
+"""A text long enough to be a body and to be compressed."""
 
 
 class Service:
-    """A key management service, as one function; notes what it was asked."""
+    """A key management service as one function that records its calls."""
 
     def __init__(self) -> None:
         self.keys: dict[str, bytes] = {}
@@ -59,7 +59,7 @@ def confess(store: Store, name: str = "p", turns: int = 2) -> eventlog.Session:
 
 
 def rendered(session: eventlog.Session) -> str:
-    """All that a session says, as text."""
+    """All texts of a session, as one text."""
     return "\n".join(repr(recorded.event) for recorded in session.events())
 
 

@@ -1,4 +1,4 @@
-"""Sessions to be exported, and small ways in and out of a store.  No tests here."""
+"""Sessions to export, and short ways in and out of a store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def canonical(session: Session) -> list[tuple[int, bytes]]:
 
 
 def stored(store: Store, items: list[Timed], name: str = "ses_x") -> Session:
-    """A session of these events, the first of which began it."""
+    """A session of these events, from its start on."""
     session = store.create_session(id=name, title="t", time=items[0][0])
     if len(items) > 1:
         session.append(items[1:])
@@ -59,7 +59,7 @@ def put(store: Store, piece: Piece) -> Session:
 
 
 def talk(store: Store, name: str | None = None) -> Session:
-    """A native session with something of everything."""
+    """A native session with every kind of content."""
     session = store.create_session(id=name, title="Fix `it`", directory="/w", scope="me", agent="build", model="p/m")
     session.set_system_prompt("be brief", "x" * 3000)
     session.set_tools("[]")

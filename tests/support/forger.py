@@ -43,7 +43,7 @@ class Forgery(NamedTuple):
 
 
 def begun(store: Store) -> Session:
-    """The session `a`, to be forged: with deltas, a tool and a large text."""
+    """The session `a` to forge: with deltas, a tool and a large text."""
     session = store.create_session(id="a", title="t")
     session.user("question")
     with session.assistant(model="acme/one") as reply:
@@ -81,7 +81,7 @@ def forgeries(commits: list[Commit]) -> Iterator[Forgery]:
 
 
 def _items(commit: Commit) -> Iterator[Any]:
-    """The events of a commit one by one: deltas, too."""
+    """The events of a commit, deltas one by one."""
     for entry in decode(commit.payload).entries:
         if isinstance(entry, DeltaRun):
             yield from (entry.cut(place, place + 1) for place in range(entry.count))
@@ -126,7 +126,7 @@ def careful(commits: list[Commit]) -> list[Commit]:
 
 
 def head_of(head: Head, commits: list[Commit], *, tree: bool) -> Head:
-    """The head that such a history has; with `tree` also the hash tree made anew."""
+    """The head of such a history; with `tree` also the hash tree made anew."""
     last = commits[-1]
     changed = replace(head, version=last.last, position=last.position + last.count - 1)
     if not tree:
@@ -138,7 +138,7 @@ def head_of(head: Head, commits: list[Commit], *, tree: bool) -> Head:
 
 
 def rewrite_memory(log: MemoryLog, session: str, commits: list[Commit], *, tree: bool) -> None:
-    """Put another history in place of a session's, in memory."""
+    """Replace a session's history in memory."""
     log._sessions[session] = commits
     log._heads[session] = head_of(log._heads[session], commits, tree=tree)
 
@@ -176,7 +176,7 @@ def rewrite(path: Path, session: str, commits: list[Commit], *, tree: bool) -> N
 
 
 def _without_gaps(commits: list[Commit]) -> Iterator[list[Commit]]:
-    """The commits in pieces whose versions follow each other."""
+    """The commits, in pieces whose versions are contiguous."""
     start = 0
     for number in range(1, len(commits) + 1):
         if number == len(commits) or commits[number].first != commits[number - 1].last + 1:

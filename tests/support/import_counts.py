@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Counts(NamedTuple):
-    """How much there is of each; `deltas` are pieces of streamed text, input included."""
+    """Counts of each kind; `deltas` are pieces of streamed text, input included."""
 
     messages: int = 0
     parts: int = 0

@@ -27,14 +27,14 @@ from eventlog.log.embedded.filesystem import JournalIO
 SMALL = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 64 << 20}
 SECTOR = 512
 AT_LAST = LeaseState(99, b"me", 5)
-"""The lease that is written by itself, after all appends."""
+"""The lease that is written without an append, after all appends."""
 
 
 class CrashingIO(JournalIO):
-    """Dies at the n-th call.
+    """Journal I/O that dies at the n-th call.
 
-    Modes: "before" the call; "half" way through a write; "power" after tearing what was not flushed yet: some of its
-    sectors are as they were, as after a power failure.
+    Modes: "before" the call; "half" way through a write; "power" after tearing unflushed writes:
+    some of their sectors are as they were, as after a power failure.
     """
 
     def __init__(self, at: int, mode: str) -> None:
@@ -107,7 +107,7 @@ class CrashingIO(JournalIO):
             super().sync_directory(path)
 
     def reach(self, point: str) -> None:  # noqa: ARG002 - every point counts alike
-        """Go on, or fail."""
+        """Reach a point of the fold, or fail there."""
         with self._lock:
             self._step()
 
@@ -144,7 +144,7 @@ def workload() -> list[Append]:
 
 
 def lease_after(appends: Sequence[Append], session: str) -> LeaseState:
-    """The lease of a session once these appends are in."""
+    """The lease of a session after these appends."""
     return next((one.lease for one in reversed(appends) if one.session == session and one.lease), LeaseState())
 
 
@@ -204,7 +204,7 @@ def verify(path: Path, acknowledged: list[str]) -> list[str]:
 
 
 def crash(path: Path, at: int, mode: str) -> tuple[list[str], bool]:
-    """One point: what the child acknowledged, and whether it got to the end."""
+    """Try one point; return what the child acknowledged, and whether it finished."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

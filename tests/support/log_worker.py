@@ -66,7 +66,7 @@ def contend(path: str, name: str, rounds: str) -> None:
 
 
 def hold(path: str, name: str, rounds: str) -> None:
-    """Take the lease of "shared" whenever it is free, write two events under it, give it back."""
+    """Take the free lease of "shared", write two events under it, and release it, repeatedly."""
     log = open_log(path, **SMALL)
     say("ready")
     sys.stdin.readline()
@@ -95,7 +95,7 @@ def hold(path: str, name: str, rounds: str) -> None:
 
 
 def alternate(path: str, name: str) -> None:
-    """Append one event for each line of input, and say its position."""
+    """Append one event for each line of input, and print its position."""
     log = open_log(path, **SMALL)
     say("ready")
     first = True
@@ -107,7 +107,7 @@ def alternate(path: str, name: str) -> None:
 
 
 def forgetful(path: str, name: str) -> None:
-    """Submit and leave: the interpreter's exit must make it durable."""
+    """Submit and return: the interpreter's exit must make it durable."""
     log = open_log(path, **SMALL)
     for number in range(100):
         log.submit(Append(session=name, payload=b"x", count=1, time=1, creates_at=None if number else 0))

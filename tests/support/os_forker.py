@@ -34,14 +34,14 @@ from projections.view.token_count import ViewCounter
 PARENT = os.getpid()
 MOMENT = 0.3
 SECONDS = 20
-"""After which a child that hangs is killed."""
+"""Seconds after which a hanging child is killed."""
 forked = Event()
 os.register_at_fork(after_in_parent=forked.set)
 
 
 @contextmanager
 def meanwhile(work: Callable[[], object], standing: Event) -> Generator[None]:
-    """Do something in another thread, from where that stands."""
+    """Run something in another thread while this one stands at its place."""
     thread = Thread(target=work)
     thread.start()
     assert standing.wait(SECONDS)
@@ -52,14 +52,14 @@ def meanwhile(work: Callable[[], object], standing: Event) -> Generator[None]:
 
 
 def stand(standing: Event) -> None:
-    """Stay here until the fork has happened, if this is the parent."""
+    """In the parent, wait here until the fork has happened."""
     standing.set()
     if os.getpid() == PARENT:
         assert forked.wait(SECONDS)
 
 
 def child(work: Callable[[], object]) -> None:
-    """Do something in a child; it is an error unless that comes to its end."""
+    """Run something in a child, which has to end normally."""
     number = os.fork()
     if number == 0:
         try:
@@ -83,7 +83,7 @@ def ended(number: int) -> int:
 
 
 def packing(_: Path) -> None:
-    """The facts of a long session are being packed."""
+    """Fork while the facts of a long session are archived."""
     standing = Event()
     compressor, decompressor = archive._zstandard()
 
@@ -99,7 +99,7 @@ def packing(_: Path) -> None:
 
 
 def loading(_: Path) -> None:
-    """A vocabulary is being loaded."""
+    """Fork while a vocabulary is loaded."""
     import_module("tiktoken")  # which imports what registers at forks, and that is not to happen in the midst of one
 
     standing = Event()
@@ -155,7 +155,7 @@ def beside_a_child(work: Callable[[], object], standing: Event) -> Generator[Non
 
 
 def counting(_: Path) -> None:
-    """A view is being counted: a child counts with the same counter."""
+    """Fork while a view is counted: a child counts with the same counter."""
     standing = Event()
     counter = ViewCounter(Slowly(standing))
     messages = [NeutralMessage("user", (Text("a"),))]
@@ -165,7 +165,7 @@ def counting(_: Path) -> None:
 
 
 def remembering(_: Path) -> None:
-    """A store in memory is being read: a child reads its own copy."""
+    """Fork while a store in memory is read: a child reads its own copy."""
     store = open_store("memory:")
     session = store.create_session(id="s")
     log = store.log.engine
@@ -184,13 +184,13 @@ def remembering(_: Path) -> None:
 
 
 class Slowly(CharsCounter):
-    """A counter that takes its time."""
+    """A counter that waits for the fork."""
 
     def __init__(self, standing: Event) -> None:
         self._standing = standing
 
     def count(self, text: str) -> int:
-        """Count, but not before the fork."""
+        """Count after the fork."""
         stand(self._standing)
         return super().count(text)
 

@@ -44,7 +44,7 @@ class Scenario:
             yield path.stem, self._load(path)
 
     def pairs(self) -> Iterator[Pair]:
-        """Every request that has a state."""
+        """Every request with a recorded state."""
         states = self._load(self._path / "states.json")
         models = self._load(self._path / "scenario.json")["models"]
         for path in sorted((self._path / "requests").glob("*.json")):
@@ -61,7 +61,7 @@ class Scenario:
 
 
 def scenarios() -> list[Scenario]:
-    """All scenarios, none when the fixtures are not there."""
+    """All scenarios, or none without the fixtures."""
     folder = SHARED / "parity" / "dev"
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     return [Scenario(path) for path in paths if (path / "scenario.json").exists()]

@@ -33,7 +33,7 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 
 
 def repeated(names: list[str]) -> list[str]:
-    """The names that are there more than once."""
+    """The names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
@@ -49,7 +49,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def unsendable(value: Any) -> list[str]:
-    """A fault for each text that is not Unicode."""
+    """A fault for each text that is invalid Unicode."""
     return ["a lone surrogate" for text in texts(value) if SURROGATE.search(text)]
 
 
@@ -137,7 +137,7 @@ def _anthropic_block(block: Object, role: str) -> list[str]:
 
 
 def _served(content: list[Object]) -> list[str]:
-    """Each call of a server tool is followed, in its own message, by its one result."""
+    """Faults of server tools: each call needs one result in its own message."""
     calls = [block["id"] for block in content if block["type"] == "server_tool_use"]
     results = [
         block["tool_use_id"] for block in content if block["type"].endswith("_tool_result") and "tool_use_id" in block

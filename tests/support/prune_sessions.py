@@ -35,7 +35,7 @@ SHARES = 4, 8
 
 
 class Letters:
-    """A measure that takes every letter for a token, and a thousand for an attachment."""
+    """A measure that counts each letter as a token, and a thousand per attachment."""
 
     def text(self, content: Content) -> str:
         """The text, which is never a body here."""
@@ -72,7 +72,7 @@ def conversation(messages: Sequence[Message]) -> Conversation:
 
 
 class Talk:
-    """Writes a conversation message by message; parts are named t0, t1 and so on."""
+    """Builds a conversation message by message; tool parts are named t0, t1 and so on."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -99,7 +99,7 @@ class Talk:
         return part
 
     def compaction(self) -> Talk:
-        """The marker and the summary of a compaction that covers what is before it."""
+        """Add the marker and the summary of a compaction that covers everything before."""
         marker = self._add([CompactionPart(f"c{len(self.messages)}")], user=True)
         summary = self._add([TextPart(f"x{len(self.messages)}", pieces=["sum"])], user=False)
         summary.summary, summary.reply_to = True, marker.id
@@ -191,7 +191,7 @@ def protected_from(messages: Sequence[Message], policy: PrunePolicy, *, inside: 
 
 
 def naive_recency(messages: Sequence[Message], policy: PrunePolicy, usable: int | None, *, inside: bool) -> set[str]:
-    """The rule of the specification again, with lists."""
+    """The recency rule restated with lists."""
     if inside and policy.steps is None:
         return set()
     bound = protected_from(messages, policy, inside=inside)

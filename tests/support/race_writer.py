@@ -48,7 +48,7 @@ def by_lease(session: Session, name: str, count: int) -> str:
 
 
 def by_id(session: Session, _: str, count: int) -> str:
-    """Add user messages that others add as well; returns which were this program's."""
+    """Add user messages that other programs add as well; return the ids won."""
     won: list[str] = []
     for number in range(count):
         try:
@@ -75,7 +75,7 @@ WAYS = {"version": by_version, "lease": by_lease, "id": by_id, "request": by_req
 
 
 def main(directory: str, session: str, name: str, way: str, count: str) -> None:
-    """Write, and say how it went."""
+    """Write, and print the outcome."""
     with eventlog.open(directory) as store:
         print(WAYS[way](store.session(session), name, int(count)))
 

@@ -42,14 +42,14 @@ class Points:
         self.passed = 0
 
     def __call__(self) -> None:
-        """A point."""
+        """Pass a point, or die there."""
         self.passed += 1
         if self.passed == self.dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Let requests, the tool and the journal pass points."""
+        """Make requests, the tool and the journal pass points."""
         with (
             self._watch(Completions, "create", before=True),
             self._watch(Path, "write_text", before=True),
@@ -76,7 +76,7 @@ class Points:
 
 
 def once(program: str, directory: Path, dies_at: int | None) -> bool:
-    """One run in a process of its own; whether it came to its end."""
+    """Run once in a process of its own; return whether the run finished."""
     directory.mkdir(parents=True, exist_ok=True)
     child = os.fork()
     if child == 0:
@@ -132,7 +132,7 @@ def result(directory: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run to the end once, then killed at each point in turn; print what was left each time."""
+    """Run to the end once, then killed at each point; print the result each time."""
     program, directory = Path(sys.argv[1]).read_text(), Path(sys.argv[2])
     _warm_up(program, directory / "warm")
     once(program, directory / "whole", None)
@@ -169,7 +169,7 @@ def _nothing(*_given: Any, **_more: Any) -> None:
 
 
 def _apart(directory: Path) -> dict[str, Any]:
-    """The result, looked at in a process of its own: this one stays without threads."""
+    """Read the result in a process of its own, so that this one has no threads."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -24,7 +24,7 @@ Timed = tuple[int, Event]
 
 
 def bundled(items: Sequence[Timed]) -> list[Timed | DeltaRun]:
-    """The items with neighbouring deltas as runs, as a handle would store them."""
+    """The items with neighbouring deltas as runs, as a handle stores them."""
     result: list[Timed | DeltaRun] = []
     run: list[tuple[int, PartDelta]] = []
     base = items[0][0] if items else 0
@@ -86,7 +86,7 @@ class Recording:
 
     @property
     def store(self) -> Recording:
-        """The store, for those who ask a session for it."""
+        """The store, for callers that ask a session for it."""
         return self
 
     def text(self, content: Content) -> str:

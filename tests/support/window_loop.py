@@ -50,7 +50,7 @@ SMALL = ContextPolicy(
     compaction=CompactionPolicy(preserve_recent_tokens=600),
     prune=PrunePolicy(enabled=False),
 )
-"""Nothing is pruned, and the tail is small."""
+"""Prune nothing, and keep a small tail."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ Script = Callable[[Request], Reply]
 
 @dataclass
 class Loop:
-    """A program's loop, as the README has it, over one session."""
+    """A program's loop over one session, as in the README."""
 
     session: Session
     model: Script
@@ -94,7 +94,7 @@ class Loop:
             return self.go(window, most)
 
     def go(self, window: ContextWindow, most: int = 200) -> Step:
-        """The loop itself."""
+        """Run the loop itself."""
         for _ in range(most):
             step = window.next_step()
             self.steps.append(step)
@@ -115,7 +115,7 @@ class Loop:
         raise AssertionError(f"no end after {most} steps: {self.steps[-5:]}")
 
     def call(self, window: ContextWindow, step: CallModel) -> None:
-        """One step of the model."""
+        """Run one step of the model."""
         reply, request = window.begin(step)
         self.requests.append(request)
         answer = self.model(request)
@@ -132,7 +132,7 @@ class Loop:
             reply.finish(answer.reason or "stop")
 
     def kinds(self) -> list[str]:
-        """The names of the steps that were taken."""
+        """The names of the steps taken."""
         return [type(step).__name__ for step in self.steps]
 
     def count(self, kind: type[Any]) -> int:
@@ -159,7 +159,7 @@ def texts(messages: Sequence[NeutralMessage], role: str = "") -> list[str]:
 
 
 def asked(request: Request) -> str:
-    """The newest text of the user's."""
+    """The newest text of the user."""
     return texts(request.messages, "user")[-1]
 
 
@@ -174,7 +174,7 @@ def calls(messages: Sequence[NeutralMessage]) -> list[Call]:
 
 
 def told(messages: Sequence[NeutralMessage]) -> str:
-    """Everything that the messages say, as one text."""
+    """All texts of the messages, as one text."""
     return "\n".join([*texts(messages), *(result.output for result in results(messages))])
 
 
@@ -187,7 +187,7 @@ def sections(text: str = "noted") -> str:
 
 
 def summarized(request: SummaryRequest) -> str:
-    """A summary that says how many messages it is of."""
+    """A summariser that says how many messages it got."""
     return sections(f"{len(request.messages)} messages")
 
 

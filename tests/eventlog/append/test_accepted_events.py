@@ -31,7 +31,7 @@ from eventlog.values import Patch, Text, Tokens, Usage
 from tests.support.engines import Engine
 
 SLOW = 3600.0
-"""A flush interval no test waits for: what is accepted stays accepted until a test says otherwise."""
+"""A flush interval no test waits for: accepted events stay accepted until a test flushes."""
 
 
 def events(session: Session) -> list[ev.Event]:
@@ -139,7 +139,7 @@ def test_a_value_of_another_type_takes_nothing_with_it(first: Store) -> None:
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("time", [1.5, True, 2**70, "1"])
 def test_times_are_whole_milliseconds(first: Store, time: Any) -> None:
-    """Promise 12: a time that could not be read back is refused before it is written."""
+    """Promise 12: a time that cannot be read back is refused before it is written."""
     session = first.create_session()
     with pytest.raises(CallError):
         session.append([(time, ev.SessionRenamed("t"))])
@@ -256,7 +256,7 @@ def test_many_programs_rename_at_once(engine: Engine) -> None:
 
 @pytest.mark.parametrize("option", ["flush_interval", "lease_ttl", "checkpoint_events"])
 def test_options_are_looked_at_when_a_store_is_opened(engine: Engine, option: str) -> None:
-    """An interval that cannot be is refused, not found out by a thread that dies."""
+    """An impossible flush interval is refused at opening, not by a thread that dies later."""
     with pytest.raises(CallError):
         engine.open(**{option: -1})
 
@@ -293,7 +293,7 @@ def test_a_child_process_may_not_use_the_store(first: Store) -> None:
 
 
 def test_a_refused_finish_can_be_repeated(first: Store) -> None:
-    """A finish that was refused closes the step the next time too."""
+    """A refused `finish` can be repeated and still closes the step."""
     session = first.create_session()
     with session.assistant() as reply:
         reply.step()

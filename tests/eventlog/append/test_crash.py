@@ -1,7 +1,7 @@
 """`kill -9` of streaming writers, 100 times, and several processes on one session.
 
-Durable means durable, what was only accepted is lost at most with the last flush interval and one commit, and the next owner
-settles what the dead one left, once.
+What is durable survives. Of what was only accepted, at most the last flush interval and one commit
+are lost, and the next owner settles once what the dead owner left open.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def start(module: str, *arguments: object) -> subprocess.Popen[str]:
-    """A program of the tests."""
+    """Start a program of the tests."""
     return subprocess.Popen(
         [sys.executable, "-m", f"tests.support.{module}", *map(str, arguments)],
         cwd=ROOT,
@@ -123,7 +123,7 @@ def test_an_id_used_by_two_processes_is_taken_once(tmp_path: Path) -> None:
 
 
 def test_what_was_accepted_is_committed_when_the_interpreter_exits(tmp_path: Path) -> None:
-    """A program that simply ends loses nothing that was accepted, and gives its lease back."""
+    """A program that exits without closing loses no accepted event and releases its lease."""
     program = (
         "import eventlog, sys\n"
         "session = eventlog.open(sys.argv[1], flush_interval=60.0).create_session(id='s')\n"

@@ -19,7 +19,7 @@ PATIENCE = 30.0
 
 
 def opened(store: Store, name: str) -> TextStream:
-    """An open text of a new session; its beginning is committed."""
+    """An open text of a new session whose start is committed."""
     session = store.create_session(id=name)
     session.acquire()
     reply = session.assistant()
@@ -62,7 +62,7 @@ def test_a_session_that_fails_in_an_unforeseen_way_stops_no_other(
 
 
 def test_a_clock_that_fails_does_not_end_the_thread() -> None:
-    """A clock is the embedder's, and may raise: deltas that come later are committed as ever."""
+    """A failing clock does not end the flush thread: later deltas are committed as usual."""
     log = FaultyLog()
     ticking = [True]
 
@@ -129,7 +129,7 @@ def test_a_thread_that_cannot_be_started_is_started_later(monkeypatch: pytest.Mo
 
 
 class CountingIO(JournalIO):
-    """Counts the flushes."""
+    """Journal I/O that counts the flushes."""
 
     flushes = 0
 

@@ -23,12 +23,12 @@ from tests.support.faulty_log import FaultyLog
 
 
 def as_read(session: Session, after: int) -> list[Stretch]:
-    """The appends beyond a version, read from the log."""
+    """The appends after a version, read from the log."""
     return list(stretches(session.store.log, session.ancestry(), after, session.version))
 
 
 def said(session: Session, text: str) -> None:
-    """A turn with every kind of append: waited for, accepted, streamed, several in one."""
+    """Run a turn with every kind of append: waited for, accepted, streamed, several in one."""
     session.user(text)
     with session.pipeline(), session.assistant(model="p/one") as reply:
         stream = reply.stream_text()
@@ -69,7 +69,7 @@ def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> N
 
 
 def test_own_appends_are_not_read_back(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next view after an event of this handle asks the log for no event."""
+    """After an event of this handle the next view reads no event from the log."""
     session, elsewhere = store.create_session(), store.create_session()
     live = LiveView(session)
     said(session, "one")

@@ -19,7 +19,7 @@ from tests.support.sample_sessions import said
 
 
 def users(log: FaultyLog) -> list[str]:
-    """The user messages that are committed."""
+    """The committed user messages."""
     stored = Store(log, flush_interval=1000.0).session("s")
     return [r.event.message for r in stored.events() if isinstance(r.event, ev.UserMessageAdded)]
 
@@ -42,7 +42,7 @@ def test_a_refused_pipeline_is_not_committed_later(log: FaultyLog, session: Sess
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_a_refused_command_of_asyncio_is_not_committed_later(log: FaultyLog, session: Session, way: str) -> None:
-    """Promise 4: the same of an awaited command; repeated, it is there once."""
+    """Promise 4: a refused awaited command is not committed later; repeated, it is there once."""
     chat = AsyncSession(session)
 
     async def say() -> None:

@@ -17,7 +17,7 @@ from tests.support.faulty_log import FaultyLog
 
 @pytest.fixture
 def log() -> FaultyLog:
-    """A log that does what the test says."""
+    """A log that fails, holds or refuses as the test says."""
     return FaultyLog()
 
 
@@ -28,7 +28,7 @@ def session(log: FaultyLog) -> Session:
 
 
 def started(command: Callable[[], object]) -> threading.Thread:
-    """A thread that gives a command."""
+    """Start a thread that runs a command."""
     thread = threading.Thread(target=command)
     thread.start()
     return thread
@@ -47,7 +47,7 @@ def test_a_request_of_another_thread_comes_behind_a_pipeline(session: Session, l
 
 
 def test_a_lease_is_not_given_back_in_front_of_what_needs_it(session: Session, log: FaultyLog) -> None:
-    """A request of another thread goes first, and leaves the lease as it is."""
+    """Another thread's request goes in before a lease release and leaves the lease as it is."""
     with session.assistant(id="m") as reply:
         session.flush()
         log.held = []
@@ -70,7 +70,7 @@ def test_a_lease_is_not_given_back_in_front_of_what_needs_it(session: Session, l
 
 
 def test_who_waits_for_a_lease_holds_up_no_other_thread(session: Session, log: FaultyLog) -> None:
-    """The other one hears at once that another owner has it."""
+    """A thread that waits for a lease does not delay another thread's refusal."""
     heard = threading.Event()
 
     def wait() -> None:

@@ -51,7 +51,7 @@ def test_an_interrupt_leaves_no_handle_behind_its_own_appends(
 def test_an_interrupt_loses_and_doubles_nothing(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Promise 1: Ctrl-C while what was accepted is decided anew takes nothing of it away."""
+    """Promise 1: Ctrl-C while accepted events are decided anew loses and doubles none."""
     calls = 0
 
     def interrupted(*given: Any) -> Any:
@@ -169,7 +169,7 @@ def test_a_failed_command_did_not_happen(log: FaultyLog, session: Session) -> No
 
 @pytest.mark.promise(2)
 def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, session: Session) -> None:
-    """Promise 2: what was decided behind an append that failed never goes in before it."""
+    """Promise 2: an event decided after an append that failed never goes in before it."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -184,7 +184,7 @@ def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, ses
 
 @pytest.mark.promise(4)
 def test_a_user_message_between_decision_and_commit_is_taken_in(log: FaultyLog, session: Session) -> None:
-    """Promise 4: what needs no lease never disturbs the one who streams, and both go in."""
+    """Promise 4: a user message, which needs no lease, and a streaming writer both commit."""
     stranger = other(log)
     with session.assistant(id="a") as reply:
         text = reply.stream_text(id="p")
@@ -211,7 +211,7 @@ def test_an_id_taken_between_decision_and_commit_is_refused(log: FaultyLog, sess
 
 
 def test_two_programs_change_the_card_at_once(log: FaultyLog, session: Session) -> None:
-    """The list shows what the events say, also when a title and an archiving cross."""
+    """When a title change and an archiving cross, the catalog shows what the events say."""
     stranger = other(log)
     log.meanwhile.append(lambda: stranger.rename("theirs"))
     session.archive()
@@ -286,7 +286,7 @@ def test_reading_shows_what_was_handed_over(session: Session) -> None:
 def test_too_much_for_one_append_is_refused_and_nothing_hangs(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An append over the limit is refused, and what was accepted before it is not taken along."""
+    """An append over the limit is refused without the events accepted before it."""
     monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 3000)
     with session.assistant() as reply:
         text = reply.stream_text(id="p")

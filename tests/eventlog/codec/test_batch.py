@@ -25,12 +25,12 @@ ROUND_TRIP = settings(max_examples=80, suppress_health_check=[HealthCheck.too_sl
 
 
 def commit_of(payload: bytes, count: int, first: int = 1) -> Commit:
-    """A commit with this payload."""
+    """Make a commit with this payload."""
     return Commit("s", first, count, 100, 3, 0, payload)
 
 
 def facts(batch: list[Item], *, base: int) -> list[tuple[int, ev.Event]]:
-    """Every event of a batch with its time, runs taken apart."""
+    """Every event of a batch with its time, runs split into deltas."""
     found: list[tuple[int, ev.Event]] = []
     for item in batch:
         if isinstance(item, DeltaRun):
@@ -77,7 +77,7 @@ def test_every_kind_comes_back_with_surrogates_in_every_text(kind: type[ev.Base]
 
 
 def number_like(event: ev.Base, index: int) -> bool:
-    """Whether a field's text is one of a closed set, which no other text may replace."""
+    """Whether a field's text belongs to a closed set that other texts may not replace."""
     name = event.__struct_fields__[index - 1]
     return name in {"delivery", "purpose"}
 
@@ -106,7 +106,7 @@ def test_a_range_of_a_commit_is_cut_exactly(batch: tuple[int, list[Item]], data:
 @ROUND_TRIP
 @given(events)
 def test_what_may_be_written_is_what_can_be_read(event: ev.Event) -> None:
-    """`validate` accepts every event whose fields are of their types."""
+    """`validate` accepts every event whose fields have their declared types."""
     validate(event)
 
 
@@ -123,7 +123,7 @@ def test_what_may_be_written_is_what_can_be_read(event: ev.Event) -> None:
     ids=["mapping", "none", "too big", "literal", "escaped", "too big beside escaped"],
 )
 def test_a_field_of_another_type_is_refused_before_it_is_written(event: ev.Event) -> None:
-    """Promise 12: what could not be read back is a `CallError`, never a damaged session later."""
+    """Promise 12: a field that could not be read back is a `CallError` before it is written."""
     with pytest.raises(CallError):
         validate(event)
 
@@ -186,7 +186,7 @@ def test_an_unknown_kind_is_refused_as_such() -> None:
     ],
 )
 def test_what_is_no_batch_is_damage(payload: bytes) -> None:
-    """Promise 12: bytes that no program wrote give `DamagedError` and nothing else."""
+    """Promise 12: bytes that are no batch raise `DamagedError` and nothing else."""
     with pytest.raises(DamagedError):
         decode(payload)
 
@@ -233,14 +233,14 @@ def test_a_run_whose_columns_do_not_fit_is_damage(run: list[object]) -> None:
 
 
 def test_a_commit_that_holds_another_number_of_events_is_damage() -> None:
-    """Promise 12: a payload that does not fill its versions is never passed over."""
+    """Promise 12: a payload with another number of events than its versions is damage."""
     with pytest.raises(DamagedError) as caught:
         list(events_of(commit_of(SAMPLE, 4, first=11)))
     assert (caught.value.version, caught.value.position) == (11, 100)
 
 
 def test_an_older_schema_is_read_as_the_current_one() -> None:
-    """Older versions are upcast on read; version 1 kept an import's origin as two fields."""
+    """Older schema versions are upcast on read; version 1 stores the origin in two fields."""
     old = ["ss", "t", "scope", "/d", "build", ["p", "m"], None, "claude-code", "abc"]
     payload = msgspec.msgpack.encode([1, 50, False, [[0, 0, old], [0, 2, ["sr", "new"]]]])
     first, second = events_of(commit_of(payload, 2))

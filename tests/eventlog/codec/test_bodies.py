@@ -14,7 +14,7 @@ from eventlog.values import Body
 
 
 def long_enough(piece: str, characters: int) -> str:
-    """Return a text of so many characters, a piece again and again."""
+    """Return a text of so many characters by repeating a piece."""
     return (piece * (characters // len(piece) + 1))[:characters]
 
 

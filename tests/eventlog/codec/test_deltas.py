@@ -1,4 +1,4 @@
-"""Runs of deltas: columns from which every delta comes back, whole or in part."""
+"""Runs of deltas: columns that return every delta, whole or in part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUICK = settings(max_examples=100, deadline=None)
 @QUICK
 @given(PAIRS, times)
 def test_every_delta_comes_back(pairs: list[tuple[int, PartDelta]], base: int) -> None:
-    """Promise 1: each delta is an event of its own with its part, field, text and millisecond."""
+    """Promise 1: each delta comes back with its part, field, text and millisecond."""
     run = DeltaRun.from_deltas(pairs, base)
     run.validate()
     assert run.count == len(pairs)
@@ -83,7 +83,7 @@ def test_pieces_are_the_run_in_bounded_runs(pairs: list[tuple[int, PartDelta]], 
 @QUICK
 @given(PAIRS)
 def test_a_run_without_a_key_has_all_others(pairs: list[tuple[int, PartDelta]]) -> None:
-    """Deltas of a part that takes none any more are left out, and no others."""
+    """Dropping one part's deltas from a run keeps all others."""
     gone = (pairs[0][1].part, pairs[0][1].field)
     kept = [(time, delta) for time, delta in pairs if (delta.part, delta.field) != gone]
     run = DeltaRun.from_deltas(pairs).without({gone})
@@ -121,13 +121,13 @@ def test_a_column_has_the_narrowest_width_that_holds_it(values: list[int], width
 
 @pytest.mark.parametrize(("column", "count"), [(b"abc", 2), (b"", 1), (b"abc", 1), (bytes(10), 2)])
 def test_a_column_of_an_impossible_width_is_refused(column: bytes, count: int) -> None:
-    """A damaged column is an error, not wrong numbers."""
+    """A column of impossible width is damage, not wrong numbers."""
     with pytest.raises(ValueError, match="cannot hold"):
         unpack_column(column, count)
 
 
 def test_columns_are_little_endian() -> None:
-    """The format does not depend on the machine."""
+    """Columns are little-endian on every machine."""
     assert pack_column([0x0102, 0x0304]) == b"\x02\x01\x04\x03"
     assert list(unpack_column(b"\x02\x01\x04\x03", 2)) == [0x0102, 0x0304]
 
@@ -142,7 +142,7 @@ def test_a_column_of_bytes_is_summed_up(column: bytes) -> None:
 
 
 def test_a_clock_set_back_by_a_year_is_kept() -> None:
-    """Order comes from versions, and times come back even where they go backwards."""
+    """Versions give the order, and times come back even when they go backwards."""
     year = 365 * 86_400_000
     pairs = [(year, PartDelta("p", "text", "a")), (0, PartDelta("p", "text", "b")), (year, PartDelta("p", "text", "c"))]
     run = DeltaRun.from_deltas(pairs, base=5)

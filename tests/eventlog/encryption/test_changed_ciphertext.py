@@ -39,7 +39,7 @@ class Place(NamedTuple):
     engine: MemoryLog
 
     def change(self, number: int, payload: bytes) -> None:
-        """Put other bytes in the place of a payload."""
+        """Replace a payload by other bytes."""
         self.engine._commits[number] = replace(self.engine._commits[number], payload=payload)
 
 
@@ -63,7 +63,7 @@ def place() -> Iterator[Place]:
 
 
 def flips(data: bytes) -> Iterator[bytes]:
-    """The bytes with each of them changed in turn."""
+    """The bytes, with each byte changed in turn."""
     for at in range(len(data)):
         yield data[:at] + bytes((data[at] ^ 0x41,)) + data[at + 1 :]
 
@@ -82,7 +82,7 @@ def given(log: EncryptedLog, commit: Commit) -> bytes | None:
 
 
 def test_every_byte_of_an_append_is_authenticated(place: Place) -> None:
-    """A payload with any byte changed, cut short or made longer gives no content at all."""
+    """A payload with any byte changed, cut short or extended yields no content."""
     commit = place.engine._commits[0]
     assert given(place.log, commit) == PLAIN
     for changed in (*flips(commit.payload), *(commit.payload[:at] for at in range(len(commit.payload)))):

@@ -36,17 +36,17 @@ LARGE = "a text that both have " * INLINE
 
 
 def short(_verb: str, _name: str) -> bytes | None:
-    """A provider whose keys are too short."""
+    """A key provider whose keys are too short."""
     return b"short"
 
 
 def nothing(_verb: str, _name: str) -> bytes | None:
-    """A provider that has no key and makes none."""
+    """A key provider that has no key and makes none."""
     return None
 
 
 def body_names(store: Store) -> int:
-    """How many bodies are stored."""
+    """The number of stored bodies."""
     return len(list(store.log.bodies()))
 
 
@@ -299,7 +299,7 @@ def test_two_handles_and_two_processes_share_a_store(tmp_path: Path) -> None:
 
 
 def hold(thing: object, secrets: list[bytes]) -> bool:
-    """Whether what is printed of a thing shows a key."""
+    """Whether the printed form of an object shows a key."""
     shown = repr(thing) + str(thing)
     return any(key.hex() in shown or repr(key)[2:-1] in shown for key in secrets)
 

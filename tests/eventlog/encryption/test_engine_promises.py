@@ -37,7 +37,7 @@ PLACES: list[Callable[[str, Path], None]] = [
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.__name__)
 def test_what_holds_of_every_engine_holds_encrypted(flow: Callable[[Engine], None], tmp_path: Path) -> None:
-    """The promise that the test of this name checks is kept by a store with keys, too."""
+    """The engine promise of the named test holds for a store with keys."""
     engine = Engine(ENCRYPTED, tmp_path)
     try:
         flow(engine)

@@ -29,28 +29,28 @@ GOLDEN: dict[str, Any] = {
 
 
 class One:
-    """A provider of the one key."""
+    """A key provider of one key."""
 
     def find(self, name: str) -> bytes | None:
         """The golden key."""
         return GOLDEN["key"] if name == GOLDEN["id"].hex() else None
 
     def make(self, name: str) -> bytes:
-        """None is made here."""
+        """Refuse to make a key."""
         raise AssertionError(name)
 
     def destroy(self, name: str) -> None:
-        """None is destroyed here."""
+        """Refuse to destroy a key."""
         raise AssertionError(name)
 
 
 def stored() -> Commit:
-    """The golden append as an engine has it."""
+    """The golden append in an engine's form."""
     return Commit("s", 5, GOLDEN["count"], 1, 0, GOLDEN["time"], GOLDEN["payload"], "r")
 
 
 def test_golden_ciphertext_is_opened() -> None:
-    """Payload, catalog entry, body and derived value of format 1 are what was sealed then."""
+    """Payload, catalog entry, body and derived value of format 1 decrypt to the golden ones."""
     ring, family = KeyRing(One()), Family(GOLDEN["id"], GOLDEN["key"])
     opened = opened_commit(stored(), ring)
     assert (opened.payload, opened.stored) == (GOLDEN["plain"], GOLDEN["payload"])

@@ -1,4 +1,4 @@
-"""The key file: its format, who may read it, crashes, damage, and many writers."""
+"""The key file: format, permissions, crashes, damage, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ GOLDEN = (
     b"0123456789abcdef0123456789abcdef 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f 03e1182f\n"
     b"fedcba9876543210fedcba9876543210 1f1e1d1c1b1a191817161514131211100f0e0d0c0b0a09080706050403020100 067af26c\n"
 )
-"""The format of version 1, which every later program reads."""
+"""Format version 1, which every later program reads."""
 
 
 def written(path: Path, data: bytes) -> KeyFile:
-    """A key file of these bytes."""
+    """Write a key file of these bytes."""
     path.write_bytes(data)
     path.chmod(0o600)
     return KeyFile(path)
 
 
 def test_the_format_is_as_it_ever_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Golden bytes are read, and the same keys are written as the same bytes."""
+    """Golden bytes are read, and the same keys are written as those bytes."""
     file = written(tmp_path / "k", GOLDEN)
     assert file.find(A) == bytes(range(32))
     assert file.find(B) == bytes(reversed(range(32)))
@@ -124,7 +124,7 @@ def test_a_last_line_without_its_end_or_its_beginning(tmp_path: Path) -> None:
 
 
 def test_a_damaged_byte_is_never_another_key(tmp_path: Path) -> None:
-    """With any byte changed each key is right, or there is a typed error without a key in it."""
+    """With any byte changed each key is right, or a typed error comes without a key in it."""
     for at in range(len(GOLDEN)):
         changed = GOLDEN[:at] + bytes((GOLDEN[at] ^ 1,)) + GOLDEN[at + 1 :]
         for name, key in ((A, bytes(range(32))), (B, bytes(reversed(range(32))))):
@@ -174,7 +174,7 @@ def test_keys_beside_a_damaged_line_are_kept(tmp_path: Path) -> None:
 
 
 def test_threads_and_processes_lose_no_key(tmp_path: Path) -> None:
-    """Keys that many make and destroy at once are each there, or gone, as its maker left it."""
+    """Keys that threads and processes make and destroy at once are exactly there or gone."""
     path = tmp_path / "k"
     program = (
         "import sys\n"
@@ -229,7 +229,7 @@ def test_a_program_that_died_while_it_destroyed_a_key_leaves_none_of_its_bytes(
     one, two = file.make(A), file.make(B)
 
     def leave(_file: KeyFile) -> None:
-        """A program that is killed cleans nothing up."""
+        """Exit without cleaning up, as a killed program does."""
 
     with path.open("rb") as old:
         with monkeypatch.context() as patch:
@@ -285,7 +285,7 @@ def test_what_the_system_refuses_is_typed(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_keys_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that could not be written is not given out, and those before it stay."""
+    """A key that could not be written is not issued, and the earlier ones stay."""
     file = KeyFile(tmp_path / "k")
     key = file.make(A)
     write = os.write

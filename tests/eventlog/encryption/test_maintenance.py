@@ -42,7 +42,7 @@ class Named:
         self._numbers = count()
 
     def __call__(self, prefix: str) -> str:
-        """The next one."""
+        """Return the next id."""
         return f"{prefix}{next(self._numbers)}"
 
 
@@ -161,7 +161,7 @@ def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path:
 
 
 def test_a_large_text_that_is_lost_is_named_without_its_key(tmp_path: Path) -> None:
-    """Repair lists the append that refers to a body which is not there, and no other."""
+    """Repair without keys lists the append that refers to a missing body, and no other."""
     path = tmp_path / "s"
     with eventlog.open(path, keys=True) as store:
         session = store.create_session(id="p")

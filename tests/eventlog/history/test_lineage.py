@@ -13,11 +13,11 @@ from eventlog.history.lineage import END, History, Stream, hidden, lineage_of
 from eventlog.values import Lineage
 
 STEPS = st.lists(st.none() | st.integers(0, 1 << 30), max_size=60)
-"""What the next version is: an event (None), or a rollback to one of the versions before it."""
+"""The next version: an event (None), or a rollback to one of the versions before it."""
 
 
 def grow(steps: list[int | None]) -> tuple[History, list[list[int]]]:
-    """A history, and by version the list of versions that were effective right after it."""
+    """A history, and per version the list of versions that were effective right after it."""
     history = History()
     lists: list[list[int]] = [[]]
     for pick in [None, *steps]:
@@ -54,7 +54,7 @@ def test_effective_history_is_the_list_it_went_back_to(steps: list[int | None]) 
 @settings(max_examples=100, deadline=None)
 @given(STEPS, st.integers(0, 60))
 def test_taking_rollbacks_back_is_as_if_they_never_were(steps: list[int | None], count: int) -> None:
-    """A handle that decided ahead of a failed append has exactly the history it had before."""
+    """Retracting rollbacks of a failed append restores exactly the earlier history."""
     kept = steps[: len(steps) - count]
     history, _ = grow(steps)
     for pick in steps[len(kept) :]:
@@ -94,7 +94,7 @@ def test_redo_answers_the_newest_rollback(commands: list[str], data: st.DataObje
 
 @given(STEPS, st.lists(st.integers(1, 12), min_size=1, max_size=4))
 def test_ranges_are_cut_at_the_borders_of_streams(steps: list[int | None], lengths: list[int]) -> None:
-    """Lineage lists each effective version once, in the stream it lies in."""
+    """Lineage lists each effective version once, in the stream that stores it."""
     history, lists = grow(steps)
     streams: list[Stream] = []
     first = 1
@@ -120,7 +120,7 @@ def test_hidden_is_what_is_not_effective(steps: list[int | None]) -> None:
 
 
 def undo_and_return(history: History, version: int) -> int:
-    """Undo far back, return to a version that this hid, and redo one of the two."""
+    """Undo far back, return to a version this hid, and redo one of the two."""
     history.roll_back(version + 1, 5)
     history.roll_back(version + 2, version - 1)
     history.roll_back(version + 3, version + 1)
@@ -135,13 +135,13 @@ def undo_and_redo(history: History, version: int) -> int:
 
 
 def undo_and_go_on(history: History, version: int) -> int:
-    """Undo one step, and say something else."""
+    """Undo one step, and add another message."""
     history.roll_back(version + 1, version - 1)
     return version + 3
 
 
 def redo_after_more(history: History, version: int) -> int:
-    """Undo, redo, and say something, so that the history is made of more and more pieces."""
+    """Undo, redo, and add a message, so that the history has more and more pieces."""
     history.roll_back(version + 1, 5)
     history.roll_back(version + 2, version)
     return version + 3

@@ -163,7 +163,7 @@ def test_growth_line_by_line(store: Store, tmp_path: Path) -> None:
 
 
 def test_records_are_given_back() -> None:
-    """Every record that is JSON comes back equal, whole files of them, from the events alone."""
+    """Every JSON record comes back equal, whole files of them, from the events alone."""
     for path in SESSIONS:
         with eventlog.open("memory:") as alone:
             sessions = own(alone, import_file(alone, path))

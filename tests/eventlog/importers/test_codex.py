@@ -285,7 +285,7 @@ def test_settings_usage_and_times(store: Store) -> None:
 
 
 def test_interrupts_and_errors(store: Store) -> None:
-    """An aborted turn fails its open calls and its answer; an error is the answer's error."""
+    """An aborted turn fails its open calls and its answer; an error is recorded as its error."""
     _, events = run(
         store,
         rollout(

@@ -58,7 +58,7 @@ STRANGE: list[Any] = [
 
 
 def run(store: Store, data: bytes, name: str = "damaged", format: str | None = "claude_code") -> Report:
-    """Import these bytes; what is listed of them when they hold no conversation."""
+    """Import these bytes; return the report, also if they hold no conversation."""
     file = io.BytesIO(data)
     file.name = name
     try:
@@ -185,7 +185,7 @@ def depth(value: Any) -> int:
 
 
 def members(value: Any) -> list[Any]:
-    """The values in an object or array; a mark for none, so that an empty one has a depth too."""
+    """The values in an object or array, or a placeholder, so that an empty one has a depth."""
     found = [*value.values()] if is_object(value) else [*value]
     return found or [None]
 
@@ -202,7 +202,7 @@ def formats(paths: list[Path]) -> list[tuple[Path, str]]:
 
 
 def spelt(value: Any) -> str:
-    """One spelling of a JSON value."""
+    """A normalised spelling of a JSON value."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -343,7 +343,7 @@ def test_only_what_json_calls_white_space_is_passed_over() -> None:
 
 
 def test_strange_text_is_kept_exactly() -> None:
-    """Lone surrogates, NUL characters, U+2028 and huge numbers come through as they are."""
+    """Lone surrogates, NUL characters, U+2028 and huge numbers are imported unchanged."""
     text = "a\ud800b\0c\u2028d" + "x" * 2_000 + "\udc00"
     with eventlog.open("memory:") as store:
         report = run(store, prompt(text, "u1").replace(b'"role"', b'"big":' + b"9" * 40 + b',"role"'))
@@ -356,7 +356,7 @@ def test_strange_text_is_kept_exactly() -> None:
 
 
 def test_an_endless_line_is_passed_over() -> None:
-    """A line over the limit is listed and not held in memory; what comes after it is imported."""
+    """A line over the limit is listed without holding it in memory; later lines are imported."""
     data = b"\n".join([prompt("first", "u1"), b'{"x":"' + b"y" * MAX_LINE, prompt("last", "u2")])
     with eventlog.open("memory:") as store:
         report = run(store, data)

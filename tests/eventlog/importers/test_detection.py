@@ -48,7 +48,7 @@ REFUSED = {
     "simonw_llm_anthropic_cassettes": CASSETTE,
     "simonw_llm_cassettes": CASSETTE,
 }
-"""What is said of every file of a folder."""
+"""The refusal text for every file of a folder."""
 
 
 def test_every_recorded_file_is_told_or_refused() -> None:
@@ -85,12 +85,12 @@ RECORDED = {
     "flow": ("interactions: [{request: {}}]\nversion: 1\n", CASSETTE),
     "commented": (f"# {'x' * 5_000}\ninteractions:\n- request: {{}}\n", CASSETTE),
 }
-"""Forms in which programs keep HTTP traffic, and what is said of each."""
+"""Forms in which programs store HTTP traffic, and the refusal text for each."""
 
 
 @pytest.mark.parametrize("form", RECORDED)
 def test_recorded_traffic_is_refused_by_name(form: str) -> None:
-    """HTTP traffic is named as what it is, in each form that recorders write."""
+    """Recorded HTTP traffic is refused by name, in each form that recorders write."""
     text, said = RECORDED[form]
     with pytest.raises(ImportFormatError, match="looks like") as refused:
         detect(text.encode())

@@ -22,9 +22,9 @@ from tests.support.shared import shared_path
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "imports"
 EARLY = GOLDEN / "claude-early-results.jsonl"
-"""Results before their calls, too late, twice and without a call; more open calls than are waited for; a branch."""
+"""Results before their calls, late, twice, without a call; too many open calls; a branch."""
 OLD = GOLDEN / "claude-early-results.old.events.jsonl"
-"""The sessions that a program made of it that dropped such results (commit 4d4b0bc)."""
+"""Sessions that an older program made of it, which dropped such results (commit 4d4b0bc)."""
 SHOWN = {
     "t1": "early and large: " + "x" * 2000,
     "t3": "ok",
@@ -41,7 +41,7 @@ def store() -> Iterator[Store]:
 
 
 def results(store: Store, session: str) -> dict[str, str]:
-    """Return what the model is told of each call."""
+    """Return the results that the model is sent, by call."""
     parts = [part for message in ModelView.of(store.session(session)).messages for part in message.parts]
     return {part.call: part.output for part in parts if isinstance(part, Result)}
 
@@ -182,7 +182,7 @@ def test_every_recorded_result_is_shown() -> None:
 def test_results_that_wait_for_a_call_are_bounded(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of results without calls keeps only the newest in memory, and reports every one."""
+    """Of results without calls only the newest stay in memory, and every one is reported."""
     monkeypatch.setattr(early_results, "MOST", 3)
     told = json.loads(EARLY.read_text().splitlines()[51])
     lines = [EARLY.read_text().splitlines()[0]]

@@ -205,7 +205,7 @@ def test_growth_is_appended_and_divergence_forked(store: Store, other: Store) ->
 
 
 def test_a_session_of_the_same_name_is_left_alone(store: Store, other: Store) -> None:
-    """A session that only has the same id is another one; the file's gets a name of its own."""
+    """A session with the file's id but other content stays as it is; the file's is renamed."""
     talk(store, "ses_a")
     other.create_session(id="ses_a", title="somebody else's")
     assert read(other, jsonl(store.session("ses_a"))).sessions == ["ses_a~2"]
@@ -226,7 +226,7 @@ def test_large_appends_and_bodies_are_cut_into_lines(store: Store, other: Store)
 
 
 def test_writing_and_reading_take_bounded_memory(tmp_path: Path) -> None:
-    """A session of 30 MB in many messages is written and read with less than 6 MB at a time."""
+    """A session of 30 MB is written and read with less than 6 MB of memory at a time."""
     path = tmp_path / "big.jsonl"
     with eventlog.open(tmp_path / "one") as store, eventlog.open(tmp_path / "two") as other:
         session = store.create_session()
@@ -253,7 +253,7 @@ def test_writing_and_reading_take_bounded_memory(tmp_path: Path) -> None:
 
 
 def test_a_newer_file_is_refused(store: Store) -> None:
-    """A file of a later format or schema is a typed error, and nothing of it is imported."""
+    """A file of a later format or schema is a typed error, and no event of it is imported."""
     for head in ({"eventlog": 2, "schema": 1}, {"eventlog": 1, "schema": ev.SCHEMA + 1}):
         with pytest.raises(TooNewError):
             read(store, line_of(head) + line_of({"session": "s", "first": 1}))

@@ -87,7 +87,7 @@ def test_counts_agree_and_documents_are_given_back(store: Store) -> None:
 
 
 def test_other_files_are_not_taken() -> None:
-    """A file with roles, texts or members of its own kind is no list of messages."""
+    """A file with other roles, texts or members is no message list."""
     assert len(OTHERS) >= 50
     for path in OTHERS:
         with pytest.raises(ImportFormatError):
@@ -174,7 +174,7 @@ def test_openai_messages(store: Store) -> None:
 
 
 def test_anthropic_messages(store: Store) -> None:
-    """All that an Anthropic message may hold has its event; results belong to their calls."""
+    """Every field of an Anthropic message becomes an event; results belong to their calls."""
     messages = [
         {
             "role": "user",
@@ -262,7 +262,7 @@ def test_replies_and_logs_of_conversations(store: Store) -> None:
 
 
 def test_damaged_lists(store: Store, tmp_path: Path) -> None:
-    """A document that breaks off gives the messages before the damage, and says where it is."""
+    """A document that breaks off gives the messages before the damage and names its place."""
     path = tmp_path / "list.json"
     data = recorded(DATA, "openai_messages")[0].read_bytes()
     before = 0

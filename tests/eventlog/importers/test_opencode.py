@@ -31,9 +31,9 @@ from tests.support.spans import Recording, Timed
 SCENARIOS = scenarios()
 EACH = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 SNAPSHOT = (ev.ForeignKept, ev.SessionRenamed, ev.SessionArchived)
-"""What is only true of an export as a whole, and comes last."""
+"""Events that are true of an export as a whole only, and come last."""
 REWRITTEN = {"edits", "revert", "revert-compacted"}
-"""Scenarios in which OpenCode itself changes or deletes what it had stored."""
+"""Scenarios in which OpenCode itself changes or deletes stored records."""
 
 
 def export(*messages: dict[str, Any], **info: Any) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def told(data: dict[str, Any]) -> list[ev.Event]:
 
 
 def back(data: dict[str, Any]) -> Any:
-    """An export, told as events, encoded, decoded, and restored."""
+    """An export after import, encoding, decoding and restoring."""
     recording = Recording.of(tell_export(data))
     events = [(found.time, found.event) for span in recording.spans() for found in span.events()]
     return restore(events, recording.text)
@@ -103,7 +103,7 @@ def back(data: dict[str, Any]) -> Any:
 
 @EACH
 def test_every_export_comes_back_exactly(scenario: Scenario) -> None:
-    """Every importer can re-emit its source records, JSON-equal."""
+    """Every export can be restored from its events, JSON-equal."""
     for name, data in scenario.exports():
         assert back(data) == data, name
 
@@ -244,7 +244,7 @@ def test_messages_and_parts_are_events() -> None:
 
 
 def test_events_are_told_in_the_order_of_time() -> None:
-    """A message that was sent while a tool ran, and a prune mark, stand where they happened."""
+    """A message sent while a tool ran, and a prune mark, stand where they happened."""
     tool = {"type": "tool", "tool": "bash", "callID": "c"}
     state: dict[str, Any] = {"status": "completed", "input": {}, "output": "o", "title": "", "metadata": {}}
     data = export(
@@ -280,7 +280,7 @@ def test_events_are_told_in_the_order_of_time() -> None:
 
 
 def test_unfinished_messages_stay_open() -> None:
-    """A message that was never finished, a text without an end and a running tool stay so."""
+    """An unfinished message, an unended text and a running tool stay open."""
     tool = {
         "type": "tool",
         "tool": "bash",
@@ -384,7 +384,7 @@ def test_a_document_that_breaks_off_gives_what_came_before() -> None:
 
 
 def test_pieces_are_small_and_whole() -> None:
-    """A long export comes in pieces, each with the bodies that its events refer to."""
+    """A long export is read in pieces, each with the bodies that its events refer to."""
     messages = [
         user(f"u{number}", 10 + number, {"type": "text", "text": f"{number} " * 1_000}) for number in range(900)
     ]
@@ -398,7 +398,7 @@ def test_pieces_are_small_and_whole() -> None:
 
 
 def test_detection() -> None:
-    """An export is told from other JSON by how it begins."""
+    """An export is detected by how its JSON begins."""
     assert detect(json.dumps(export()).encode()) == "opencode"
     for other in (b'{"messages": []}', b'[{"info": {}}]', b"", b'{"info": "text"}'):
         assert not OpenCodeImporter().detect(other, "")
@@ -444,7 +444,7 @@ def test_documents_are_read_piece_by_piece(elements: list[Any], chunk: int, inde
     text = json.dumps({"a": 1, "list": elements, "b": {"c": []}}, indent=indent)
 
     class Slow(io.BytesIO):
-        """A file that gives little at a time."""
+        """A file that returns few bytes at a time."""
 
         def read(self, size: int | None = -1) -> bytes:
             return super().read(min(chunk, size) if size and size > 0 else chunk)
@@ -457,7 +457,7 @@ def test_documents_are_read_piece_by_piece(elements: list[Any], chunk: int, inde
     "text", ['{"a": [1, 2', '{"a": [1 2]}', '{"a" 1}', "[]", "", '{"a": tru', "{1: 2}", '{"a":' + "[" * 100_000]
 )
 def test_damaged_documents_are_typed_errors(text: str) -> None:
-    """A document that is not JSON ends with the line where it stops being it."""
+    """An invalid JSON document is a typed error that names the line."""
     with pytest.raises(DamagedDocumentError) as caught:
         list(Document(io.BytesIO(b"\n" + text.encode()), "a").members())
     assert caught.value.line == 2
@@ -465,7 +465,7 @@ def test_damaged_documents_are_typed_errors(text: str) -> None:
 
 @pytest.mark.parametrize("sign", [b"Q1", b"T2"])
 def test_bytes_that_are_not_utf8_are_reported_and_the_rest_is_imported(sign: bytes) -> None:
-    """One bad byte anywhere is reported with its line; all other messages are whole."""
+    """One invalid UTF-8 byte is reported with its line; all other messages are whole."""
     data = export(
         user("msg_1", 1, {"type": "text", "text": "Q1 é"}),
         *(user(f"msg_{number}", number, {"type": "text", "text": f"text {number} " * 500}) for number in range(2, 40)),
@@ -489,7 +489,7 @@ def test_bytes_that_are_not_utf8_are_reported_and_the_rest_is_imported(sign: byt
 
 
 def test_what_is_before_bytes_that_are_not_utf8_is_read() -> None:
-    """Who does not ask for marks gets every element before the bad byte, and its line."""
+    """Without replacement marks a reader gets every element before the bad byte, and its line."""
     document = Document(io.BytesIO(b'[1,\n"two",\n"thr\xffee",\n4]'), "")
     found: list[Any] = []
     with pytest.raises(DamagedDocumentError) as caught:

@@ -65,14 +65,14 @@ def said(store: Store, session: str) -> list[str]:
 
 
 def test_same_content_elsewhere_is_the_same_session(store: Store, tmp_path: Path) -> None:
-    """A copied file is found by its session's id, not by its path, and adds nothing."""
+    """A copied file is found by its session's id, not its path, and adds nothing."""
     first = import_file(store, write(tmp_path / "a.jsonl", *talk("a", "b")))
     again = import_file(store, write(tmp_path / "b.jsonl", *talk("a", "b")))
     assert (first.sessions, again.sessions, again.events) == (["s"], ["s"], 0)
 
 
 def test_a_shorter_file_adds_nothing(store: Store, tmp_path: Path) -> None:
-    """An older copy of a file is a prefix of what is stored: nothing is new."""
+    """An older copy of a file is a prefix of the stored events and adds nothing."""
     import_file(store, write(tmp_path / "a.jsonl", *talk("a", "b", "c")))
     assert import_file(store, write(tmp_path / "a.jsonl", *talk("a", "b"))).events == 0
     assert said(store, "s") == ["a", "b", "c"]

@@ -57,7 +57,7 @@ def happened(store: Store, report: Report) -> list[ev.Event]:
 
 
 def told(store: Store, report: Report) -> list[ev.Event]:
-    """Return the events of a stream without what is kept of its records."""
+    """Return the events of a stream without the remainders of its records."""
     return [event for event in happened(store, report) if not isinstance(event, ev.ForeignKept)]
 
 
@@ -425,7 +425,7 @@ def test_responses_items(store: Store) -> None:
 
 
 def test_other_streams_are_refused_by_name() -> None:
-    """Streams of formats that cannot be imported are refused with their name, not misread."""
+    """Streams of unsupported formats are refused by name and never misread."""
     others = [path for path in STREAMS if path not in {*ANTHROPIC, *OPENAI, *RESPONSES}]
     assert len(others) >= 13
     assert {KIND[path] for path in others} == {"gemini_stream", "bedrock_stream", "ollama_stream"}

@@ -39,7 +39,7 @@ def head_of(session: Session) -> ev.SessionForked:
 
 
 def grown(store: Store, session: str, at: int) -> Grown:
-    """The tree of a stream as far as the append that holds a version, from its leaves."""
+    """The hash tree of a stream up to the append that holds a version, from its leaves."""
     appends, peaks, version = 0, b"", 0
     for commit in store.log.read(session):
         if commit.first <= at:
@@ -82,7 +82,7 @@ def test_the_head_of_a_session_without_one() -> None:
 
 
 def test_a_fork_of_before_heads_were_kept_is_sound() -> None:
-    """A fork whose event has no head is not a fault: nothing is known."""
+    """A fork from before anchors existed is sound: its event has no parent head."""
     log = MemoryLog()
     with Store(log) as store:
         session = store.create_session(id="p")
@@ -98,7 +98,7 @@ def test_a_fork_of_before_heads_were_kept_is_sound() -> None:
 
 
 def put_forgery(path: Path, commits: list[Commit]) -> None:
-    """Let the parent have another history, with all hashes made anew."""
+    """Give the parent another history, with all hashes made anew."""
     rewrite(path, "p", careful(commits), tree=True)
 
 

@@ -53,7 +53,7 @@ def fill(store: Store) -> None:
 
 
 class Place:
-    """A store on one engine, whose sessions a forger can get at while it is closed."""
+    """A store on one engine whose sessions a forger can change while it is closed."""
 
     def __init__(self, engine: str, path: Path) -> None:
         self.engine, self.path = engine, path
@@ -76,7 +76,7 @@ class Place:
             return list(store.log.read(session))
 
     def forge(self, session: str, commits: list[Commit], *, tree: bool) -> None:
-        """Let the pristine store have another history."""
+        """Replace a session's history in the pristine store."""
         if self.engine == "memory":
             self.log._sessions, self.log._heads = dict(self._kept[0]), dict(self._kept[1])
         else:
@@ -85,7 +85,7 @@ class Place:
         self.put(session, commits, tree=tree)
 
     def put(self, session: str, commits: list[Commit], *, tree: bool) -> None:
-        """Let the store as it is have another history."""
+        """Replace a session's history in the store as it is."""
         if self.engine == "memory":
             rewrite_memory(self.log, session, commits, tree=tree)
         else:
@@ -191,7 +191,7 @@ def test_a_rollback_to_an_older_state_is_found(place: Place) -> None:
 
 
 def test_a_removed_session_is_found(place: Place) -> None:
-    """A session that is gone is found against a kept store head, in the store and by its name."""
+    """A removed session is found against a kept store head, in the store and by its name."""
     with place.open() as store:
         kept = store.head()
     if place.engine == "memory":
@@ -213,7 +213,7 @@ def test_a_removed_session_is_found(place: Place) -> None:
 
 
 def test_an_erased_session_does_not_come_back(place: Place) -> None:
-    """A session whose erasure is in the kept head, and which is there again, is reported."""
+    """A session that the kept head has as erased, and that is there again, is reported."""
     with place.open() as store:
         kept = replace(store.head().by_session["b"], erased=True)
         assert [one.problem for one in verify_session(store, "b", kept=kept).problems] == [
@@ -260,7 +260,7 @@ def test_an_append_that_lost_its_hash_is_a_fault_whatever_is_redacted(place: Pla
 
 
 def test_a_fork_is_looked_at_with_its_ancestors(place: Place) -> None:
-    """To verify a fork is to verify what it inherited, too."""
+    """Verifying a fork verifies what it inherited, too."""
     forgery = next(one for one in forgeries(place.commits("a")) if one.name.startswith("edited"))
     place.forge("a", forgery.commits, tree=False)
     with place.open() as store:
@@ -311,7 +311,7 @@ def test_an_append_forged_in_the_journal_is_named(tmp_path: Path) -> None:
 
 
 def test_what_lists_show_is_compared(place: Place) -> None:
-    """A title that was changed in the list of sessions, and in no event, is found."""
+    """A title changed in the catalog and in no event is found."""
     if place.engine == "memory":
         head = place.log._heads["a"]
         place.log._heads["a"] = replace(head, entry=head.entry.replace(b"t", b"u", 1))
@@ -451,7 +451,7 @@ def _changed(value: Any) -> Any:
 
 
 def forged_proofs(proof: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The proof with one thing changed that it says."""
+    """The proof with one of its values changed."""
     flipped = f"{int(proof['leaf'][-1], 16) ^ 1:x}"
     yield {**proof, "leaf": proof["leaf"][:-1] + flipped}
     yield {**proof, "session": proof["session"] + "x"}
@@ -464,7 +464,7 @@ def forged_proofs(proof: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def test_what_is_damaged_is_not_proven(place: Place) -> None:
-    """There is no proof from events that are not the ones that were committed."""
+    """Events that are not the committed ones yield no proof."""
     forgery = next(one for one in forgeries(place.commits("a")) if one.name.startswith("edited"))
     place.forge("a", forgery.commits, tree=False)
     with place.open() as store, pytest.raises(DamagedError):

@@ -37,7 +37,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def scrubbed(path: Path) -> tuple[StoreHead, StoreHead, list[Commit]]:
-    """A store that was scrubbed; its heads before and after, and what a session has now."""
+    """A scrubbed store, its heads before and after, and a session's commits now."""
     with Store(open_log(path, **SMALL)) as store:
         session = store.create_session(id="a")
         session.user("a harmless question", id="m1")
@@ -68,7 +68,7 @@ def part_of(session: Session) -> str:
 
 
 def edited(commit: Commit) -> Commit:
-    """The append with another kind of event in place of one that was left."""
+    """The append with another kind of event in place of an unscrubbed one."""
     batch = decode(commit.payload)
     entries = [
         entry if isinstance(entry, DeltaRun) else replace(entry, event=ev.SessionRenamed("forged"))
@@ -214,7 +214,7 @@ def test_a_tombstone_still_explains_what_its_forks_lost(tmp_path: Path) -> None:
 
 
 def starts_a_part(commit: Commit) -> bool:
-    """Whether a part begins in the append."""
+    """Whether a part starts in the append."""
     return any(isinstance(span.item, ev.PartStarted) for span in spans_of(commit))
 
 
@@ -261,7 +261,7 @@ def test_a_scrub_that_empties_nothing_records_nothing(tmp_path: Path) -> None:
 
 
 def test_a_conversation_of_that_name_is_left_alone(tmp_path: Path) -> None:
-    """Ids are the callers': where one has taken the record's name, the record has another."""
+    """Where a caller's session has the ledger's id, the ledger takes another id."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         store.create_session(id=NAME).user("mine")

@@ -119,7 +119,7 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
 
 
 def memory() -> tuple[MemoryLog, Store]:
-    """A store in memory, and its log to be changed."""
+    """A store in memory, and its log for the test to change."""
     log = MemoryLog()
     store = Store(log)
     fill(store)
@@ -184,7 +184,7 @@ def test_every_field_of_a_head_is_compared(name: str) -> None:
 
 
 def recarded(head: Head, **changes: Any) -> Head:
-    """The head with other facts on its catalog entry."""
+    """The head with other facts in its catalog entry."""
     entry = entry_of(head)
     changed = structs.replace(entry, **changes)
     assert changed != entry
@@ -235,7 +235,7 @@ def test_a_tombstone_after_a_vacuum_says_what_a_tombstone_says(tmp_path: Path) -
 
 
 def test_a_session_that_only_its_head_calls_erased_is_named() -> None:
-    """A head cannot hide a session by saying that it is erased: no event does."""
+    """A head that calls its session erased, without an event that says so, is found."""
     log, store = memory()
     with store:
         log._heads["a"] = recarded(log._heads["a"], erased=True)
@@ -244,7 +244,7 @@ def test_a_session_that_only_its_head_calls_erased_is_named() -> None:
 
 
 def test_a_lease_older_than_the_events_is_named() -> None:
-    """A lease with an epoch before that of an event would let a writer in who was shut out."""
+    """A lease whose epoch is before an event's, which would admit a fenced writer, is found."""
     log, store = memory()
     with store:
         head = log._heads["a"]
@@ -254,7 +254,7 @@ def test_a_lease_older_than_the_events_is_named() -> None:
 
 
 def test_a_fork_moved_to_another_place_is_named() -> None:
-    """A fork that says it was forked elsewhere is found at its first event."""
+    """A fork whose origin was changed is found at its first event."""
     log, store = memory()
     with store:
         parent = store.session("a")

@@ -61,7 +61,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
 
 
 class FoldingLog(EmbeddedLog):
-    """Folds before every read, so that nothing comes from the tail."""
+    """A log that folds before every read, so that no read uses the memtable."""
 
     def _fresh(self) -> Any:
         partition = super()._fresh()
@@ -105,7 +105,7 @@ def test_a_commit_comes_back_as_it_was_given(log: Log) -> None:
 
 
 def test_an_empty_payload_and_a_large_one(log: Log) -> None:
-    """A payload may have any length, also more than a journal file or a chunk holds."""
+    """A payload may be empty, or larger than a journal file or a chunk."""
     large = bytes(range(256)) * 4096
     begin(log, payload=b"")
     put(log, payload=large)
@@ -133,7 +133,7 @@ def test_a_fork_begins_after_its_parent(log: Log) -> None:
 
 
 def without_tree(head: Head | None) -> Head | None:
-    """A head as if nothing had been hashed."""
+    """A head without its tree of hashes."""
     return None if head is None else structs.replace(head, appends=0, peaks=b"")
 
 
@@ -181,7 +181,7 @@ def test_a_known_request_gives_the_first_result(log: Log) -> None:
 
 @pytest.mark.promise(5)
 def test_a_request_id_with_other_content_is_refused(log: Log) -> None:
-    """Same request id, other content: `RequestReusedError`."""
+    """A request id with other content is `RequestReusedError`."""
     begin(log, request="r", digest=b"d")
     with pytest.raises(RequestReusedError):
         put(log, request="r", digest=b"e")
@@ -369,7 +369,7 @@ def test_following_by_position(log: Log) -> None:
 
 
 def test_following_long_histories_in_pages(log: Log) -> None:
-    """Paging through `follow` gives every commit once, also across folds."""
+    """Paging by position yields every commit once, also across folds."""
     begin(log, "a")
     begin(log, "b")
     for number in range(1, 400):
@@ -536,7 +536,7 @@ def test_one_of_many_takes_the_lease_with_its_append(log: Log) -> None:
 
 
 def test_a_known_request_or_a_refused_append_writes_no_lease(log: Log) -> None:
-    """The lease goes in with the append or not at all."""
+    """A repeated request and a refused append write no lease: lease and append are atomic."""
     begin(log, request="r", digest=b"d")
     taken: dict[str, Any] = {"epoch": 1, "lease": LeaseState(1, b"me", 100), "replaces": LeaseState()}
     assert put(log, request="r", digest=b"d", **taken).repeated
@@ -662,7 +662,7 @@ def test_wrong_calls_are_refused_at_once(log: Log, wrong: dict[str, Any]) -> Non
     ],
 )
 def test_wrong_leases_are_refused_at_once(log: Log, session: str, wrong: dict[str, Any]) -> None:
-    """A lease that could not be read back raises `CallError`, and the one that is there stays."""
+    """A lease that could not be read back raises `CallError`, and the stored one stays."""
     begin(log)
     given: dict[str, Any] = {"epoch": 1, "owner": b"o", "until": 1, **wrong}
     with pytest.raises(CallError):
@@ -717,7 +717,7 @@ def test_a_ticket_knows_when_it_is_done(log: Log) -> None:
 
 
 def test_waiting_with_a_timeout(log: Log) -> None:
-    """`wait` raises `UnknownOutcomeError` when its time runs out first; the append goes on."""
+    """A wait that times out raises `UnknownOutcomeError`; the append goes on."""
     release = threading.Event()
     begin(log)
     started = threading.Event()
@@ -743,7 +743,7 @@ def test_waiting_with_a_timeout(log: Log) -> None:
 
 
 def test_tickets_in_asyncio(log: Log) -> None:
-    """A ticket can be awaited, by many tasks at once, and raises there what the append raised."""
+    """A ticket can be awaited by many tasks at once and raises the append's error in each."""
 
     async def work(name: str) -> list[int]:
         committed = await submit(log, Append(session=name, payload=b"", count=1, time=1, creates_at=0))
@@ -806,7 +806,7 @@ def test_threads_waiting_for_durability(log: Log) -> None:
 
 
 def test_sync_waits_for_everything(log: Log) -> None:
-    """After `sync` everything submitted before it has its outcome, refusals too."""
+    """After `sync` everything submitted before has its outcome, refusals too."""
     tickets = [
         log.submit(Append(session="s", payload=b"x", count=1, time=1, creates_at=0 if number == 0 else None))
         for number in range(50)
@@ -867,7 +867,7 @@ def test_a_closed_log_says_so(log: Log) -> None:
 
 
 def test_a_log_that_is_checked_is_fine(log: Log) -> None:
-    """`check` reads everything and finds nothing wrong with a log that is whole."""
+    """`check` reads a whole log and finds no fault."""
     for name in ("a", "b", "c"):
         begin(log, name, count=2, bodies=[(name.encode() * 32, b"body")])
         put(log, name, payload=bytes(5000))

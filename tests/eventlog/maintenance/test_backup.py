@@ -50,7 +50,7 @@ def whole(path: Path, against: StoreHead) -> None:
 
 
 def sound(path: Path, against: StoreHead) -> None:
-    """The store is whole, and has the history of this head."""
+    """Check that the store is whole and has the history of this head."""
     with eventlog.open(path, read_only=True) as store:
         assert store.head() == against
         report = verify(store, against=against, deep=True)
@@ -76,7 +76,7 @@ def test_a_backup_has_the_heads_of_the_original(tmp_path: Path) -> None:
 
 
 def test_a_second_backup_adds_what_is_new(tmp_path: Path) -> None:
-    """A backup into the same place copies the events since, and none again."""
+    """A second backup into the same place copies the new events only."""
     with eventlog.open(tmp_path / "s") as store:
         session = fill(store)
         first = store.backup(tmp_path / "b")
@@ -112,7 +112,7 @@ def test_restore_to_a_position(tmp_path: Path) -> None:
 
 
 def test_an_append_is_restored_whole_or_not_at_all(tmp_path: Path) -> None:
-    """At every position the restored store ends before or behind each append, and verifies."""
+    """A store restored at any position ends before or after each append, and verifies."""
     with eventlog.open(tmp_path / "s") as store:
         exchange(store.create_session(id="a"))
         commits = store.log.follow(0)
@@ -206,12 +206,12 @@ def test_a_backup_that_dies_goes_on(tmp_path: Path) -> None:
 
 
 class _FullIO(JournalIO):
-    """A disk without room, until there is some."""
+    """A disk without space, until some is set."""
 
     full = True
 
     def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        """Refuse, as long as there is none."""
+        """Refuse while there is no space."""
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return super().pwrite(fd, data, offset)
@@ -256,6 +256,6 @@ def test_a_place_that_holds_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
-    """Only a store in a directory can be backed up, and it says so."""
+    """Backing up a store in memory is refused with a clear error."""
     with eventlog.open("memory:") as store, pytest.raises(CallError):
         store.backup(tmp_path / "b")

@@ -1,4 +1,4 @@
-"""Erasing sessions: its choices, its tombstones, the space given back, and retention."""
+"""Erasing sessions: forks and sub-sessions, tombstones, space returned, and retention."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRET = "the name of the king"
 
 
 def letters(count: int) -> str:
-    """A text that does not compress well, the same in every run."""
+    """A text that hardly compresses, the same in every run."""
     chance = random.Random(count)
     return "".join(chance.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(count))
 

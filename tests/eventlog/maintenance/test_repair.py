@@ -56,7 +56,7 @@ def fill(path: Path, *, closed: bool = True, many: int = 3) -> dict[str, list[by
 
 
 def _fill(path: Path, *, closed: bool, many: int) -> None:
-    """In a process of its own: one that ends without closing leaves the journal unfolded."""
+    """Fill a store in its own process: exiting without a close leaves the journal unfolded."""
     store = eventlog.open(path)
     for number in range(many):
         session = store.create_session(id=f"s{number}")
@@ -116,7 +116,7 @@ def repaired(path: Path, payloads: dict[str, list[bytes]]) -> RepairReport:
 
 
 def change(path: Path, job: Callable[[Any, dict[str, Any]], None]) -> None:
-    """Change a store's LMDB as a careless hand would."""
+    """Change a store's LMDB with matching checksums and stale hashes."""
     with lmdb.open(str(path / "lmdb"), max_dbs=16, lib_version=LIB_VERSION) as environment:
         trees = {name: environment.open_db(name.encode()) for name in TREES}
         with environment.begin(write=True) as txn:
@@ -125,7 +125,7 @@ def change(path: Path, job: Callable[[Any, dict[str, Any]], None]) -> None:
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_sound_store_is_saved_whole(tmp_path: Path, *, closed: bool) -> None:
-    """Nothing is lost of a store that is sound, whether it was closed or its process died."""
+    """A sound store loses nothing, closed in order or not."""
     payloads = fill(tmp_path / "s", closed=closed)
     done = repaired(tmp_path / "s", payloads)
     assert not done.losses
@@ -244,7 +244,7 @@ def test_sectors_that_cannot_be_read_are_left_out(tmp_path: Path, monkeypatch: p
 
 
 def test_both_meta_pages_lost_leave_the_journal(tmp_path: Path) -> None:
-    """With both meta pages damaged that is said, and everything that the journal has is saved."""
+    """With both meta pages damaged the loss is listed and the journal's content is saved."""
     payloads = fill(tmp_path / "s", closed=False)
     for number, how in enumerate(("magic", "root beyond the end")):
         damage_meta(tmp_path / "s", number, how)
@@ -274,7 +274,7 @@ def test_what_the_journal_lost_is_listed(tmp_path: Path) -> None:
 
 
 def test_only_lmdb_can_be_read(tmp_path: Path) -> None:
-    """With the journal gone everything that was folded is saved."""
+    """With the journal gone everything folded is saved."""
     payloads = fill(tmp_path / "s")
     shutil.rmtree(tmp_path / "s" / "journal")
     assert not repaired(tmp_path / "s", payloads).losses

@@ -152,7 +152,7 @@ class TestNotificationsOnDisk(OnDisk, cases.NonInterleavingNotificationIDsBaseCa
 
 
 class OtherTrackingRecorder(LogTrackingRecorder):
-    """A subclass that a factory is asked for."""
+    """A tracking recorder's subclass, for the factory to make."""
 
 
 class TestFactoryInMemory(cases.InfrastructureFactoryTestCase[LogFactory]):
@@ -249,19 +249,19 @@ class CountersView(LogProcessRecorder, projection_cases.EventCountersView):
         self.insert_events([StoredEvent(name, self._count(name) + 1, "counted", b"")], tracking=tracking)
 
     def get_created_event_counter(self) -> int:
-        """How many events created something."""
+        """Return the count of creating events."""
         return self._count("created")
 
     def get_subsequent_event_counter(self) -> int:
-        """How many did not."""
+        """Return the count of other events."""
         return self._count("subsequent")
 
     def incr_created_event_counter(self, tracking: Tracking) -> None:
-        """Count one that created something."""
+        """Count a creating event."""
         self._increment("created", tracking)
 
     def incr_subsequent_event_counter(self, tracking: Tracking) -> None:
-        """Count one that did not."""
+        """Count another event."""
         self._increment("subsequent", tracking)
 
 
@@ -282,7 +282,7 @@ class TestViewOnDisk(OnDisk, projection_cases.EventCountersViewTestCase):
 
 
 class TestProjectionInMemory(InEnvironment, projection_cases.AggregateEventCountersProjectionTestCase):
-    """A projection follows an application on our module, and its errors come out; in memory."""
+    """A projection follows an application on our module, and its errors are raised; in memory."""
 
     view_class = CountersView
 
@@ -304,7 +304,7 @@ class TestEventSourcedProjectionOnDisk(TestEventSourcedProjectionInMemory):
 
 
 class TestProjectionOfDecisions(InEnvironment, projection_cases.TaggedDecisionCountersProjectionTestCase):
-    """A view of tagged decisions, which the library's own module records, is kept in our log."""
+    """A view of tagged decisions, recorded by the library's own module, is stored in our log."""
 
     view_class = CountersView
     env: ClassVar[dict[str, str]] = {
@@ -324,10 +324,10 @@ class Chats(Application[str]):
 
 
 class Prompts(LogProcessRecorder):
-    """A view: what users said, by session, kept with the position up to which it was read."""
+    """A view: users' prompts by session, stored with the position read so far."""
 
     def add(self, session: str, text: str, tracking: Tracking) -> None:
-        """Keep one more."""
+        """Add a prompt."""
         known = self.select_events(session, desc=True, limit=1)
         version = known[0].originator_version + 1 if known else 1
         self.insert_events([StoredEvent(session, version, "prompt", text.encode())], tracking=tracking)
@@ -345,7 +345,7 @@ class CollectPrompts(Projection[Prompts]):
 
     @singledispatchmethod
     def process_event(self, domain_event: ConversationEvent, tracking: Tracking) -> None:
-        """Keep a prompt; track everything else."""
+        """Store a prompt; track every other event."""
         match domain_event.event:
             case ev.PartStarted(kind=eventlog.Text(text=str(text))) if text:
                 self.view.add(domain_event.originator_id, text, tracking)

@@ -68,7 +68,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def process(log: Log, application: str = "app") -> LogProcessRecorder:
-    """A recorder with an index of its own, as a new process has it."""
+    """A recorder with its own index, as in a new process."""
     return LogProcessRecorder(RecorderStream(log, application))
 
 
@@ -146,7 +146,7 @@ def test_recorder_equals_a_plain_model(
 
 
 class CountingLog(MemoryLog):
-    """Counts the events that are read."""
+    """A log that counts the events read."""
 
     events = 0
 
@@ -191,7 +191,7 @@ def test_derived_values_stay_in_proportion() -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_an_index_of_another_history_is_not_used() -> None:
-    """Derived values that describe another stream of the same name are dropped, not believed."""
+    """Derived values that describe another stream of the same name are dropped."""
     old, new = MemoryLog(), MemoryLog()
     for log, name in ((old, "old"), (new, "new")):
         for number in range(20):
@@ -221,20 +221,20 @@ def test_damaged_pieces_are_made_again() -> None:
 
 
 class HurriedLog(MemoryLog):
-    """Something else happens right before the first append."""
+    """A log in which another append goes in right before the first one."""
 
     before: Callable[[], object] | None = None
     looks = 0
 
     def submit(self, append: Append) -> Ticket:
-        """Let the other go first."""
+        """Let the other append go first."""
         before, self.before = self.before, None
         if before is not None:
             before()
         return super().submit(append)
 
     def last_position(self) -> int:
-        """Count how often a follower looks."""
+        """Count how often a follower asks."""
         self.looks += 1
         return super().last_position()
 
@@ -252,7 +252,7 @@ def test_two_may_begin_a_stream(other: str, *, wins: bool) -> None:
 
 
 def test_a_follower_that_waits_is_idle() -> None:
-    """A subscription without news looks at the log about ten times a second, not continuously."""
+    """A waiting subscription asks the log about ten times a second, not continuously."""
     log = HurriedLog()
     process(log).insert_events([event("a", 1)])
     subscription = process(log).subscribe(gt=1)
@@ -357,7 +357,7 @@ def test_a_subscription_has_no_gap(log: Log) -> None:
 
 
 def test_a_subscription_that_waits_can_be_stopped(log: Log) -> None:
-    """`stop()` from another thread ends a subscription that waits for events."""
+    """`stop()` from another thread ends a waiting subscription."""
     subscription = process(log).subscribe()
     got: list[Notification] = []
     waiting = Thread(target=lambda: got.extend(subscription))
@@ -397,7 +397,7 @@ def test_applications_do_not_mix(log: Log) -> None:
 
 
 def test_a_store_keeps_everything_when_it_is_closed(tmp_path: Path) -> None:
-    """A closed and reopened store gives the same events, notifications and tracking."""
+    """A reopened store gives the same events, notifications and tracking."""
     env = {"PERSISTENCE_MODULE": "eventlog.recorder", "EVENTLOG_PATH": str(tmp_path / "store")}
     made: InfrastructureFactory[Any] = InfrastructureFactory.construct(env)
     recorder = made.process_recorder()
@@ -420,7 +420,7 @@ def test_a_store_keeps_everything_when_it_is_closed(tmp_path: Path) -> None:
 
 
 def test_conversations_do_not_see_streams(log: Log) -> None:
-    """A store with recorder streams in it lists, finds and opens its conversations only."""
+    """A store lists, finds and opens its conversations only, no recorder streams."""
     recorder = process(log)
     recorder.insert_events([event("a", 1)])
     with eventlog.Store(log) as store:

@@ -1,4 +1,4 @@
-"""Ids, request ids, threads and pipelines: what is the same thing, and what happens once."""
+"""Ids, request ids, threads and pipelines: identity, and what happens exactly once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.sample_sessions import kinds, run_together, said
 
 
 def test_callers_bring_their_own_ids_and_find_things_by_them(engine: Engine) -> None:
-    """Ids are opaque, up to 256 bytes, and things are found by them, also after reopening."""
+    """Ids are opaque, up to 256 bytes, and objects are found by them after reopening."""
     store = engine.open()
     session = store.create_session(id="my session/ü")
     session.user("hi", id="my message")
@@ -48,7 +48,7 @@ def test_callers_bring_their_own_ids_and_find_things_by_them(engine: Engine) -> 
 
 
 def test_one_session_has_one_handle_in_a_store(store: Store) -> None:
-    """A session asked for twice is one handle, so that its threads share one order."""
+    """A session asked for twice is one handle, so its threads share one order."""
     session = store.create_session()
     assert store.session(session.id) is session
 
@@ -156,7 +156,7 @@ def test_a_pipeline_waits_once_at_its_end(store: Store) -> None:
 
 
 def test_a_pipelined_command_that_is_refused_leaves_the_others(store: Store) -> None:
-    """A refusal inside a pipeline concerns that command only."""
+    """A refusal inside a pipeline affects that command only."""
     session = store.create_session()
     with session.pipeline():
         session.rename("a")

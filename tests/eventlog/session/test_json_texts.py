@@ -39,7 +39,7 @@ NO_JSON = {
     "deep by one": "[" * 201 + "]" * 201,
     "digits": '{"n":' + "9" * 5_000 + "}",
 }
-"""What no command takes where JSON is asked for."""
+"""Texts that no command accepts as JSON."""
 ODD = {
     **NO_JSON,
     "empty": "",
@@ -51,11 +51,11 @@ ODD = {
     "a text": '"\\ud800"',
     "other members": '{"anthropic":{"signature":5},"openai":[],"renderer":"neutral/1","options":{"model":5}}',
 }
-"""What a store may hold in those places: an append of events, and every import, keeps what it is given."""
+"""Texts a store may hold in JSON fields: event appends and imports store them unchecked."""
 
 
 def commands(session: Session, text: str) -> dict[str, Callable[[], object]]:
-    """Each command with this text where it takes JSON; those of a reply on one that is open."""
+    """Each command with this text where it takes JSON; a reply's commands on an open one."""
     reply = session.assistant("p/m")
     reply.__enter__()
     stream, call, running = (
@@ -110,7 +110,7 @@ def test_no_command_takes_what_is_no_json(text: str) -> None:
 
 
 def test_deep_arguments_are_refused_as_a_dict_too() -> None:
-    """A dict of arguments has the limits of a text."""
+    """A dict of arguments has the same depth limit as a text."""
     deep: dict[str, object] = {}
     for _ in range(300):
         deep = {"a": deep}
@@ -175,7 +175,7 @@ def keep(store: Store, name: str, text: str) -> Session:
 
 
 def strict(data: bytes) -> Any:
-    """The value of JSON as its standard has it: no NaN, no Infinity."""
+    """The value of strict JSON: no NaN, no Infinity."""
 
     def refuse(name: str) -> None:
         raise AssertionError(name)

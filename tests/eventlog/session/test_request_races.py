@@ -27,7 +27,7 @@ Ask = Callable[[Session, str], object]
 
 @pytest.fixture
 def impatient() -> Iterator[None]:
-    """Threads change places far more often than they would by themselves."""
+    """Switch threads far more often than by default."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(2e-6)
     yield
@@ -35,12 +35,12 @@ def impatient() -> Iterator[None]:
 
 
 def by_user(session: Session, request: str) -> object:
-    """Add a user message, whose ids come from the request's."""
+    """Add a user message whose ids derive from the request's."""
     return session.user("hi", request_id=request)
 
 
 def by_append(session: Session, request: str) -> object:
-    """Append an event as it is; returns where it is in the log."""
+    """Append an event as it is; return its position."""
     event = ev.UserMessageAdded(f"message {request}")
     committed = session.append([(0, event)], request_id=request)
     return committed.first, committed.last, committed.position
@@ -167,7 +167,7 @@ def test_a_fenced_handle_still_learns_what_became_of_its_append(session: Session
 
 
 def lose_lease(session: Session) -> None:
-    """Another owner takes the session's lease, and gives it back."""
+    """Let another owner take the session's lease and release it."""
     log = session.store.log
     head = log.head(session.id)
     assert head is not None
@@ -175,7 +175,7 @@ def lose_lease(session: Session) -> None:
 
 
 def messages(session: Session) -> Counter[str]:
-    """The user messages that were added, each once."""
+    """The added user messages, each once."""
     found = Counter(
         recorded.event.message for recorded in session.events() if isinstance(recorded.event, ev.UserMessageAdded)
     )

@@ -19,13 +19,13 @@ WAYS = pytest.mark.parametrize("way", ["refuse", "fail"])
 
 
 def is_open(what: Reply | TextStream) -> bool:
-    """Whether it says that it is open."""
+    """Whether the part or message is open."""
     return what.is_open
 
 
 @WAYS
 def test_the_end_of_a_text_can_be_repeated(log: FaultyLog, session: Session, way: str) -> None:
-    """A text whose end was refused is open: it takes deltas, it can be ended, and then it is."""
+    """A text whose end was refused stays open, takes deltas and can be ended."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -79,7 +79,7 @@ def test_what_ended_in_a_refused_pipeline_is_open(log: FaultyLog, session: Sessi
 
 @WAYS
 def test_what_began_in_a_refused_pipeline_does_not_hold_up_the_end(log: FaultyLog, session: Session, way: str) -> None:
-    """A text and a step that never came to be need no end."""
+    """A text and a step that a refused pipeline never started need no end."""
     with session.assistant() as reply:
         session.flush()
         setattr(log, way, 1)
@@ -116,7 +116,7 @@ def test_an_awaited_end_can_be_repeated(log: FaultyLog, session: Session, way: s
 
 @WAYS
 def test_a_call_that_could_not_run_takes_more_input(log: FaultyLog, session: Session, way: str) -> None:
-    """A call whose running was refused is pending: its arguments may go on, and it can be run."""
+    """A call whose start was refused is pending: it takes arguments and can be started."""
     with session.assistant() as reply:
         call = reply.tool("bash", call_id="c")
         call.stream_input("{")

@@ -116,7 +116,7 @@ def test_a_state_that_an_older_program_kept_is_not_used(engine: Engine) -> None:
 
 
 def heard(session: Session) -> list[str]:
-    """The texts of the user messages that count."""
+    """The texts of the effective user messages."""
     events = (recorded.event for span in session.history() for recorded in span.events())
     parts = (event.kind for event in events if isinstance(event, ev.PartStarted))
     return [part.text for part in parts if isinstance(part, Text) and isinstance(part.text, str)]
@@ -205,7 +205,7 @@ def test_rollback_names_the_file_states_after_it(store: Store) -> None:
 
 
 def test_what_a_rollback_does_not_undo_stays(store: Store) -> None:
-    """Titles, usage and redactions are as they are; settings and pins are as they were."""
+    """A rollback keeps titles, usage and redactions, and restores settings and pins."""
     session = store.create_session()
     exchange(session)
     to = session.version
@@ -306,7 +306,7 @@ def test_a_fork_of_a_fork_at_an_inherited_version(engine: Engine) -> None:
 
 
 def test_a_fork_rolls_back_into_what_it_inherited_and_redoes_it(store: Store) -> None:
-    """A rollback into inherited history is as any other, and the parent does not see it."""
+    """A fork's rollback into inherited history works, and the parent does not see it."""
     root = store.create_session()
     exchange(root, "one")
     early = root.version
@@ -336,7 +336,7 @@ def test_ids_of_inherited_things_are_taken(store: Store) -> None:
 
 @pytest.mark.promise(12)
 def test_a_fork_beyond_the_history_is_refused(store: Store) -> None:
-    """Promise 12: a version that is not there is not found; no session is begun."""
+    """Promise 12: a fork at a missing version is `NotFoundError`, and no session is created."""
     session = store.create_session()
     for at in (0, 2, -1):
         with pytest.raises(NotFoundError):

@@ -22,7 +22,7 @@ from tests.support.engines import Engine
 from tests.support.sample_sessions import derived_reads
 
 SMALL, LARGE = 1_000, 8_000
-"""Messages, or what else is counted, of the two sizes."""
+"""The two sizes: messages, or what else a test counts."""
 
 
 def talk(session: Session, messages: int) -> None:
@@ -42,7 +42,7 @@ def talk(session: Session, messages: int) -> None:
 
 @pytest.fixture
 def events_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Log], list[int]]:
-    """Lets a test count the events that a log reads from here on, read by read."""
+    """Record, read by read, the number of events that a log reads from here on."""
 
     def counting(log: Log) -> list[int]:
         counts: list[int] = []
@@ -107,12 +107,12 @@ def test_a_rollback_costs_the_same_after_ten_thousand_others(tmp_path: Path) -> 
 
 
 def alone(session: Session, messages: int) -> None:
-    """Appended without a lease, as an import does."""
+    """Append without a lease, as an import does."""
     talk(session, messages)
 
 
 def leased(session: Session, messages: int) -> None:
-    """Appended under one lease."""
+    """Append under one lease."""
     with session.lease():
         talk(session, messages)
 
@@ -165,7 +165,7 @@ def test_keeping_a_state_writes_no_more_for_a_longer_history(
 
 
 def chain(store: Store, forks: int) -> None:
-    """Each session continues the one before it."""
+    """Fork each session from the one before it."""
     session = store.create_session(id="00000")
     talk(session, 16)
     for number in range(1, forks):

@@ -165,7 +165,7 @@ def test_parts_and_messages_are_edited_and_removed(store: Store) -> None:
 
 @pytest.mark.promise(6, 9)
 def test_prunes_are_restored(store: Store) -> None:
-    """Promise 9: a pruned result is restored by an event; a prune of the pruned is refused."""
+    """Promise 9: a pruned result is restored by an event; pruning it twice is refused."""
     session = store.create_session()
     with session.assistant() as reply:
         call = reply.tool("bash", call_id="c", input="{}")
@@ -180,7 +180,7 @@ def test_prunes_are_restored(store: Store) -> None:
 
 
 def test_a_user_message_of_given_parts(store: Store) -> None:
-    """A user message is complete at birth, with all its parts in one append."""
+    """A user message is complete when added, with all its parts in one append."""
     session = store.create_session()
     message = session.user(
         [Text("a"), Subtask("look", agent="explore")],
@@ -203,7 +203,7 @@ def test_a_user_message_of_given_parts(store: Store) -> None:
 
 
 def test_an_answer_replies_to_the_last_user_message(store: Store) -> None:
-    """An assistant message knows what it answers, past messages that a rollback hid."""
+    """An assistant message names the user message it answers, rolled-back ones apart."""
     session = store.create_session()
     first = session.user("one")
     to = session.version
@@ -240,7 +240,7 @@ def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
 
 
 def test_a_call_without_a_result_keeps_the_message_open(store: Store) -> None:
-    """A message cannot finish over a pending call; nothing of the refused append is written."""
+    """A message cannot finish over a pending call; the refused append writes nothing."""
     session = store.create_session()
     with session.lease():
         with session.assistant() as reply:
@@ -263,7 +263,7 @@ def test_a_call_without_a_result_keeps_the_message_open(store: Store) -> None:
 
 
 def test_a_refused_command_writes_nothing(store: Store) -> None:
-    """Violations are refused before anything is written, and the handle goes on."""
+    """A refused command writes nothing, and the handle goes on."""
     session = store.create_session()
     exchange(session)
     before = session.version

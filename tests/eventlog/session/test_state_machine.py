@@ -52,7 +52,7 @@ class Model:
         self.events = events
         self.effective = effective
         self.pending: list[ev.Event] = []
-        """What the lease holder accepted and nothing has committed yet."""
+        """Events the lease holder accepted that are not committed yet."""
         self.title = ""
         self.requests: dict[str, str] = {}
         self.owner: int | None = None
@@ -120,7 +120,7 @@ class Model:
 
 
 class Sessions(RuleBasedStateMachine):
-    """The commands."""
+    """The state machine's commands."""
 
     engine_name = "memory"
 
@@ -148,7 +148,7 @@ class Sessions(RuleBasedStateMachine):
         return self.stores[store].session(name)
 
     def _replying(self, pick: int) -> tuple[Session, Model, Reply] | None:
-        """A session that streams now."""
+        """Pick a session that streams now."""
         found = [name for name, model in self.models.items() if model.reply is not None]
         if not found:
             return None
@@ -184,12 +184,12 @@ class Sessions(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """There is always a session."""
+        """Start with one session."""
         self.create(0)
 
     @rule(store=STORES)
     def create(self, store: int) -> None:
-        """A new session; its id is taken from then on."""
+        """Create a session; its id is taken from then on."""
         if len(self.models) >= 4:
             return
         name = self._id("s")
@@ -217,7 +217,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(store=STORES)
     def reopen(self, store: int) -> None:
-        """A store is closed, which commits and gives leases back, and opened again."""
+        """Close a store, which commits and releases leases, and open it again."""
         for model in self.models.values():
             if model.owner == store:
                 model.commit()
@@ -256,7 +256,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES)
     def rename(self, pick: int, store: int) -> None:
-        """A new title, from either store."""
+        """Give a new title, from either store."""
         name, model = self._pick(pick)
         model.title = self._id("t")
         self._handle(store, name).rename(model.title)
@@ -303,7 +303,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, thought=st.booleans())
     def part(self, pick: int, thought: bool) -> None:
-        """A text or reasoning part begins."""
+        """Start a text or reasoning part."""
         found = self._replying(pick)
         assert found is not None
         _, model, reply = found
@@ -314,7 +314,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, words=st.lists(st.tuples(PICKS, WORDS), min_size=1, max_size=6))
     def stream(self, pick: int, words: list[tuple[int, str]]) -> None:
-        """Deltas, of all open parts in turn."""
+        """Stream deltas of all open parts in turn."""
         found = self._replying(pick)
         assert found is not None
         _, model, _ = found
@@ -336,7 +336,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, choice=PICKS)
     def end_part(self, pick: int, choice: int) -> None:
-        """A text ends, durably; a second end is refused."""
+        """End a text durably; a second end is refused."""
         found = self._replying(pick)
         assert found is not None
         _, model, _ = found
@@ -351,7 +351,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, runs=st.booleans())
     def tool(self, pick: int, runs: bool) -> None:
-        """A tool call begins, and perhaps runs at once."""
+        """Start a tool call, which may run at once."""
         found = self._replying(pick)
         assert found is not None
         _, model, reply = found
@@ -365,7 +365,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, choice=PICKS, well=st.booleans())
     def result(self, pick: int, choice: int, well: bool) -> None:
-        """A call runs, or gets its result; a second result is refused."""
+        """Run a call, or give it its result; a second result is refused."""
         found = self._replying(pick)
         assert found is not None
         _, model, _ = found
@@ -453,7 +453,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES, back=PICKS, redo=st.booleans())
     def rollback(self, pick: int, store: int, back: int, redo: bool) -> None:
-        """Back to any version, or forward again; what is open there is closed in the same append."""
+        """Roll back to any version, or redo; open parts there are closed in the same append."""
         name, model = self._pick(pick)
         handle = self._handle(store, name)
         if model.reply is not None and model.owner == store:
@@ -508,12 +508,12 @@ class Sessions(RuleBasedStateMachine):
     # -- looking -------------------------------------------------------------------------------
 
     def _outside(self, name: str, model: Model) -> Session:
-        """A handle whose look commits nothing."""
+        """A handle that is not the lease holder's, so that reading commits nothing."""
         return self._handle(0 if model.owner is None else 1 - model.owner, name)
 
     @rule(pick=PICKS, back=PICKS)
     def look(self, pick: int, back: int) -> None:
-        """Everything is there, once, in order; and every version shows what it showed."""
+        """Compare a session now and at a past version with the model."""
         name, model = self._pick(pick)
         self._compare(name, model, [back % model.version + 1, model.version])
 
@@ -537,7 +537,7 @@ class Sessions(RuleBasedStateMachine):
             assert list(shown) == sorted(shown)
 
     def teardown(self) -> None:
-        """At the end everything is compared at every version, from stores that are opened anew."""
+        """Compare everything at every version, from reopened stores."""
         try:
             for store in (0, 1):
                 self.reopen(store)
@@ -561,7 +561,7 @@ def undone_at(model: Model) -> list[int]:
 
 
 def unended(model: Model) -> set[str]:
-    """The text parts of the reply that have not ended in the log."""
+    """The reply's text parts that have not ended in the log."""
     ended = {event.part for event in model.events + model.pending if isinstance(event, ev.PartEnded)}
     return {text.id for text in model.texts} - ended
 
@@ -587,7 +587,7 @@ def test_random_commands_do_what_the_lists_say(engine_name: str) -> None:
 
 
 def test_the_machine_notices_a_lost_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model can fail: an engine that loses one delta does not pass."""
+    """The model can fail: it rejects an engine that loses one delta."""
     taken = TextStream.append
 
     def forgetful(stream: TextStream, text: str) -> None:

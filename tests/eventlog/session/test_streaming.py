@@ -45,7 +45,7 @@ def test_accepted_deltas_are_visible_to_their_own_handle_at_once(engine: Engine)
 
 @pytest.mark.promise(1)
 def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> None:
-    """Promise 1: what was accepted is committed by itself, however slowly it comes."""
+    """Promise 1: accepted deltas commit by themselves within the interval."""
     store, other = engine.open(flush_interval=0.02), engine.open()
     session = store.create_session()
     with session.assistant() as reply:
@@ -88,7 +88,7 @@ def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> No
 
 @pytest.mark.promise(2)
 def test_two_parts_stream_in_turn_without_losing_order(store: Store) -> None:
-    """Promise 2: order is the order of calls, also over parts and between deltas and events."""
+    """Promise 2: order is the order of calls, across parts, deltas and events."""
     session = store.create_session()
     with session.assistant() as reply:
         one, two = reply.stream_text(), reply.stream_reasoning()
@@ -177,7 +177,7 @@ def test_deltas_of_a_part_that_was_ended_otherwise_are_reported(store: Store) ->
 
 @pytest.mark.promise(2)
 def test_clock_and_ids_are_the_callers(engine: Engine) -> None:
-    """Clock and id source are injectable, and a clock set back changes times, not order."""
+    """Clock and id source are injectable; a clock set back changes times, not order."""
     ticks = iter([1000, 500, 2000, *range(3000, 4000)])
     counter = iter(range(1000))
 
@@ -248,7 +248,7 @@ def test_a_large_body_is_stored_once(engine: Engine) -> None:
 
 @pytest.mark.promise(14)
 def test_a_short_text_stays_in_its_event(store: Store) -> None:
-    """Promise 14: a text that a reference would not make shorter is kept where it is."""
+    """Promise 14: a text that a reference would not shorten stays in its event."""
     session = store.create_session()
     session.user("x" * INLINE)
     assert list(store.log.bodies()) == []

@@ -17,7 +17,7 @@ from tests.support.faulty_log import FaultyLog
 
 
 def in_thread(work: Callable[[], object]) -> EventlogError | None:
-    """Do some work in a thread that inherits nothing; returns how it failed."""
+    """Run work in a thread without the context; return its error."""
     found: list[EventlogError | None] = []
 
     def run() -> None:
@@ -40,7 +40,7 @@ def set_todos(session: Session) -> None:
 
 
 def test_another_thread_is_refused_until_it_is_handed_the_lease(store: Store) -> None:
-    """A thread that did not inherit the lease runs nothing under it, unless it enters it."""
+    """A thread without the lease in its context is refused until it enters the lease."""
     session = store.create_session()
 
     def handed() -> None:
@@ -88,7 +88,7 @@ def test_a_lease_left_in_a_store_that_is_gone_stops_no_other(engine: Engine) -> 
 
 
 def test_a_reply_gives_back_only_a_lease_of_its_own(store: Store) -> None:
-    """A reply that begins under the running task's lease ends without ending that."""
+    """A reply under the running task's lease ends without releasing it."""
     session = store.create_session()
     with session.lease() as lease:
         reply = session.assistant()

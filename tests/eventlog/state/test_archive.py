@@ -33,7 +33,7 @@ from tests.support.sample_sessions import derived_reads
 
 @contextmanager
 def packing(warm: int, chunk: int) -> Generator[None]:
-    """Pack after `warm + chunk` messages already, `chunk` at a time."""
+    """Archive after `warm + chunk` messages already, `chunk` at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("eventlog.state.state.WARM", warm)
         patch.setattr("eventlog.state.state.CHUNK", chunk)
@@ -43,7 +43,7 @@ def packing(warm: int, chunk: int) -> Generator[None]:
 
 
 def answers(state: State) -> list[object]:
-    """Everything a command may ask."""
+    """All answers that a state gives to commands."""
     return [
         state.version,
         state.open_messages(),
@@ -66,7 +66,7 @@ def reopened(packed: FactArchive) -> FactArchive:
 
 
 def kept(state: State) -> State:
-    """The state as it is when it is opened from its checkpoint."""
+    """The state as opened from its checkpoint."""
     data, packed = state.encode()
 
     def find(opened: State, pieces: Sequence[Piece]) -> list[ArchivedFacts]:
@@ -80,7 +80,7 @@ def kept(state: State) -> State:
 
 
 def outcome(state: State, event: ev.Event) -> type[Exception] | None:
-    """How the state takes an event."""
+    """The state's decision about an event: an error type, or None."""
     try:
         admit(state, event)
     except CallError as error:
@@ -265,7 +265,7 @@ def test_ids_of_one_hash_are_told_apart() -> None:
 
 
 def test_call_ids_may_be_any_text() -> None:
-    """A call id with lone surrogates is kept exactly where it lies packed, and found again."""
+    """A call id with lone surrogates is archived exactly and found again."""
     packed = FactArchive()
     odd = ("m", MessageFacts(1, False, False, {"p": PartFacts(2, "m", "tool", "\ud800", "pending", (100,))}))
     packed.add([odd, *rows(3)])

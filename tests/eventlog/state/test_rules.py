@@ -16,7 +16,7 @@ from tests.support.history_strategies import histories
 
 
 def after(*events: ev.Event) -> State:
-    """The state after a session's events, each of them allowed."""
+    """The state after these events, each of which must be legal."""
     state = State()
     for event in (ev.SessionStarted(), *events):
         admit(state, event)
@@ -174,7 +174,7 @@ def test_what_does_not_follow_is_refused(before: tuple[ev.Event, ...], event: ev
 
 
 def test_anything_before_the_start_is_refused() -> None:
-    """A session's first event is its start or its fork."""
+    """Any event before a session's start or fork is refused."""
     with pytest.raises(RefusedError):
         admit(State(), ev.SessionRenamed("t"))
 
@@ -209,12 +209,12 @@ ALLOWED: list[tuple[str, tuple[ev.Event, ...], ev.Event]] = [
 
 @pytest.mark.parametrize(("before", "event"), [case[1:] for case in ALLOWED], ids=[case[0] for case in ALLOWED])
 def test_what_follows_is_allowed(before: tuple[ev.Event, ...], event: ev.Event) -> None:
-    """The rules refuse nothing that may happen, before and after rollbacks."""
+    """Legal events are accepted before and after rollbacks."""
     admit(after(*before), event)
 
 
 def encoded(state: State) -> tuple[bytes, bytes]:
-    """The state as a checkpoint has it, without what only the way back needs."""
+    """The state's checkpoint, without what only retraction needs."""
     return state.encode()
 
 
@@ -268,13 +268,13 @@ def test_closing_keeps_what_was_said() -> None:
 
 
 def test_an_open_compaction_fails_when_it_is_closed() -> None:
-    """An open compaction fails with reason `interrupted`; a requested one stays due."""
+    """An open compaction fails as `interrupted` on closing; a requested one stays due."""
     assert after(*STARTED).closing("interrupted") == [ev.CompactionFailed("k1", "interrupted")]
     assert after(*ASKED).closing("interrupted") == []
 
 
 def test_a_removed_request_is_no_longer_due() -> None:
-    """A compaction whose part was removed before it began is not asked for any more."""
+    """A compaction whose part was removed before it began is no longer due."""
     state = after(*ASKED)
     assert state.open_compaction() == "k1"
     assert after(*ASKED, ev.PartRemoved("k1")).open_compaction() is None

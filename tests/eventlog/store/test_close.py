@@ -29,14 +29,14 @@ class Gate:
         self.thread: threading.Thread | None = None
 
     def __call__(self) -> int:
-        """A time; for the thread in question when the gate is opened."""
+        """Return a time; to the held thread once the gate opens."""
         if threading.current_thread() is self.thread:
             self.reached.set()
             assert self.opened.wait(PATIENCE)
         return 1_000
 
     def run(self, command: Callable[[], object], outcome: list[EventlogError | None]) -> threading.Thread:
-        """Start a command in the thread that is held up; returns once it is."""
+        """Start a command in the thread to hold; return once it waits at the gate."""
 
         def told() -> None:
             try:
@@ -127,7 +127,7 @@ def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
 
 @pytest.mark.promise(1)
 def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: TextStream) -> None:
-    """Promise 1: each thread hears of its own delta, whichever comes first."""
+    """Promise 1: each of two threads is told the outcome of its own late delta."""
     outcome: list[EventlogError | None] = []
     late = gate.run(lambda: text.append("late"), outcome)
     store.close()

@@ -1,4 +1,4 @@
-"""The store: listing, closing, reopening, forgetting, reading only."""
+"""The store: listing, closing, reopening, garbage collection, read-only opening."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_forgotten_store_commits_what_it_accepted(engine: Engine) -> None:
 
 
 def stream_and_forget(engine: Engine, session: str) -> str:
-    """Accept a delta in a store of its own, and keep nothing of it."""
+    """Accept a delta in a store and drop every reference to it."""
     store = engine.open(flush_interval=0.1)
     engine._stores.remove(store)
     handle = store.session(session)

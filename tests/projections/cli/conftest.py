@@ -15,7 +15,7 @@ IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAD
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command in this process on the test's own store."""
+    """Run a command in this process on the test's own store."""
     monkeypatch.setenv("EVENTLOG_STORE", str(tmp_path / "store"))
 
     def call(*arguments: object) -> Answer:

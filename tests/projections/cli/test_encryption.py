@@ -15,7 +15,7 @@ from tests.support.file_search import files_with
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    """Where the key file is."""
+    """The key file's path."""
     return tmp_path / "my.keys"
 
 
@@ -36,7 +36,7 @@ def test_import_makes_an_encrypted_store(cli: Cli, tmp_path: Path, stream: Path,
 
 
 def test_without_the_key_file_it_says_what_to_name(cli: Cli, stream: Path, keys: Path, tmp_path: Path) -> None:
-    """Lists, hashes, proofs and backups work; content ends with code 3 and the option's name."""
+    """Without keys lists, hashes and backups work; content exits with 3 and the option's name."""
     assert cli("--key-file", keys, "import", stream).code == 0
     (listed,) = cli("sessions", "--json").json["sessions"]
     assert (listed["title"], listed["locked"]) == ("", True)

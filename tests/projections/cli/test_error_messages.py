@@ -102,13 +102,13 @@ def test_since_says_what_it_takes(cli: Cli, since: str) -> None:
 
 
 def test_times_say_that_they_are_utc(cli: Cli) -> None:
-    """Tables and lines for people mark a time as UTC."""
+    """Tables and lines for people mark times as UTC."""
     for command in (["sessions"], ["events", "quiet"], ["timeline", "quiet"]):
         assert "2025-06-15 15:06:40Z" in cli(*command).out
 
 
 def test_one_is_not_many(cli: Cli) -> None:
-    """One message is a message; a table begins with a header, also that of the whole store."""
+    """Singular and plural are right, and every table begins with a header."""
     assert "1 message, " in cli("view", "quiet").out
     assert "2 messages, " in cli("view", "priced").out
     head, *rows = (line.split("\t") for line in cli("stats").out.splitlines())
@@ -120,7 +120,7 @@ def test_one_is_not_many(cli: Cli) -> None:
     ("command", "columns"), [(["sessions"], 40), (["timeline", "priced"], 50), (["diff", "priced", "1", "8"], 50)]
 )
 def test_no_table_is_wider_than_a_narrow_terminal(tmp_path: Path, cli: Cli, command: list[str], columns: int) -> None:
-    """Where a table does not fit each row is a paragraph, with every number and id whole."""
+    """A table too wide for the terminal becomes paragraphs with whole numbers and ids."""
     _, *rows = (line.split("\t") for line in cli(*command).out.splitlines() if "\t" in line)
     code, drawn = on_terminal("--store", tmp_path / "store", *command, columns=columns)
     assert code == Exit.OK

@@ -25,7 +25,7 @@ from tests.support.provider_rules import anthropic_faults
 
 
 def test_export_to_standard_output(store: Path) -> None:
-    """Each format goes to standard output, byte for byte what the library makes."""
+    """Each format goes to standard output with the library's bytes."""
     with eventlog.open(store, read_only=True) as opened:
         session = opened.session("ses_a1")
         lines, text, document = b"".join(jsonl_lines(session)), markdown_of(session), opencode_export(session)
@@ -85,7 +85,7 @@ def test_export_says_what_is_wrong(cli: Cli, store: Path, tmp_path: Path) -> Non
 
 
 def test_markdown_on_a_terminal_is_harmless(store: Path) -> None:
-    """Escape sequences in what was said do not reach a terminal."""
+    """Escape sequences in Markdown output do not reach a terminal."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").user("\x1b]0;owned\x07 \x9b31m")
     code, out = on_terminal("--store", store, "export", "ses_a1", "--format", "markdown")

@@ -41,13 +41,13 @@ def swell(path: Path) -> None:
 
 
 def begun(work: str) -> subprocess.Popen[str]:
-    """A guarded program that does this work, a line of Python."""
+    """Start a guarded program that runs this line of Python."""
     command = [sys.executable, "-c", CHILD.format(work=work)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    """The next line that it prints."""
+    """The next line that the program prints."""
     assert process.stdout is not None
     return process.stdout.readline()
 
@@ -94,7 +94,7 @@ def test_what_damage_hides_is_no_missing_session(store: Path, cli: Cli) -> None:
 
 
 def test_a_session_that_is_not_there_is_still_not_found(store: Path, cli: Cli) -> None:
-    """In a sound store the look at the pages changes nothing."""
+    """In a sound store a missing session is still just not found."""
     assert cli("--store", store, "show", "ses_c3").code == Exit.MISSING
 
 
@@ -109,7 +109,7 @@ def test_a_session_that_is_not_there_is_still_not_found(store: Path, cli: Cli) -
     ],
 )
 def test_the_end_of_the_child_is_the_end_of_the_program(work: str, code: int) -> None:
-    """Exit codes and signals are those of the command; the signals of damage are exit code 4."""
+    """The program ends with the command's exit code or signal; damage signals become 4."""
     process = begun(work)
     process.communicate(timeout=60)
     assert process.returncode == code
@@ -119,7 +119,7 @@ def test_the_end_of_the_child_is_the_end_of_the_program(work: str, code: int) ->
     "end", [subprocess.Popen[str].kill, subprocess.Popen[str].terminate], ids=["kill", "terminate"]
 )
 def test_the_child_ends_with_its_parent(end: Callable[[subprocess.Popen[str]], None]) -> None:
-    """A command that is killed from outside does not go on in its child."""
+    """When a command is killed from outside, its child ends too."""
     process = begun("print(os.getpid(), flush=True); time.sleep(60)")
     child = int(said(process))
     assert child != process.pid
@@ -138,7 +138,7 @@ def test_the_child_ends_with_its_parent(end: Callable[[subprocess.Popen[str]], N
 
 
 def test_an_interrupt_reaches_the_child_once() -> None:
-    """`kill -INT` of the program interrupts the command, which may end in order."""
+    """`kill -INT` of the program interrupts the command once, which ends in order."""
     work = "signal.signal(signal.SIGINT, lambda *_: sys.exit(130)); print('ready', flush=True); time.sleep(60); sys.exit(1)"
     process = begun(work)
     assert said(process) == "ready\n"

@@ -1,4 +1,4 @@
-"""`eventlog head`, `prove`, and `verify --against`: the past cannot be changed unseen."""
+"""`eventlog head`, `prove` and `verify --against`: changes of the past are found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.promise(11)
 
 
 def keep(cli: Cli, path: Path) -> Path:
-    """Keep the store's head in a file."""
+    """Write the store's head to a file."""
     path.write_text(cli("head", "--json").out)
     return path
 
@@ -72,7 +72,7 @@ def test_verify_finds_a_session_that_is_gone(cli: Cli, store: Path, tmp_path: Pa
 
 
 def test_a_proof_is_printed_and_holds(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """`prove --json` prints what the checker takes; without --json, the roots for people."""
+    """`prove --json` prints what the checker takes; without --json, readable roots."""
     kept = keep(cli, tmp_path / "head.json")
     with eventlog.open(store) as opened:
         fork = opened.session("ses_a1").fork(id="ses_f")

@@ -18,11 +18,11 @@ from projections.cli.exits import Exit
 from tests.support.cli_runner import STREAM, Answer, Cli, on_terminal
 
 EVIL = "x\x1b]0;y\x07\x1b[2J\x9b31m\x85\u2028\u2029\u202e\u2066\u200f\u061c\r\n\tforged line\x0b\x0c\x7fz"
-"""Everything that a terminal, or a reader of lines, might obey; but for NUL, which no argument of a program may have."""
+"""Characters that a terminal or line reader might obey, except NUL."""
 PLAIN = "x forged line z"
 HARM = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f]")
 OWN = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]|\r\n?")
-"""What the program itself sends to a terminal: colours, line ends, and bars that are drawn again."""
+"""What the program itself sends to a terminal: colours, line ends and redrawn bars."""
 READING = [
     "sessions",
     "sessions --limit 1",
@@ -85,7 +85,7 @@ WRITING = [
     "scrub",
     "vacuum",
 ]
-"""In this order, each on what the one before has left."""
+"""The writing commands, in this order, each on the result of the one before."""
 
 
 def fill(directory: Path, name: str) -> None:
@@ -129,7 +129,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def words(command: str, directory: Path, name: str) -> list[str]:
-    """The command with its names in place."""
+    """The command with its names filled in."""
     return [word.replace("DIR", str(directory)).replace("NAME", name) for word in command.split()]
 
 
@@ -184,7 +184,7 @@ def test_on_a_terminal(stores: dict[str, Path], command: str) -> None:
 
 
 def test_what_the_engine_logs_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
-    """A warning of the engine that names a session is one harmless line, too."""
+    """An engine warning that names a session is one harmless line."""
     output.note_warnings()
     logging.getLogger("eventlog").warning("session %s: a flush failed", EVIL)
     told = capsys.readouterr().err

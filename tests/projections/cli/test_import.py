@@ -1,4 +1,4 @@
-"""`eventlog import`: what comes in, what is skipped, and what is said of it."""
+"""`eventlog import`: imported, skipped and reported records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.cli_runner import STREAM, Cli, on_terminal, program, valid
 
 
 def test_import(cli: Cli, stream: Path) -> None:
-    """`import --json` says what came in, and importing again adds nothing."""
+    """`import --json` reports what was imported, and importing again adds nothing."""
     first = cli("import", stream, "--json")
     valid("import", first.json)
     (entry,) = first.json["files"]
@@ -53,14 +53,14 @@ def test_import_of_several_files(cli: Cli, stream: Path, tmp_path: Path) -> None
 
 
 def test_import_formats_in_the_help(cli: Cli) -> None:
-    """The help names every format that can be imported."""
+    """The help lists every importable format."""
     shown = " ".join(cli("import", "--help").out.split())
     for name in FORMATS:
         assert name in shown
 
 
 def test_import_of_nothing_makes_no_store(cli: Cli, tmp_path: Path) -> None:
-    """When no file is there, no store is made either."""
+    """Importing missing files creates no store."""
     assert cli("import", tmp_path / "absent").code == Exit.MISSING
     assert not (tmp_path / "store").exists()
 

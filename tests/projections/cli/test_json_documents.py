@@ -1,4 +1,4 @@
-"""Documents that commands print are those that `json` makes, however long their texts are."""
+"""Documents that commands print equal the output of `json`, for texts of any length."""
 
 from __future__ import annotations
 

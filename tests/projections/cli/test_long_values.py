@@ -1,4 +1,4 @@
-"""Values of options that cannot be understood: the error shows their beginning."""
+"""Unparseable option values: the error shows their beginning."""
 
 from __future__ import annotations
 

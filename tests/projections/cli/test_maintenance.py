@@ -83,7 +83,7 @@ def test_erase_expire_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--age", "soon"], ["--size", "much"]])
 def test_a_retention_without_sense_is_refused(cli: Cli, store: Path, arguments: list[str]) -> None:
-    """A retention needs a limit, and says how one is written."""
+    """A retention without a limit is refused with the syntax of one."""
     assert store
     assert cli("expire", *arguments).code == Exit.USAGE
 

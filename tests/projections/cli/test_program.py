@@ -24,7 +24,7 @@ def loaded(*arguments: str) -> set[str]:
 
 
 def test_help_loads_little() -> None:
-    """`eventlog --help` is quick because it loads nothing that it does not need."""
+    """`eventlog --help` is quick because it loads few modules."""
     assert program("--help").returncode == Exit.OK
     assert not {"rich", "eventlog", "lmdb", "msgspec", "tiktoken", "asyncio"} & loaded("--help")
 
@@ -39,7 +39,7 @@ def test_help_says_what_the_commands_say() -> None:
 
 
 def test_a_command_loads_its_own_module_only() -> None:
-    """A call does not pay for the other commands."""
+    """A command loads its own module and no other command's."""
     own = {name.rpartition(".")[2] for name in loaded("fork", "--help") if name.startswith("projections.cli.")}
     assert own & {entry.module for entry in COMMANDS.values()} == {"history"}
 

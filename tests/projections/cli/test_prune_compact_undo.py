@@ -204,7 +204,7 @@ FAILING = {
     "tool-called": (Answer(calls=[ToolCall("c", "read")]), "another summary model"),
     "SummarizerRefusedError": (REFUSED, "API key"),
 }
-"""Answers that fail a compaction, by the reason that is recorded, with the advice."""
+"""Answers that fail a compaction, by recorded reason, with the advice."""
 
 
 @pytest.mark.parametrize("reason", FAILING)
@@ -228,7 +228,7 @@ def test_a_failed_compaction(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_nothing_to_compact_writes_nothing(cli: Cli, tmp_path: Path) -> None:
-    """Where no message could be covered the call is wrong, and nothing is written."""
+    """`compact` without a coverable message is a wrong call and writes nothing."""
     with eventlog.open(tmp_path / "store") as store:
         store.create_session(id="talk").user("hello")
     version = version_of(tmp_path / "store")
@@ -350,7 +350,7 @@ reply.tool("read", call_id="last", input={})
 store.flush()
 os._exit(1)
 """
-"""Leaves a compaction that was requested, and a message with a call that is running."""
+"""Program that leaves a requested compaction and a message with a running call."""
 
 
 def test_what_a_dead_owner_left_is_settled_first(cli: Cli, talked: Path) -> None:

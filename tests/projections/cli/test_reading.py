@@ -1,4 +1,4 @@
-"""The reading commands, and rollback and fork: what they print is what is there."""
+"""The reading commands, rollback and fork: they print what is stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.cli_runner import COMMANDS, SCHEMAS, Cli, check_schema, on_te
 
 
 def test_commands_are_those_of_the_contract(cli: Cli) -> None:
-    """The commands are exactly those that are documented, and each explains itself."""
+    """The commands are exactly the documented ones, and each has a help text."""
     listed = re.findall(r"^  (\w+)  ", cli("--help").out.partition("Commands:")[2], re.MULTILINE)
     assert sorted(listed) == sorted(COMMANDS)
     for command in COMMANDS:
@@ -83,7 +83,7 @@ def test_sessions_filtered_and_by_page(cli: Cli, store: Path) -> None:
 
 
 def test_sessions_piped_is_a_plain_table(cli: Cli, store: Path) -> None:
-    """Into a pipe goes a line per session with tab-separated cells, and no colour."""
+    """Piped, `sessions` prints a line per session with tab-separated cells and no colour."""
     del store
     lines = cli("sessions").out.splitlines()
     assert lines[0].split("\t")[:2] == ["session", "title"]
@@ -109,7 +109,7 @@ def test_show(cli: Cli, store: Path) -> None:
 
 
 def test_show_by_page(cli: Cli, tmp_path: Path) -> None:
-    """Pages read from the end with the cursor of the last one give the whole transcript once."""
+    """Pages read from the end by cursor give the whole transcript once."""
     with eventlog.open(tmp_path / "store") as opened:
         session = opened.create_session(id="s")
         for number in range(7):
@@ -152,7 +152,7 @@ def test_view_openai(cli: Cli, store: Path) -> None:
 
 
 def test_view_at_a_version(cli: Cli, store: Path) -> None:
-    """`view --at` shows what the model would have been sent then."""
+    """`view --at` shows what the model would have been sent at that version."""
     with eventlog.open(store, read_only=True) as opened:
         session = opened.session("ses_a1")
         before = session.find("m2") - 1
@@ -185,7 +185,7 @@ def test_view_options(cli: Cli, store: Path) -> None:
 
 
 def test_events(cli: Cli, store: Path) -> None:
-    """`events --json` prints every event on a line of its own, in version order without gaps."""
+    """`events --json` prints one event per line, in version order without gaps."""
     lines = [json.loads(line) for line in cli("events", "ses_a1", "--json").out.splitlines()]
     for line in lines:
         valid("events", line)

@@ -22,7 +22,7 @@ OUTPUT = "".join(f"line {number}: {'naïve ' if number % 7 == 0 else ''}output\n
 
 @pytest.fixture
 def long(tmp_path: Path) -> Path:
-    """A store with the session `s`, whose one result `p1` is too long for the view."""
+    """A store with the session `s` whose result `p1` is too long for the view."""
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.set_settings(limits=LIMITS)
@@ -184,7 +184,7 @@ def test_wrong_recalls(cli: Cli, long: Path, arguments: list[str], code: Exit, w
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_outputs_are_recalled(cli: Cli, tmp_path: Path, name: str) -> None:
-    """The largest results of a recorded session are recalled as the transcript has them."""
+    """Recorded outputs are recalled as the transcript has them."""
     session = recorded(tmp_path / "store", name)
     texts = {
         part["id"]: part.get("text", "") or part.get("error", "")

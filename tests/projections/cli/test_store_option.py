@@ -1,4 +1,4 @@
-"""Which session, which store; and that reading leaves everything as it was."""
+"""Choice of session and store; reading leaves every file as it was."""
 
 from __future__ import annotations
 
@@ -86,6 +86,6 @@ def test_reading_changes_nothing(cli: Cli, store: Path) -> None:
 
 @pytest.mark.parametrize("command", [["rollback", "s", "--to", "1"], ["fork", "s"]], ids=" ".join)
 def test_branching_never_makes_a_store(cli: Cli, tmp_path: Path, command: list[str]) -> None:
-    """Rolling back or forking where there is no store makes none."""
+    """`rollback` and `fork` without a store create none."""
     assert cli(*command).code == Exit.MISSING
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`eventlog verify`: a sound store passes, and damage is found and named."""
+"""`eventlog verify`: a sound store passes, and damage is named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.cli_runner import Cli, valid
 
 
 def test_verify_of_a_sound_store(cli: Cli, store: Path) -> None:
-    """A sound store passes; every event and body was read."""
+    """A sound store passes with every event and body read."""
     document = cli("verify", "--json")
     assert document.code == Exit.OK
     valid("verify", document.json)
@@ -31,7 +31,7 @@ def test_verify_of_a_sound_store(cli: Cli, store: Path) -> None:
 
 @pytest.mark.promise(7)
 def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
-    """Replay equals live through rollbacks, redos and forks, too."""
+    """A store with rollbacks, redos and forks passes: replay equals live."""
     with eventlog.open(store) as opened:
         session = opened.session("ses_a1")
         version = session.version

@@ -46,7 +46,7 @@ def test_window_as_json_is_the_report(cli: Cli, talked: Path) -> None:
 
 
 def test_window_listing_as_long_as_asked_for(cli: Cli, talked: Path) -> None:
-    """`--top` bounds the largest messages and parts, which come in order of their size."""
+    """`--top` limits the lists of largest messages and parts, sorted by size."""
     del talked
     for top in (0, 3):
         found = cli("window", "talk", "--top", top, "--json").json
@@ -163,7 +163,7 @@ def test_window_changes_nothing(cli: Cli, talked: Path) -> None:
 
 
 def test_window_of_a_place_without_a_store(cli: Cli, tmp_path: Path) -> None:
-    """None of the commands makes a store, and a session that is not there is not found."""
+    """No window command creates a store, and a missing session is not found."""
     commands = (
         ["window", "s"],
         ["prune", "s"],

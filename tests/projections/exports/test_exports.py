@@ -1,4 +1,4 @@
-"""Exports for others: OpenCode's JSON is what OpenCode takes, Markdown is what was said."""
+"""Exports: OpenCode's JSON fits OpenCode, Markdown has the whole conversation."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_fork_has_ids_of_its_own(store: Store) -> None:
 
 
 def test_rolled_back_removed_and_redacted_are_not_in_it(store: Store) -> None:
-    """Nothing that was rolled back, removed or redacted is in the document."""
+    """The document has no rolled-back, removed or redacted content."""
     session = store.create_session(id="ses_r", model="p/m")
     kept = session.user("kept")
     session.user("removed secret")
@@ -246,7 +246,7 @@ def test_markdown_says_all_that_was_said(store: Store) -> None:
 
 
 def test_markdown_fences_hold_what_is_in_them(store: Store) -> None:
-    """An output with fences of its own stands in longer ones."""
+    """Markdown puts an output with fences into a longer fence."""
     session = store.create_session(model=Model("p", "m"))
     with session.assistant() as reply:
         reply.tool("cat", call_id="c", input={}).succeed("a\n`````\nb\n")
@@ -266,7 +266,7 @@ def test_markdown_of_a_tree_tells_each_message_once(store: Store) -> None:
 
 
 def test_markdown_of_recorded_sessions(store: Store) -> None:
-    """Every part's text of recorded sessions is in the Markdown."""
+    """Markdown of recorded sessions has every part's text."""
     data = shared_path("data")
     words = 0
     for path in recorded(data, "claude_code_jsonl")[::4]:

@@ -102,7 +102,7 @@ def test_system_segments_come_first() -> None:
 
 
 def test_lone_surrogates_are_replaced() -> None:
-    """Text with lone surrogates is rendered with U+FFFD, wherever it stands; emoji stay."""
+    """Lone surrogates are rendered as U+FFFD everywhere; emoji stay."""
     odd = "x\ud83dy 😀"
     said = assistant(Text(odd), Reasoning(odd), Call("1", "bash", f'"{odd}"'))
     results = NeutralMessage("tool", (Result("1", "bash", odd),))
@@ -142,7 +142,7 @@ def test_encoding_what_is_new_is_exact(
 
 
 def test_only_what_is_new_is_encoded() -> None:
-    """Of a request whose end changed the messages at its end are encoded, however long it is."""
+    """Encoding a request whose end changed encodes the messages at its end only."""
     asked: list[str] = []
 
     def make(message: NeutralMessage, clean: Callable[[str], str]) -> list[dict[str, Any]]:

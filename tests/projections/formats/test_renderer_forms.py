@@ -38,12 +38,12 @@ def assistant(*parts: NeutralPart, source: str = "a") -> NeutralMessage:
 
 
 def tool(*parts: Result) -> NeutralMessage:
-    """The results of the calls before."""
+    """The results of the preceding calls."""
     return NeutralMessage("tool", parts, "a")
 
 
 def metadata(**own: object) -> str:
-    """Metadata of Anthropic's and of OpenAI's."""
+    """Metadata in Anthropic's and in OpenAI's form."""
     return json.dumps({"anthropic": own, "openai": own})
 
 
@@ -77,12 +77,12 @@ def test_thinking_goes_back_with_its_signature() -> None:
 
 
 def test_thinking_that_nothing_follows_is_left_out() -> None:
-    """No assistant message ends with thinking, and one of nothing else is not sent."""
+    """No assistant message ends with thinking, and one of thinking alone is not sent."""
     assert blocks(HELLO, assistant(Reasoning("x", metadata(signature="s")))) == [{"type": "text", "text": "hello"}]
 
 
 def test_neighbours_become_one_message() -> None:
-    """Messages of one role in a row are one for Anthropic, results first."""
+    """Consecutive messages of one role become one for Anthropic, results first."""
     messages = [
         user(Text("one")),
         user(Text("two")),
@@ -135,7 +135,7 @@ SEARCHED = '[{"type":"web_search_result","url":"https://x.org","title":"X","encr
 
 
 def served(output: str, *, error: bool = False, call: str = "srvtoolu_1") -> NeutralMessage:
-    """An assistant message with a search that the provider ran."""
+    """An assistant message with a search run by the provider."""
     given = Call(call, "web_search", '{"query":"x"}', provider_executed=True)
     return assistant(Text("I look"), given, Result(call, "web_search", output, error), Text("found"))
 
@@ -283,12 +283,12 @@ def test_files_are_sent_as_the_provider_takes_them(file: File, kind: str, source
 
 
 def test_plain_data_urls_are_decoded() -> None:
-    """A data URL without base64 means its percent-decoded bytes."""
+    """A data URL without base64 yields its percent-decoded bytes."""
     assert blocks(user(File("text/csv", "data:text/csv,a%2Cb")))[0]["source"]["data"] == "a,b"
 
 
 def test_what_the_assistant_made_is_named() -> None:
-    """A file of the assistant's, which neither provider takes back, is a text."""
+    """An assistant's file, which no provider takes back, is sent as a text."""
     messages = [HELLO, assistant(File("image/png", PICTURE, "a.png"))]
     assert blocks(*messages) == [{"type": "text", "text": "[Attached image/png: a.png]"}]
     assert responses_request(messages)["input"][1]["content"] == "[Attached image/png: a.png]"
@@ -309,7 +309,7 @@ def test_failures_and_empty_outputs() -> None:
 
 
 def test_model_messages_have_the_shape_of_the_ai_sdk() -> None:
-    """Calls, results of every kind and provider options are where AI SDK 5 has them."""
+    """Calls, results and provider options are where AI SDK 5 has them."""
     messages = [
         user(Text("hello"), File("image/png", PICTURE, "a.png")),
         assistant(
@@ -351,7 +351,7 @@ def test_model_messages_have_the_shape_of_the_ai_sdk() -> None:
 
 
 def test_citations_go_back_to_anthropic() -> None:
-    """A text's citations are sent with it."""
+    """A text's citations are sent back to Anthropic."""
     cited = {
         "type": "web_search_result_location",
         "url": "https://x.org",
@@ -363,7 +363,7 @@ def test_citations_go_back_to_anthropic() -> None:
 
 
 def test_a_message_is_rendered_once() -> None:
-    """The next view asks a renderer for its new messages only."""
+    """A renderer renders a message once: the next view asks for the new ones only."""
     made: list[NeutralMessage] = []
 
     def make(message: NeutralMessage, names: Names) -> Names:
@@ -381,7 +381,7 @@ def test_a_message_is_rendered_once() -> None:
 
 
 def test_the_strict_types_refuse_what_is_wrong() -> None:
-    """The adapters that these tests rely on look at nested members, and refuse unknown ones."""
+    """The strict type adapters check nested members and refuse unknown ones."""
     for content in ([{"type": "text"}], [{"type": "text", "text": "a", "other": 1}]):
         with pytest.raises(ValidationError):
             checked(BLOCKS, content)

@@ -61,7 +61,7 @@ def files(folder: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Give a store of everything that was recorded and can be imported."""
+    """A store of every recorded session that can be imported."""
     with eventlog.open("memory:") as store:
         for path in files(tmp_path_factory.mktemp("exports")):
             try:
@@ -103,7 +103,7 @@ def test_random_histories_render_by_types_and_rules(items: list[Timed]) -> None:
 @settings(max_examples=50, deadline=None)
 @given(histories(min_size=20, max_size=60))
 def test_encoders_that_have_seen_other_views_give_the_same(items: list[Timed]) -> None:
-    """An encoder's bytes do not depend on the views it encoded before."""
+    """An encoder's bytes do not depend on views it encoded before."""
     recording = Recording(items)
     encoders = (AnthropicEncoder(), ResponsesEncoder(), ModelMessageEncoder())
     for at in range(1, len(items) + 1, 5):

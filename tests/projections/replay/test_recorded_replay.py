@@ -32,13 +32,13 @@ SOURCES = sorted(
     ]
 )
 WHOLE = 500
-"""Sessions up to this many versions are looked at at every version, longer ones at this many over `THIN`."""
+"""Sessions up to this size are checked at every version, longer ones at a sample."""
 THIN = 8
 GROUPS = 24
 
 
 class Until:
-    """A session as it was at an earlier version, read once and held in memory."""
+    """A session up to an earlier version, read once and held in memory."""
 
     def __init__(self, session: Session) -> None:
         self.id = session.id
@@ -78,7 +78,7 @@ class Until:
 
 
 def versions(session: Session) -> list[int]:
-    """Return the versions a session is looked at."""
+    """Return the versions at which a session is checked."""
     newest = session.version
     if newest <= WHOLE:
         return list(range(1, newest + 1))

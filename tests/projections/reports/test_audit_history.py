@@ -38,7 +38,7 @@ VISIBLE: dict[type[ev.Base], tuple[str, ...]] = {
     ev.SystemPromptSet: ("header", "rest"),
     ev.ToolsSet: ("schemas",),
 }
-"""Fields of events that the model is sent as they are."""
+"""Event fields that the model is sent unchanged."""
 
 
 def other(text: str) -> str:
@@ -48,7 +48,7 @@ def other(text: str) -> str:
 
 
 def changes(entry: Entry | DeltaRun) -> Iterator[Entry | DeltaRun]:
-    """The entry with one byte of what the model is sent changed, in each of its texts."""
+    """The entry with one byte of a sent text changed, for each of its texts."""
     if isinstance(entry, DeltaRun):
         if entry.text and all(field == "text" for _, field in entry.keys):  # a tool's input is given once more
             yield msgspec.structs.replace(entry, text=other(entry.text))

@@ -36,7 +36,7 @@ def spend(session: Session, cost: str | None, *, model: str = "p/m", failed: boo
 
 
 def costs(session: Session) -> tuple[Decimal, Decimal, Decimal]:
-    """Own, inherited and tree, in dollars."""
+    """Own, inherited and tree costs in dollars."""
     found = session_usage(session)
     return total(found.own).cost, total(found.inherited).cost, total(found.tree).cost
 
@@ -97,7 +97,7 @@ def test_rollbacks_give_nothing_back(store: Store) -> None:
 
 
 def test_a_parent_that_is_gone_ends_the_tree(store: Store) -> None:
-    """A sub-session whose parent is not in the store is the root of its own tree."""
+    """A sub-session whose parent is missing is the root of its own tree."""
     session = store.begin(ev.SessionStarted(parent="elsewhere"), id="child")  # as an importer does
     spend(session, "1")
     assert costs(session) == (Decimal(1), Decimal(0), Decimal(1))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AFTER = 5
-"""Steps of a session that teach before an estimate is judged."""
+"""Steps that teach before an estimate is judged."""
 
 
 class Step(NamedTuple):
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 class Transcript:
-    """Counts a request as it grows, in tokens and in chars/4."""
+    """Counts a growing request, in tokens and in chars/4."""
 
     def __init__(self) -> None:
         self.counter, self.chars = TokenCounter(), CharsCounter()
@@ -55,7 +55,7 @@ class Transcript:
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, damaged lines left out."""
+    """The JSON objects of a file, without damaged lines."""
     for line in path.read_text("utf-8", "replace").splitlines():
         try:
             record = json.loads(line)
@@ -200,7 +200,7 @@ def test_recorded_sessions_are_estimated_within_five_per_cent() -> None:
 
 
 def taught(*steps: tuple[int, int], model: str = "m") -> Calibration:
-    """A calibration that has seen these (counted, reported) steps."""
+    """A calibration after these (counted, reported) steps."""
     calibration = Calibration()
     for counted, reported in steps:
         calibration = calibration.observe(model, counted, reported)
@@ -214,7 +214,7 @@ def test_an_unseen_model_is_taken_at_its_count() -> None:
 
 
 def test_one_step_of_a_request_counted_whole_gives_the_ratio() -> None:
-    """With one step, a plausible whole ratio is applied to parts and requests alike."""
+    """A plausible whole ratio of one step is applied to parts and requests alike."""
     calibration = taught((1000, 1250))
     assert calibration.ratio("m") == 1.25
     assert calibration.apply("m", 2000) == 2500
@@ -222,7 +222,7 @@ def test_one_step_of_a_request_counted_whole_gives_the_ratio() -> None:
 
 @pytest.mark.parametrize(("counted", "reported"), [(10, 42_000), (0, 42_000), (100_000, 10)])
 def test_one_step_of_a_request_mostly_unseen_is_no_ratio(counted: int, reported: int) -> None:
-    """A system prompt that we never see is a fixed part; it does not multiply what we count."""
+    """A system prompt that is never counted is a fixed part, not a ratio."""
     calibration = taught((counted, reported))
     assert calibration.ratio("m") == 1.0
     assert calibration.apply("m", counted + 500) == reported + 500
@@ -245,7 +245,7 @@ def test_one_hidden_jump_does_not_change_the_ratio() -> None:
 
 
 def test_steps_without_usage_teach_nothing() -> None:
-    """A failed step, or a provider that reports no tokens, leaves the calibration as it was."""
+    """A failed step, or one without reported tokens, leaves the calibration unchanged."""
     calibration = taught((100, 150))
     assert calibration.observe("m", 5_000, 0) is calibration
     assert calibration.observe("m", 5_000, -1) is calibration
@@ -257,7 +257,7 @@ def test_growth_of_a_few_tokens_is_no_ratio() -> None:
 
 
 def test_the_ratio_stays_in_its_bounds() -> None:
-    """Nonsense usage cannot make estimates explode or vanish."""
+    """Implausible usage cannot make estimates explode or vanish."""
     assert taught((0, 1), (1_000, 10_000_000)).ratio("m") == 4.0
     assert taught((0, 1), (10_000_000, 2)).ratio("m") == 0.25
 

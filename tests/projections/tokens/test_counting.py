@@ -48,12 +48,12 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def whole(name: str, text: str) -> int:
-    """One tiktoken count of the whole text, without our windows."""
+    """Tiktoken's own count of the whole text."""
     return len(encoder(name).encode_ordinary(text))
 
 
 def test_special_tokens_are_ordinary_text() -> None:
-    """A text that spells a special token is counted as the text it is."""
+    """A text that spells a special token is counted as ordinary text."""
     counter = TokenCounter()
     assert counter.count("<|endoftext|>") == whole("o200k_base", "<|endoftext|>") > 1
 
@@ -73,7 +73,7 @@ ALPHABET = "abZÉßж中文が한 \n\r\t\u00a0\u3000'’.,;/\\(-_=“。，！0�
 @given(text=st.text(alphabet=ALPHABET, max_size=60) | st.text(max_size=60), limit=st.integers(1, 20))
 @settings(max_examples=300, deadline=None)
 def test_safe_cuts_change_no_count(name: str, text: str, limit: int) -> None:
-    """Between two safe cuts a text is encoded exactly as it is inside the whole."""
+    """A text between two safe cuts is encoded as inside the whole."""
     pieces = list(split(text, limit))
     assert "".join(piece for piece, _ in pieces) == text
     assert all(len(piece) <= limit for piece, _ in pieces)
@@ -88,7 +88,7 @@ def test_safe_cuts_change_no_count(name: str, text: str, limit: int) -> None:
 
 
 def letters() -> str:
-    """A reproducible run of letters without a single boundary."""
+    """A reproducible run of letters without a boundary."""
     return "".join(random.Random(7).choices("etaoinshrdlu", k=200_000))
 
 
@@ -136,7 +136,7 @@ def test_chars_counter_rounds_as_javascript_does(text: str) -> None:
 
 
 def test_chars_counter_by_example() -> None:
-    """The values that a JavaScript engine gives, one of them for text with a lone surrogate."""
+    """`chars/4` equals a JavaScript engine's values, also with a lone surrogate."""
     counts = [CharsCounter().count(text) for text in ("", "a", "ab", "abcdef", "😀", "😀\ud800", "中文中文中文")]
     assert counts == [0, 0, 1, 2, 1, 1, 2]
 
@@ -144,7 +144,7 @@ def test_chars_counter_by_example() -> None:
 @given(st.lists(st.text(max_size=8) | st.sampled_from(["\ud83d", "\ude00"]), max_size=30))
 @settings(max_examples=100, deadline=None)
 def test_a_stream_is_estimated_alike_however_it_is_cut(deltas: list[str]) -> None:
-    """The estimate depends on the text alone, not on its deltas, and the final count is exact."""
+    """A stream's estimate depends on its text, not on its deltas; the final count is exact."""
     counter = TokenCounter()
     stream, one = StreamEstimate(counter), StreamEstimate(counter)
     for delta in deltas:

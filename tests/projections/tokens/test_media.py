@@ -63,7 +63,7 @@ def test_images_cost_what_the_rule_says(model: str, size: tuple[int, int] | None
 
 
 def test_other_media_have_a_stated_cost() -> None:
-    """No attachment is free: images by size, PDF by page, the rest a fixed number."""
+    """No attachment is free: images by size, PDF by page, others a fixed number."""
     pdf = b"%PDF-1.4 <</Type /Pages /Count 2>> <</Type /Page>> <</Type/Page /X 1>>"
     assert media_tokens("image/png", PNG, "gpt-4o") == image_tokens((1024, 768), "gpt-4o")
     assert media_tokens("IMAGE/PNG; x=y", b"", "claude") == 1600

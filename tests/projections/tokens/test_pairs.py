@@ -34,7 +34,7 @@ TEXTS = st.lists(st.sampled_from(WORDS), max_size=30).map("".join) | st.text(
 
 @cache
 def ranks(name: str) -> dict[bytes, int]:
-    """Of one vocabulary."""
+    """The ranks of one vocabulary."""
     return {token: rank for rank, token in enumerate(read_tokens(name))}
 
 
@@ -45,7 +45,7 @@ def fresh(name: str) -> PairCounter:
 
 @pytest.fixture
 def not_loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """As in a process that has counted nothing yet; the names of the encoders built since."""
+    """Simulate a process without a count so far; return the encoders built since."""
     built: list[str] = []
     build = encodings_module._build
 
@@ -63,7 +63,7 @@ def not_loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @given(text=TEXTS)
 @settings(max_examples=500, deadline=None)
 def test_ascii_counts_as_the_native_encoder_counts_it(name: str, text: str) -> None:
-    """Every blank, mark, contraction and control character is cut and merged alike."""
+    """ASCII text with any blanks, marks and contractions counts as natively."""
     counted = fresh(name).count(text)
     if counted is None:
         assert max(map(len, re.findall(ENCODINGS[name].ascii, text, re.ASCII))) > LONGEST
@@ -93,7 +93,7 @@ def recorded() -> Iterator[str]:
 
 
 def test_recorded_text_counts_alike() -> None:
-    """Of the beginnings of the recorded files, in both encodings."""
+    """The beginnings of recorded files count as natively, in both encodings."""
     texts = list(recorded())
     assert len(texts) > 20
     for name in NAMES:

@@ -164,7 +164,7 @@ def _compacted(session: eventlog.Session, *, tail: str | None = None, through: s
 
 
 def test_pages_follow_each_other() -> None:
-    """Pages of any size, each begun where the last one ended, give every message once."""
+    """Pages of any size, each starting at the last one's cursor, give every message once."""
     with eventlog.open("memory:") as store:
         transcript = Transcript(_messages(store, 25))
         found: list[TranscriptMessage] = []

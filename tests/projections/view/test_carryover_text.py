@@ -1,4 +1,4 @@
-"""How what a compaction carries is worded, where that decides what survives."""
+"""Texts carried by a compaction, where their wording decides what survives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_pinned_fact_is_carried_whole_and_a_long_part_can_be_recalled() -> Non
 
 
 def test_a_file_that_a_call_failed_to_write_was_not_touched() -> None:
-    """A refused call touched nothing; one that was broken off may have."""
+    """A file is touched by a call that broke off, not by a refused one."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         with session.assistant() as reply:

@@ -23,11 +23,11 @@ pytestmark = pytest.mark.promise(10)
 LONGEST = "entireio_codex/entire-graph__d9_4ea7db13b9_0_full.jsonl"
 VERSIONS = 1_000
 PARTS = 4
-"""Equal shares of the versions, one of them in CI and all with EVERDELTA_SLOW=1."""
+"""The versions are split into shares: one of them in CI, all with EVERDELTA_SLOW=1."""
 
 
 def recorded(store: Store) -> Session:
-    """The session that was recorded, imported."""
+    """The recorded session, imported."""
     import_file(store, shared_path("data", LONGEST))
     return max((store.session(info.id) for info in store.sessions()), key=lambda session: session.version)
 

@@ -105,7 +105,7 @@ def called(part: str, *, message: str = "a", call: str = "c1", executed: bool = 
 @QUICK
 @given(histories())
 def test_runs_of_deltas_fold_like_single_deltas(items: list[Timed]) -> None:
-    """`apply_run` equals applying the deltas one by one, compared as encoded bytes."""
+    """`apply_run` equals applying the deltas one by one, as encoded bytes."""
     whole, single = (replay(PROJECTION, Recording(items, runs=runs)).state.encode() for runs in (True, False))
     assert whole == single
 
@@ -184,10 +184,10 @@ def test_few_checkpoints_are_kept() -> None:
 
 
 def test_unknown_events_are_errors() -> None:
-    """`apply` is total: an event kind that the fold does not know is an error, not a skip."""
+    """An unknown event kind raises an error and is never skipped."""
 
     class Strange(ev.Base, frozen=True, array_like=True, tag="zz"):
-        """An event of tomorrow."""
+        """An event kind of a newer program."""
 
     with pytest.raises(UnknownEventError):
         apply.apply(Conversation(whole=True), Strange(), 1, 1)  # type: ignore[arg-type]  # that it is none is the point
@@ -224,7 +224,7 @@ ORDINARY = ("prune", "edit", "remove", "redact", "compact", "undo", "rollback", 
 @QUICK
 @given(histories(without=ORDINARY, max_size=50), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOptions) -> None:
-    """Ordinary events change nothing before the message they belong to."""
+    """Ordinary events change no message before their own."""
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -339,7 +339,7 @@ SIGNED: list[Timed] = [
     (4, ev.PartStarted("a", "p", Reasoning())),
     (5, ev.PartEnded("p", '{"p":{"s":1}}')),
 ]
-"""Reasoning that is not told, but signed."""
+"""Reasoning without text but with a signature."""
 
 
 @QUICK
@@ -360,14 +360,14 @@ REDACTED_CALL: list[Timed] = [
     (4, ev.PartStarted("a", "p", Tool("c", "bash"))),
     (5, ev.PartRedacted("p")),
 ]
-"""A call that was redacted before it had a result."""
+"""A call redacted before it had a result."""
 
 
 @QUICK
 @given(histories(max_size=50, without=("rollback",)))
 @example(items=REDACTED_CALL)
 def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None:
-    """In the default preset the view before and after settling is equal."""
+    """Settling open parts leaves the default preset's view unchanged."""
     recording = Recording(items)
     before = list(view_of(recording))
     state = State()
@@ -456,7 +456,7 @@ def test_a_compaction_stands_for_what_it_covers() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 5, 7])
 def test_a_compaction_that_is_not_completed_hides_nothing(count: int) -> None:
-    """Requested, running and failed compactions hide nothing and show nothing."""
+    """Requested, running and failed compactions hide and show nothing."""
     events = compacted("k", "sum")[:count]
     assert texts(said(*asked("u1", "one"), *events)) == ["one"]
     failed = [*compacted("k", "sum")[:-1], ev.CompactionFailed("k.c", "empty", "k.s")]
@@ -465,7 +465,7 @@ def test_a_compaction_that_is_not_completed_hides_nothing(count: int) -> None:
 
 @pytest.mark.promise(9)
 def test_restoring_a_pruned_result_gives_the_view_back() -> None:
-    """Promise 9: prune shows the marker and no files; restore shows all again."""
+    """Promise 9: a prune shows the marker without files; a restore shows all again."""
     done = ev.ToolCompleted("p", "out", None, "", None, (Attachment("image/png", PICTURE),))
     start = [*asked("u", "q"), ev.AssistantMessageStarted("a"), *called("p"), done, ev.MessageFinished("a", "stop")]
     before = said(*start)
@@ -504,7 +504,7 @@ def test_user_parts() -> None:
 
 
 def test_tool_results() -> None:
-    """Output, error, interruption and unfinished input; truncation shows its preview."""
+    """Results show output, error, interruption or unfinished input; previews if truncated."""
     events = [
         ev.AssistantMessageStarted("a"),
         *called("p1", call="1"),
@@ -526,7 +526,7 @@ def test_tool_results() -> None:
 
 
 def test_provider_executed_tools_are_answered_in_place() -> None:
-    """The result of a tool that the provider ran is in the same message."""
+    """A provider-run tool's result is in the same message."""
     begun: list[ev.Event] = [ev.SessionStarted(), ev.AssistantMessageStarted("a"), *called("p", executed=True)]
     recording = Recording([(1, event) for event in begun])
     recording.add([(2, ev.ToolCompleted("p", "found"))])
@@ -535,7 +535,7 @@ def test_provider_executed_tools_are_answered_in_place() -> None:
 
 
 def test_steps_are_messages_of_their_own() -> None:
-    """A message with two steps is two messages: the second call comes after the first result."""
+    """A message with two steps becomes two: the second call follows the first result."""
     events = [
         ev.AssistantMessageStarted("a"),
         ev.StepStarted("a", "s1"),
@@ -550,7 +550,7 @@ def test_steps_are_messages_of_their_own() -> None:
 
 
 def test_failed_messages() -> None:
-    """An error without content is left out, an aborted message with content stays."""
+    """An error without content is omitted, an aborted message with content stays."""
     question = asked("u", "q")
     answer = answered("a", "partly")[:-1]
     aborted = ev.MessageFinished("a", None, MessageError("aborted"))
@@ -594,7 +594,7 @@ def test_empty_text_is_the_preset_s_only() -> None:
 
 
 def test_media_options() -> None:
-    """Media stripped, moved behind the result, or refused for a model that cannot take it."""
+    """Media are stripped, moved behind the result, or refused, by the model's abilities."""
     done = ev.ToolCompleted("p", "read", None, "", None, (Attachment("image/png", PICTURE),))
     events = [
         ev.UserMessageAdded("u"),
@@ -726,7 +726,7 @@ def test_every_queued_message_is_wrapped() -> None:
 
 
 def test_presets_by_name() -> None:
-    """Two presets; another name is a typed error."""
+    """Two presets exist; another name is a typed error."""
     assert preset("default") == DEFAULT
     assert preset("opencode-1.18") == OPENCODE_1_18
     with pytest.raises(NotFoundError):
@@ -914,7 +914,7 @@ def test_a_fork_opens_at_its_parents_checkpoint() -> None:
 
 
 def test_redaction_counts_at_every_version() -> None:
-    """A redacted part is hidden in the view of every version, also of earlier ones."""
+    """A redaction hides its part in the view of every version, earlier ones too."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("the password is hunter2")
@@ -940,7 +940,7 @@ PARTLY = [
 @settings(max_examples=150, deadline=None)
 @given(histories(max_size=50), st.sampled_from(PARTLY))
 def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], options: RenderOptions) -> None:
-    """A part is said to be shown exactly if the view without it is another one."""
+    """A part is explained as shown exactly if the view without it differs."""
     recording = Recording(items)
     state, _ = replay(PROJECTION, recording)
     whole = list(view_of(recording, options))
@@ -996,7 +996,7 @@ def test_explanations_follow_the_rendering() -> None:
 
 
 def test_explain() -> None:
-    """For any part, why it is or is not in the view."""
+    """`explain` says for any part why it is or is not in the view."""
     events = [
         *asked("u0", "old"),
         *answered("a0", "older answer"),

@@ -29,11 +29,11 @@ STORED_NOWHERE = (
     "<system-reminder>\n# Plan Mode",
     "<system-reminder>\nYour operational mode has changed from plan to build",
 )
-"""Texts of requests that OpenCode stores nowhere; the scenario `plan-switch` is compared without them."""
+"""Request texts that OpenCode does not store; `plan-switch` is compared without them."""
 
 
 def test_all_scenarios_are_there() -> None:
-    """The comparison below is not over an empty folder."""
+    """The parity scenarios exist, so that the comparison is not empty."""
     shared_path("parity", "dev")
     assert len(SCENARIOS) == 45
 
@@ -79,7 +79,7 @@ def _view(pair: Pair, stop: str | None) -> list[dict[str, Any]]:
 
 
 def _parsed(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages as JSON values, with the calls' arguments parsed."""
+    """The messages as JSON values, with parsed arguments."""
     found: list[dict[str, Any]] = json.loads(json.dumps(messages))
     for message in found:
         for call in message.get("tool_calls", ()):

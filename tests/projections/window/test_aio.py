@@ -44,14 +44,14 @@ async def answer(text: str, path: str | None, tokens: int) -> AsyncIterator[dict
 
 
 async def summarise(request: SummaryRequest) -> AsyncIterator[str]:
-    """A summary that streams."""
+    """A summariser that streams."""
     for piece in sections(f"{len(request.messages)} messages").split("\n"):
         await asyncio.sleep(0)
         yield piece + "\n"
 
 
 async def read(arguments: dict[str, Any]) -> str:
-    """A tool that is a coroutine, and fails for one file."""
+    """A tool that is a coroutine and fails for one file."""
     await asyncio.sleep(0)
     if arguments["file_path"] == "f3":
         raise FileNotFoundError("f3")
@@ -59,7 +59,7 @@ async def read(arguments: dict[str, Any]) -> str:
 
 
 def test_a_loop_of_coroutines_runs_to_its_end(store: Store) -> None:
-    """A loop in asyncio has the same steps, and its requests the same digests, as any other."""
+    """A loop in asyncio has the steps and request digests of a blocking one."""
     session = store.create_session()
     session.user("Read all of them. " * 40)
 
@@ -182,7 +182,7 @@ class Closing:
 
 
 class ClosesItself(Closing):
-    """With a coroutine named `close`."""
+    """A stream with a coroutine `close`."""
 
     async def close(self) -> None:
         """Close."""
@@ -190,7 +190,7 @@ class ClosesItself(Closing):
 
 
 class ClosesAtOnce(Closing):
-    """With a plain `close`."""
+    """A stream with a plain `close`."""
 
     def close(self) -> None:
         """Close."""
@@ -198,7 +198,7 @@ class ClosesAtOnce(Closing):
 
 
 class ClosesLikeGenerators(Closing):
-    """With `aclose`."""
+    """A stream with `aclose`."""
 
     async def aclose(self) -> None:
         """Close."""

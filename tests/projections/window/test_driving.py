@@ -13,7 +13,7 @@ from tests.support.shared import shared_path
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["longest", "second"])
 def drives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Driven]:
-    """One of the longest recorded sessions under each policy."""
+    """The longest recorded sessions, driven under each policy."""
     data = shared_path("data")
     place: int = request.param
     turns = longest_turns(data, Path(tmp_path_factory.mktemp("generated")), 10, most=2)[place]
@@ -33,7 +33,7 @@ def test_the_cost_aware_policy_costs_no_more_than_recency(drives: dict[str, Driv
 
 
 def test_every_policy_had_something_to_do(drives: dict[str, Driven]) -> None:
-    """The sessions are larger than the window, so each policy prunes or compacts."""
+    """Every policy prunes or compacts, as the sessions are larger than the window."""
     for driven in drives.values():
         assert driven.prunes + driven.compactions > 0
         assert driven.freed_by_prune + driven.freed_by_compaction > 0

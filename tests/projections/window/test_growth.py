@@ -1,4 +1,4 @@
-"""A hundred compactions cost what they say and nothing else (promise 14)."""
+"""Storage of a hundred compactions: their events and nothing else (promise 14)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_hundred_compactions_of_a_constant_view_add_next_to_nothing() -> None:
 
 
 def test_checkpoints_have_references_and_are_few() -> None:
-    """A checkpoint names its bodies and does not hold them, and the older ones are let go."""
+    """A checkpoint refers to bodies by name, and older checkpoints are removed."""
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s")
         window = ContextWindow(session, POLICY, summarizer=lambda _: sections(), environment={})

@@ -1,4 +1,4 @@
-"""When the window is full."""
+"""The window's limit: usable tokens, reserve and overflow."""
 
 from __future__ import annotations
 

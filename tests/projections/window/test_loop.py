@@ -76,7 +76,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def memory() -> Iterator[Store]:
-    """A store in memory, for decisions that no engine has a part in."""
+    """A store in memory, for decisions that do not depend on the engine."""
     with eventlog.open("memory:") as store:
         yield store
 
@@ -88,13 +88,13 @@ def session(memory: Store) -> Session:
 
 
 def stopped(step: Step) -> str:
-    """Why a loop ended."""
+    """The reason why a loop ended."""
     assert isinstance(step, (Stop, Blocked, Wait))
     return step.reason
 
 
 def scripted(*answers: Reply) -> Callable[[Request], Reply]:
-    """Answers one after another, the last for ever."""
+    """Give answers one after another, the last one repeatedly."""
     left = list(answers)
     return lambda _request: left.pop(0) if len(left) > 1 else left[0]
 
@@ -172,7 +172,7 @@ def test_a_tool_runs_only_after_its_running_is_durable_and_its_result_is_before_
 
 
 def test_nothing_is_written_by_looking(session: Session) -> None:
-    """A window that is only looked at appends nothing; `with` records what was given, once."""
+    """Looking at a window appends nothing; `with` records its arguments once."""
     session.user("hello")
     version = session.version
     window = ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, environment={})
@@ -333,7 +333,7 @@ def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_
     ],
 )
 def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answer: list[Piece], reason: str) -> None:
-    """Without the sections, with a tool call, or too large to go on, a summary hides nothing."""
+    """A summary without sections, with a tool call, or too large hides nothing."""
     talk(session, 6)
     window = ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, summarizer=lambda _: answer, environment={})
     before = ModelView.of(session).digest
@@ -362,7 +362,7 @@ def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> 
 
 
 def test_a_compaction_is_performed_whole_also_without_the_lease(engine: Engine) -> None:
-    """A window that is not entered holds the lease from the start of a compaction to its end."""
+    """A window that is not entered holds the lease for the whole compaction."""
     session = engine.open().create_session(id="s")
     talk(session, 14)
     session.user("newest")
@@ -413,7 +413,7 @@ def test_a_compaction_that_a_crash_broke_off_is_carried_out_again(engine: Engine
 
 
 def crash(session: Session) -> None:
-    """Make what was accepted durable, and the handle's store a dead owner's."""
+    """Flush what was accepted, and make the handle's store a dead owner's."""
     session.flush()
     LIVE.discard(session.store.owner.store)
 
@@ -463,7 +463,7 @@ def test_a_prompt_that_alone_fills_the_window_is_reported(session: Session) -> N
 
 
 def test_a_limit_on_messages_compacts(session: Session) -> None:
-    """Seed 004: a limit on the number of messages in the view triggers a compaction too."""
+    """A limit on the number of messages in the view triggers a compaction."""
     talk(session, 8, words=3)
     session.user("go")
     policy = msgspec.structs.replace(SMALL, overflow=OverflowPolicy(max_messages=10))
@@ -752,7 +752,7 @@ def test_subtasks_run_in_sub_sessions_before_the_model_is_called(engine: Engine)
 
 
 def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine: Engine) -> None:
-    """After a crash inside a subtask it runs again, in the sub-session that it had."""
+    """A subtask that a crash broke off runs again in its old sub-session."""
     store = engine.open()
     session = store.create_session(id="s")
     session.user([Text("do"), Subtask("count", "to count")])
@@ -807,7 +807,7 @@ def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None
 
 
 def test_an_interrupt_from_another_process_stops_the_loop(tmp_path: Path) -> None:
-    """Another process may ask for the stop."""
+    """An interrupt from another process stops the loop."""
     script = f"import eventlog\nwith eventlog.open({str(tmp_path / 'store')!r}) as s: s.session('s').interrupt()"
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
@@ -919,7 +919,7 @@ def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
 
 
 def test_an_abort_over_the_limit_or_in_a_subtask_is_not_worked_around(session: Session) -> None:
-    """Neither an overflow nor a subtask makes a loop go on that the user stopped."""
+    """Neither an overflow nor a subtask continues a loop that the user stopped."""
     session.user([Text("do"), Subtask("count", "to count")])
 
     def stops(child: Session) -> str:
@@ -1000,7 +1000,7 @@ def test_what_hooks_change_is_recorded_and_can_be_rebuilt(session: Session) -> N
 
 
 def test_hooks_that_change_nothing_leave_no_patch(session: Session) -> None:
-    """A hook that returns what it was given costs nothing, and the digest is the view's."""
+    """A hook that returns its input leaves no patch, and the digest is the view's."""
     session.user("go")
     hooks = Hooks(system=lambda system: system, messages=lambda found: found)
     Loop(session, lambda _request: Reply("ok"), {}, None, None, {"hooks": hooks}).run()

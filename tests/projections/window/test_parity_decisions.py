@@ -36,7 +36,7 @@ def played(name: str) -> dict[str, Any]:
 
 
 def compaction_settings(name: str, turn: int) -> dict[str, Any]:
-    """The compaction part of the configuration in force in a turn."""
+    """The effective compaction configuration of a turn."""
     found: dict[str, Any] = {}
     for told in played(name)["turns"]:
         if told["turn"] <= turn:
@@ -74,7 +74,7 @@ def planned(stored: dict[str, Any]) -> set[str]:
 
 
 def test_pruning_is_on_where_it_is_compared() -> None:
-    """The scenarios with pruning are those named here, and marks are found in no other."""
+    """Pruning is on in exactly the named scenarios, and only they have marks."""
     shared_path("parity", "dev")
     on = {
         name
@@ -134,7 +134,7 @@ def newest(pair: Pair, role: str, **having: bool) -> dict[str, Any] | None:
 
 
 def is_full(pair: Pair) -> bool:
-    """Whether our overflow test fires when this request is about to be made."""
+    """Whether our overflow test fires before this request."""
     finished = newest(pair, "assistant", finish=True)
     if finished is None or finished["info"].get("summary"):
         return False
@@ -158,7 +158,7 @@ def is_full(pair: Pair) -> bool:
 
 
 def asked(pair: Pair) -> str:
-    """Why a compaction was asked for, if the request is one; "" for a normal request."""
+    """Reason of a compaction request; "" for a normal request."""
     if pair.kind == "normal":
         return ""
     user = newest(pair, "user")
@@ -178,7 +178,7 @@ def test_the_window_is_full_at_the_same_requests(scenario: Scenario) -> None:
 
 
 def test_compactions_are_among_what_is_compared() -> None:
-    """The comparison above is not over requests that are all alike."""
+    """Compaction requests are among those compared."""
     shared_path("parity", "dev")
     found = [asked(pair) for scenario in SCENARIOS.values() for pair in scenario.pairs()]
     assert found.count("full") >= 15

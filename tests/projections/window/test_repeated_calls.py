@@ -1,4 +1,4 @@
-"""Doom loops: identical calls in a row are seen."""
+"""Doom loops: repeated identical calls are reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from projections.window.repeated_calls import RepeatedCall, repeated_call
 
 
 class Plain:
-    """A measure of which only the text is asked for."""
+    """A measure that is asked for texts only."""
 
     def text(self, content: Content) -> str:
         """The text, which is never a body here."""
@@ -32,12 +32,12 @@ class Plain:
         raise AssertionError(message)
 
     def counted(self, part: ToolPart) -> int:
-        """No call."""
+        """Fail: no call is counted."""
         raise AssertionError(part)
 
     @property
     def ratio(self) -> float:
-        """No call."""
+        """Fail: no ratio is asked for."""
         raise AssertionError
 
 
@@ -101,7 +101,7 @@ def test_a_word_of_the_user_ends_the_row(*, synthetic: bool, expected: RepeatedC
 
 
 def test_removed_calls_do_not_count() -> None:
-    """A call that was removed is not in the row and does not part it."""
+    """A removed call neither counts nor splits a row."""
     gone = call("2", "t", '{"other":1}')
     gone.removed = True
     assert found(answer(call("1", "t", "{}"), gone, call("3", "t", "{}"), call("4", "t", "{}"))) == RepeatedCall(

@@ -28,7 +28,7 @@ def opened(store: eventlog.Store, name: str = "talk", policy: ContextPolicy | st
 
 
 def check_sums(window: ContextWindow, report: WindowReport) -> None:
-    """Every way of counting gives the same sum."""
+    """Check that all sums of the report agree."""
     view = window.view()
     others = len(view.system) + bool(view.tools)
     assert report.kinds.total == report.counted == window.new_counter().count(view.messages, view.system, view.tools)
@@ -100,7 +100,7 @@ def test_the_report_tells_what_was(full: eventlog.Store) -> None:
 
 
 def test_the_report_holds_nothing_that_was_said(full: eventlog.Store) -> None:
-    """No text of the conversation, of its system prompt, todos or summary is in a report."""
+    """A report holds no text of conversation, system prompt, todos or summary."""
     with full:
         report = json.dumps(window_report(opened(full), largest=ALL).as_json())
     assert SECRET not in report

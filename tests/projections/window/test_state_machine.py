@@ -58,9 +58,10 @@ KEPT: list[tuple[ContextPolicy | None, RenderOptions | None]] = [
     (STOPPING, RenderOptions(reminder=True, constraints=Constraints(alternate=True))),
     (None, None),
 ]
-"""Policies and options of windows that are kept from command to command.
+"""Policies and options of windows that live through many commands.
 
-The second also shows older compactions, the third reminds of what was queued and joins user messages, the fourth goes by what is recorded.
+The second also shows older compactions, the third sends reminders of queued messages and joins user
+messages, the fourth uses the recorded policy.
 """
 SETTINGS: list[tuple[str | None, Limits | None, ContextPolicy | None]] = [
     ("gpt-4", Limits(context=100_000, output=4_000), None),
@@ -68,11 +69,11 @@ SETTINGS: list[tuple[str | None, Limits | None, ContextPolicy | None]] = [
     (None, Limits(context=3_000, output=500), STOPPING),
     ("x", None, ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="cost-aware"))),
 ]
-"""Models, limits and policies that are recorded."""
+"""Models, limits and policies to record."""
 
 
 class Seen:
-    """One message, as the oracle knows it."""
+    """A message, as the oracle knows it."""
 
     def __init__(self, version: int, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
         self.id = event.message
@@ -87,7 +88,7 @@ class Seen:
 
 
 class Expected:
-    """Which messages the model sees, from the effective events alone."""
+    """The messages that the model sees, from the effective events alone."""
 
     def __init__(self, session: Session) -> None:
         self.messages: dict[str, Seen] = {}
@@ -157,7 +158,7 @@ class Expected:
             message.covered.discard(part)
 
     def visible(self) -> list[str]:
-        """The messages of the view that say something, in order."""
+        """The messages of the view that have content, in order."""
         part, summary = self.in_force[-1] if self.in_force else ("", "")
         first = [name for name in (self.markers.get(part, ""), summary) if name]
         markers = set(self.markers.values())
@@ -180,7 +181,7 @@ class Expected:
         return None if newest is None or newest.removed else newest.id
 
     def unseen_words(self) -> list[str]:
-        """The words of every message that is not in the view."""
+        """The texts of every message that is not in the view."""
         shown = set(self.visible())
         return [
             text
@@ -190,7 +191,7 @@ class Expected:
 
 
 class Windows(RuleBasedStateMachine):
-    """The commands."""
+    """The state machine's commands."""
 
     engine_name = "memory"
 
@@ -199,9 +200,9 @@ class Windows(RuleBasedStateMachine):
         self.engine = Engine(self.engine_name)
         self.made = 0
         self.digests: dict[str, dict[int, bytes]] = {"s": {}}
-        """Of every session and version that was looked at, what its view was."""
+        """Views by session and version, of all that were rendered."""
         self.parents: dict[str, str] = {}
-        """Of every fork what it was forked from."""
+        """Parents by fork."""
         self._open()
         self.store.create_session(id="s")
         self._take("s")
@@ -212,7 +213,7 @@ class Windows(RuleBasedStateMachine):
         self.store = self.engine.open(flush_interval=1000.0, checkpoint_events=7, clock=lambda: 1_000_000)
 
     def _take(self, name: str) -> None:
-        """Run this session from here on."""
+        """Make this session the current one."""
         self.session: Session = self.store.session(name)
         self.session.acquire()
         self.reply: Reply | None = None
@@ -235,12 +236,12 @@ class Windows(RuleBasedStateMachine):
 
     @property
     def state(self) -> Conversation:
-        """The conversation as it is now."""
+        """The current conversation."""
         self.live.catch_up()
         return self.live.state
 
     def _compaction(self, *statuses: str) -> tuple[str, str] | None:
-        """The newest compaction and its message, if it is in one of these states."""
+        """The newest compaction and its message, if in one of these states."""
         found = next(reversed(self.state.compactions.values()), None)
         if found is None or found.status not in statuses or self.state.messages[found.message].removed:
             return None
@@ -253,20 +254,20 @@ class Windows(RuleBasedStateMachine):
 
     @initialize(turns=st.integers(1, 3))
     def begin(self, turns: int) -> None:
-        """There is something to compact."""
+        """Start with something to compact."""
         for _ in range(turns):
             self.user(0)
             self.turn(1)
 
     @rule(kind=st.integers(0, 5))
     def user(self, kind: int) -> None:
-        """A message of the user's; some wait, some are the program's."""
+        """Add a user message; some are queued, some synthetic."""
         message = self._id("m")
         self.session.user(f"<{message}>", id=message, delivery="queue" if kind == 1 else "steer", synthetic=kind == 2)
 
     @rule(pick=PICKS)
     def promote(self, pick: int) -> None:
-        """A queued message takes its place, at most once."""
+        """Promote a queued message, at most once."""
         waiting = [message.id for message in self.state.messages.values() if message.waiting and not message.removed]
         if waiting:
             message = waiting[pick % len(waiting)]
@@ -276,7 +277,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(calls=st.integers(0, 2))
     def turn(self, calls: int) -> None:
-        """A whole answer, with calls and their results."""
+        """Add a whole answer with calls and results."""
         with self.session.assistant(MODEL, id=self._id("a")) as reply:
             reply.add_text(f"<{reply.id}> and so on " + "word " * 20)
             for _ in range(calls):
@@ -289,7 +290,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(words=st.booleans(), call=st.integers(0, 2))
     def stream(self, words: bool, call: int) -> None:
-        """An answer begins or grows, and stays open; calls are pending or run."""
+        """Start or extend an open answer; its calls are pending or running."""
         if self.reply is None:
             self.reply = self.session.assistant(MODEL, id=self._id("a"))
             self.reply.begin()
@@ -303,7 +304,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(well=st.booleans())
     def result(self, well: bool) -> None:
-        """A call has its result, however late."""
+        """Give a call its result, at any later time."""
         if self.calls:
             call = self.calls.pop(0)
             if not well:
@@ -315,7 +316,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(well=st.booleans())
     def end(self, well: bool) -> None:
-        """The open answer is finished, or aborted."""
+        """Finish or abort the open answer."""
         if self.reply is not None:
             if well and not self.calls:
                 self.reply.finish()
@@ -333,7 +334,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(kind=st.integers(0, 4), pick=PICKS)
     def beside(self, kind: int, pick: int) -> None:
-        """Names, todos, pins and the system prompt change."""
+        """Change names, todos, pins and the system prompt."""
         parts = [part.id for message in self.state.messages.values() if not message.user for part in message.parts]
         if kind == 0:
             self.session.rename(self._id("title"))
@@ -349,7 +350,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def settings(self, pick: int) -> None:
-        """The model, its limits and the policy change."""
+        """Change the model, its limits and the policy."""
         model, limits, policy = SETTINGS[pick % len(SETTINGS)]
         self.session.set_settings(
             model=None if model is None else Model("p", model),
@@ -361,7 +362,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, back=st.booleans())
     def prune(self, pick: int, back: bool) -> None:
-        """Results are cleared; restoring them gives the same bytes again."""
+        """Prune results; restoring them gives the same bytes again."""
         parts = [
             part.id
             for message in self.state.messages.values()
@@ -381,7 +382,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, words=st.integers(0, 40))
     def edit(self, pick: int, words: int) -> None:
-        """A result is written anew, or its call removed from a message that says more."""
+        """Edit a result, or remove its call from a message with more parts."""
         parts = [
             part
             for message in self.state.messages.values()
@@ -396,7 +397,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def late(self, pick: int) -> None:
-        """A call that was interrupted has its result after all."""
+        """Give an interrupted call its late result."""
         if self.reply is None and not any(part.interrupted for part in self._calls()):
             broken = self.session.assistant(MODEL, id=self._id("a"))
             broken.begin()
@@ -431,7 +432,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def request(self) -> None:
-        """A compaction is asked for."""
+        """Request a compaction."""
         if self._compaction("requested", "started") is None:
             self.session.request_compaction(auto=True)
 
@@ -463,7 +464,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(ends=st.booleans())
     def summarise(self, ends: bool) -> None:
-        """The summary is written, or half of it."""
+        """Write the summary, or half of it."""
         found = self._compaction("started")
         if found is not None and self.summary is None:
             self.summary = self.session.assistant(MODEL, id=self._id("z"), reply_to=found[1], summary=True)
@@ -474,7 +475,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(goes_on=st.booleans())
     def complete(self, goes_on: bool) -> None:
-        """The summary stands for what is covered from here on."""
+        """Complete the compaction: its range is hidden from here on."""
         found = self._compaction("started")
         if found is None or self.summary is None:
             return
@@ -502,7 +503,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def undo(self) -> None:
-        """The latest compaction in force is undone; nothing of it is left in the view."""
+        """Undo the latest effective compaction; the view keeps no part of it."""
         in_force = Expected(self.session).in_force
         if in_force and in_force[-1][1] in self.session.state().open_messages():
             return
@@ -517,7 +518,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(back=st.booleans())
     def compact(self, back: bool) -> None:
-        """The window compacts by itself; undone at once it leaves the bytes that there were."""
+        """Let the window compact by itself; undone at once it leaves the bytes of before."""
         if (
             self._compaction("requested", "started") is not None
             or self.session.state().running_compaction() is not None
@@ -586,7 +587,7 @@ class Windows(RuleBasedStateMachine):
         return [version for version in range(1, self.session.version) if version not in held]
 
     def _waiting(self) -> list[int]:
-        """The rollbacks that were not redone, oldest first."""
+        """The rollbacks not redone, oldest first."""
         waiting: list[int] = []
         for recorded in self.session.events():
             if isinstance(recorded.event, ev.RolledBack):
@@ -597,7 +598,7 @@ class Windows(RuleBasedStateMachine):
         return waiting
 
     def _changes(self) -> list[int]:
-        """Versions of the effective prunes and compactions, those that were undone included."""
+        """Versions of the effective prunes and compactions, undone ones included."""
         return [
             recorded.version
             for span in self.session.history()
@@ -624,7 +625,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        """The store is closed and opened again; what was open is settled by the next owner."""
+        """Close and reopen the store; the next owner settles what was open."""
         name = self.session.id
         self.store.close()
         self._open()
@@ -632,7 +633,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The owner dies; the next one takes the lease and settles, and the view is the same."""
+        """Let the owner die: the next one takes the lease and settles, the view is equal."""
         name, before = self.session.id, self._digest()
         self.session.flush()
         LIVE.discard(self.store.owner.store)
@@ -642,7 +643,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def save(self) -> None:
-        """Checkpoints are kept."""
+        """Save checkpoints."""
         self.live.advance()
         self.live.save()
         self.agenda.advance()
@@ -650,7 +651,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, damaged=st.booleans())
     def forget(self, pick: int, damaged: bool) -> None:
-        """Any of the checkpoints are deleted, or damaged."""
+        """Delete or damage any of the checkpoints."""
         log = self.store.log
         chosen = [
             (key, bytes([value[0] ^ 1]) + value[1:] if damaged else None)
@@ -662,7 +663,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def travel(self, pick: int) -> None:
-        """A view of the past is what it was then."""
+        """Compare a past view with the recorded one."""
         known = sorted(self.digests[self.session.id].items())
         if known:
             version, digest = known[pick % len(known)]
@@ -733,7 +734,7 @@ class Windows(RuleBasedStateMachine):
 
 
 def _outlined(outline: Outline) -> list[object]:
-    """All that an outline says, messages and parts by id."""
+    """An outline's messages and parts, by id."""
     opened = outline.open_answer()
     return [
         [message.id for message in outline.messages],
@@ -753,7 +754,7 @@ def _plans(now: Situation) -> list[object]:
 
 
 def _candidates(now: Situation) -> list[object]:
-    """The candidates, what lies before each message, and what clearing so many frees."""
+    """The candidates, what lies before each message, and what clearing each number frees."""
     found = now.candidates
     found.look()
     count = found.before(len(now.outline.messages))
@@ -815,7 +816,7 @@ BREAKS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_the_machine_notices_what_must_not_be_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine can fail: a view that shows what it must not does not pass."""
+    """The machine can fail: it rejects a view that shows a hidden message."""
     for place, broken in BREAKS[name].items():
         monkeypatch.setattr(place, broken)
     quickly = profile(

@@ -17,12 +17,13 @@ from tests.faults.tally import SLOW
 from tests.support.window_loop import MODEL
 
 ROOMY = Limits(context=10_000_000, output=8_000)
-"""So that nothing is compacted."""
+"""A window so large that nothing is compacted."""
 PLANNERS_KEPT = sorted({*PLANNERS} - {"opencode"})
-"""The planners whose question costs what is new.
+"""The planners whose cost follows what is new.
 
-Not OpenCode's: it walks from the newest message back to the newest pruned result, as OpenCode does, which is bounded by what its `protect` and
-`minimum` hold, not by what is new (3.5 ms a turn at 100 turns, 5.2 at 800).
+OpenCode's is not among them: it walks from the newest message back to the newest pruned result, as
+OpenCode does, which is bounded by what its `protect` and `minimum` hold, not by what is new (3.5 ms
+a turn at 100 turns, 5.2 at 800).
 """
 
 
@@ -37,7 +38,7 @@ def processor_time(work: Callable[[], object], runs: int = 3) -> float:
 
 
 def grown(session: Session, messages: int) -> Session:
-    """The session with so many short messages in turns of two, every other answer with a call."""
+    """A session with so many short messages in turns of two, calls in every other answer."""
     for number in range(messages // 2):
         with session.pipeline():
             session.user(f"question {number}")
@@ -50,7 +51,7 @@ def grown(session: Session, messages: int) -> Session:
 
 
 def reported(session: Session) -> None:
-    """A report on a window that is opened for it."""
+    """Report on a window opened for it."""
     window_report(ContextWindow(session, environment={}))
 
 

@@ -1,4 +1,4 @@
-"""Truncation when a tool finishes."""
+"""Truncation of a tool's output."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_marker_tells_exactly_what_is_missing(text: str, policy: TruncationPolic
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("letter", ["x", "中", "𝄞", "\ud800"])
 def test_one_long_line_is_not_an_empty_preview(direction: str, letter: str) -> None:
-    """One line of 60 KB is cut between characters, and most of what fits is shown."""
+    """One line of 60 KB is cut between characters and mostly shown."""
     policy = TruncationPolicy(direction="head" if direction == "head" else "tail" if direction == "tail" else "both")
     text = letter * (60_000 // len(utf8(letter)))
     found = truncate(text, policy, None, part="prt_1")
@@ -88,7 +88,7 @@ def test_one_long_line_is_not_an_empty_preview(direction: str, letter: str) -> N
 
 
 def test_lines_are_cut_between_lines() -> None:
-    """Of a text of ordinary lines both sides are whole lines, and the ends are the text's own."""
+    """A text of ordinary lines is cut between lines, and its ends are its own."""
     text = "".join(f"line {number}\n" for number in range(5_000))
     found = truncate(text, TruncationPolicy(), None, part="prt_1")
     assert found is not None
@@ -103,7 +103,7 @@ def test_lines_are_cut_between_lines() -> None:
 
 @pytest.mark.parametrize(("direction", "shown"), [("head", ["line 0"]), ("tail", ["line 4999"])])
 def test_direction_says_which_end_is_kept(direction: str, shown: list[str]) -> None:
-    """`head` keeps the beginning and nothing of the end, `tail` the other way round."""
+    """`head` keeps the beginning only, `tail` the end only."""
     policy = TruncationPolicy(direction="head" if direction == "head" else "tail")
     text = "".join(f"line {number}\n" for number in range(5_000))
     found = truncate(text, policy, None, part="prt_1")
@@ -114,7 +114,7 @@ def test_direction_says_which_end_is_kept(direction: str, shown: list[str]) -> N
 
 
 def test_a_line_feed_at_the_end_begins_no_line() -> None:
-    """2,000 lines are shown whole whether or not the last is ended; one more is too many."""
+    """2,000 lines are shown whole with or without a last line feed; one more is cut."""
     assert truncate("a\n" * 2_000, TruncationPolicy(), None, part="p") is None
     assert truncate("a\n" * 1_999 + "a", TruncationPolicy(), None, part="p") is None
     assert truncate("a\n" * 2_000 + "a", TruncationPolicy(), None, part="p") is not None

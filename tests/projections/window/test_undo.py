@@ -11,7 +11,7 @@ from projections.window import ContextWindow
 from tests.support.window_loop import SMALL, summarized, talk, told
 
 MANY = 40
-"""More changes than the agenda keeps."""
+"""More changes than the loop state remembers."""
 
 
 @pytest.mark.promise(9)

@@ -36,14 +36,14 @@ __all__ = ["LIMITS", "SESSION", "finished", "open_agent", "sound", "turn"]
 
 SESSION = "session"
 LIMITS = Limits(context=2_600, output=600)
-"""2,000 usable tokens: compacted every other turn."""
+"""2,000 usable tokens, compacted every other turn."""
 PIECE = 40
 """Characters of a delta."""
 POLICY = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=500), prune=PrunePolicy(enabled=False))
 
 
 def model(request: Request) -> Reply:
-    """Calls two tools, then answers with a few hundred words."""
+    """A model that calls two tools, then answers with a few hundred words."""
     if results(request.messages[-1:]):
         return Reply(f"answer to {asked(request)[:40]} " + "word " * 300)
     number = len(request.messages)
@@ -56,7 +56,7 @@ class Agent(Loop):
     """A loop whose answers stream."""
 
     def call(self, window: ContextWindow, step: CallModel) -> None:
-        """One step of the model, its words as deltas."""
+        """Run one step of the model, its words as deltas."""
         reply, request = window.begin(step)
         answer = self.model(request)
         text = reply.stream_text()
@@ -71,7 +71,7 @@ class Agent(Loop):
 
 
 def bash(given: dict[str, Any]) -> str:
-    """A tool with much to say: its output is a body of its own."""
+    """A tool with a large output, stored as a body of its own."""
     return f"{given['n']} " + "line " * 120
 
 
@@ -94,7 +94,7 @@ def turn(
     told: Callable[[StoreHead], None],
     on_step: Callable[[Step], None] | None = None,
 ) -> None:
-    """Ask question `number`, unless that was done before, and work until it is answered."""
+    """Ask question `number` unless it was asked, and work until it is answered."""
     session.user(f"question {number}", request_id=f"q{number}")
     told(session.store.head())
 

@@ -37,7 +37,7 @@ OPTIONS: dict[str, Any] = {
 
 
 class Contender:
-    """One thread."""
+    """One contending thread."""
 
     def __init__(self, log: Log, record: int, name: str, seed: int) -> None:
         self._log = log
@@ -46,10 +46,10 @@ class Contender:
         self._chance = random.Random(seed)
         self._number = 0
         self._held: dict[str, int] = {}
-        """Epochs that this thread took and has not been fenced for, by session."""
+        """Epochs that this thread took and was not fenced for, by session."""
 
     def work(self, until: float) -> None:
-        """Call one thing after another."""
+        """Make one call after another."""
         while time.monotonic() < until:
             session = self._chance.choice(SESSIONS)
             choice = self._chance.random()
@@ -93,16 +93,16 @@ class Contender:
             self._held[session] = epoch
 
     def _free(self, session: str) -> LeaseState | None:
-        """The session's lease, if it may be taken."""
+        """Return the session's lease if it may be taken."""
         head = self._log.head(session)
         return None if head is None or head.lease.until > time.monotonic_ns() // 1_000_000 else head.lease
 
     def _for_a_while(self, epoch: int) -> LeaseState:
-        """A lease record of this thread that runs out soon."""
+        """A lease record of this thread that expires soon."""
         return LeaseState(epoch, self._name.encode(), time.monotonic_ns() // 1_000_000 + self._chance.randrange(5, 60))
 
     def _record_of(self, made: Operation) -> LeaseState | None:
-        """The lease record that an append carries: taken, else at times kept or given back."""
+        """The lease record that an append carries: taken, retained or released."""
         chance = self._chance.random()
         if made.takes or (made.epoch and chance < 0.2):
             return self._for_a_while(made.epoch)
@@ -166,7 +166,7 @@ def read_record(record: Path) -> list[Operation]:
 
 
 def main(store: str, keys: str, record: str, name: str, *numbers: float) -> None:
-    """All threads at once, on one log."""
+    """Run all threads at once on one log."""
     threads, seconds, seed = int(numbers[0]), numbers[1], int(numbers[2])
     fd = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     log = open_log(store, keys=keys or None, **OPTIONS)

@@ -33,22 +33,22 @@ class _Node:
     """A file or a directory, independent of its names."""
 
     entries: dict[str, _Node] | None = None
-    """Of a directory: what is in it now."""
+    """A directory's current entries."""
     base: bytearray = field(default_factory=bytearray)
-    """Of a file: what is on disk."""
+    """A file's bytes on disk."""
     writes: list[tuple[_Write, bool]] = field(default_factory=list[tuple[_Write, bool]])
-    """And what came behind that, and whether it is on disk too."""
+    """The writes after that, and whether each is on disk too."""
     seen: list[bytes] = field(default_factory=list[bytes])
-    """Of mapped memory: what it was."""
+    """The values that mapped memory had."""
 
     def flush(self) -> None:
-        """All of it is on disk."""
+        """Take all writes as on disk."""
         for write, _ in self.writes:
             _put(self.base, write)
         self.writes.clear()
 
     def after(self, how: str, chance: random.Random) -> bytes:
-        """The file's bytes once the power is gone."""
+        """The file's bytes after the power failure."""
         if self.seen:
             return self.seen[-1] if how == "kept" else chance.choice([bytes(len(self.seen[0])), *self.seen])
         found = bytearray(self.base)
@@ -60,7 +60,7 @@ class _Node:
 
 @dataclass
 class _Change:
-    """A name that comes to be, or (`node` None) goes; a rename is both at once."""
+    """A name that appears, or (`node` None) disappears; a rename is both at once."""
 
     directory: _Node
     name: str
@@ -69,7 +69,7 @@ class _Change:
     durable: bool = False
 
     def touches(self, directory: _Node) -> bool:
-        """Whether a flush of the directory makes this last."""
+        """Whether a flush of the directory makes this change durable."""
         return self.directory is directory or (self.source is not None and self.source[0] is directory)
 
 
@@ -79,12 +79,12 @@ class Recorder:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.calls: list[tuple[Call, dict[str, bytes]]] = []
-        """With what marks hold then that has changed."""
+        """The calls, each with the watermarks that changed."""
         self._known: dict[str, bytes] = {}
         self._begin = _copy(root)
 
     def note(self, call: Call) -> int:
-        """For `tracing.traced`: write the call down, and let it be made."""
+        """Record the call and let it be made, for `tracing.traced`."""
         if call.name in CHANGES and f"{call.path}/".startswith(f"{self._root}/"):
             self.calls.append((call, self._changed_marks()))
         return 0
@@ -98,7 +98,7 @@ class Recorder:
         return changed
 
     def forget_flushes(self) -> None:
-        """Make it a recording of a disk that takes no flush to heart."""
+        """Make it a recording of a disk that ignores every flush."""
         self.calls = [(call._replace(synced=False), marks) for call, marks in self.calls if call.name != "flush"]
 
     def telling(self) -> list[int]:
@@ -124,13 +124,13 @@ class Recorder:
 
 
 class _Tree(NamedTuple):
-    """A directory as it was."""
+    """A snapshot of a directory."""
 
     files: dict[str, bytes]
     directories: dict[str, _Tree]
 
     def copied(self) -> _Node:
-        """As nodes of its own."""
+        """Copy the tree into new nodes."""
         entries = {name: _Node(base=bytearray(data)) for name, data in self.files.items()}
         return _Node(entries | {name: tree.copied() for name, tree in self.directories.items()})
 
@@ -155,7 +155,7 @@ class _Disk:
         self._before = _names(node)
 
     def _find(self, path: str) -> tuple[_Node, str, _Node | None] | None:
-        """The directory, the name, and what has it; None if there is no such directory."""
+        """The directory, the name, and its node; None if the directory does not exist."""
         *above, name = Path(path).relative_to(self._root).parts
         node: _Node | None = self._node
         for step in above:
@@ -221,7 +221,7 @@ class _Disk:
             change.durable = change.durable or change.touches(directory)
 
     def after(self, into: Path, how: str, chance: random.Random, told: frozenset[str]) -> None:
-        """Make the directory."""
+        """Build the directory after the power failure."""
         last = len(self._changes)
         cut = last if how == "kept" else 0 if how == "lost" else chance.randrange(last + 1)
         names = self._before

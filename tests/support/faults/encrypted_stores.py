@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 KINDS = ("plain", "encrypted")
-"""The stores that faults are tried on."""
+"""The kinds of stores that faults are tried on."""
 _LARGE = ("200 MB", "encrypted 200 MB")
 SIZED = (*KINDS, *_LARGE) if SLOW else KINDS
-"""The same, and in the long form stores of a real size, too."""
+"""The kinds of stores, with large ones in the long form."""
 SAID = {
     "plain": "",
     "encrypted": " of an encrypted store",
@@ -76,14 +76,14 @@ def keys_of(place: Path) -> Path | None:
 
 
 def keep_keys(place: Path) -> None:
-    """From here on the place is encrypted, and the keys that there are now are kept."""
+    """Make the place encrypted from here on, and copy its current keys."""
     (place / KEPT).touch(mode=0o600)
     if (place / _KEYS).exists():
         shutil.copy(place / _KEYS, place / KEPT)
 
 
 def is_said(store: Path, keys: Path, text: str) -> bool:
-    """Whether these keys open anything in a store that has the text."""
+    """Whether these keys decrypt the text anywhere in a store."""
     log = open_log.open_log(store, read_only=True)
     assert isinstance(log, EncryptedLog)
     opened = EncryptedLog(log.engine, KeyRing(KeyFile(keys)), None)

@@ -28,13 +28,13 @@ JOURNAL = 32 << 10
 
 
 def limit(size: int) -> None:
-    """Let no file grow beyond so many bytes."""
+    """Limit every file to this number of bytes."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
 
 
 def main(directory: Path, first: int, step: int) -> None:
-    """Raise the limit until nothing fails."""
+    """Raise the limit until no write fails."""
     logging.disable()
     probe_here(pytest.MonkeyPatch())
     errors: Counter[str] = Counter()

@@ -53,7 +53,7 @@ def _unasked(state: State, pieces: Sequence[tuple[int, bytes]]) -> Sequence[Arch
 
 
 def stored(data: bytes) -> None:
-    """Bytes that lie in a store: payloads, catalog entries, bodies, frames, checkpoints."""
+    """Stored bytes: payloads, catalog entries, bodies, frames, checkpoints."""
     with suppress(DataError):
         decode(data)
     for count in (1, 3):
@@ -74,7 +74,7 @@ def stored(data: bytes) -> None:
 
 
 def frame(data: bytes) -> None:
-    """Bytes that lie in a journal file."""
+    """Bytes of a journal file."""
     if len(data) < 8 + frames.FRAME_HEADER_BYTES:
         return
     header = frames.parse_frame_header(data, 0, data[:8])
@@ -102,7 +102,7 @@ def kept(data: bytes) -> None:
 
 
 def head(data: bytes) -> None:
-    """A head that was kept elsewhere."""
+    """A saved head."""
     with suppress(CallError):
         StoreHead.parse(data)
 
@@ -122,7 +122,7 @@ def imported(data: bytes, format: str | None = None) -> None:
 
 
 def importers(data: bytes) -> None:
-    """The first byte names the format; or it is told from the bytes."""
+    """Import bytes whose first names the format; or detect it."""
     with suppress(ImportFormatError):
         detect(data, "file")
     imported(data[1:], None if not data else ([None, *NAMES])[data[0] % (len(NAMES) + 1)])
@@ -166,7 +166,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 
 
 def corpus(target: str, data: Path) -> list[bytes]:
-    """Sound inputs to begin with: small recorded files, and what this program writes itself."""
+    """Sound inputs to start with: small recorded files and this program's own output."""
     if target == "importers":
         files = sorted(path for path in data.rglob("*") if path.is_file() and 0 < path.stat().st_size < 12_000)
         found: list[bytes] = []

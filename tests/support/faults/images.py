@@ -21,12 +21,12 @@ __all__ = ["HOW", "Image", "image_of", "pieces"]
 SECTOR = 512
 PAGE = 4096
 HOW = ("kept", "lost", "any", "torn")
-"""What happens to writes that were not flushed: all are there, none is, any of them in any order, any sectors of them."""
+"""Fates of unflushed writes: all, none, any of them in any order, any sectors."""
 
 
 @dataclass
 class Image:
-    """A store directory as a power failure left it, and what had been acknowledged by then."""
+    """A store directory after a power failure, and what had been acknowledged by then."""
 
     files: dict[str, bytes]
     acknowledged: list[Acknowledged]
@@ -70,7 +70,7 @@ class _Disk:
         self._committing = False
 
     def do(self, call: Call) -> None:
-        """One call, that was done."""
+        """Apply one recorded call."""
         match call.what:
             case "create":
                 self._files[call.file] = bytearray()
@@ -96,7 +96,7 @@ class _Disk:
                 raise AssertionError(call.what)
 
     def after(self, how: str, chance: random.Random) -> dict[str, bytes]:
-        """The journal's files by name, once the power is gone."""
+        """The journal's files by name after the power failure."""
         files = {file: bytearray(data) for file, data in self._files.items()}
         for file, writes in self._writes.items():
             for at, piece in writes:
@@ -109,7 +109,7 @@ class _Disk:
         return {name: bytes(files[file]) for name, file in names.items()}
 
     def pages_after(self, coming: bytes, how: str, chance: random.Random) -> bytes:
-        """LMDB's file, once the power is gone."""
+        """LMDB's file after the power failure."""
         if not self._committing or how == "lost" or not coming:
             return self._lmdb
         pages = bytearray(self._lmdb.ljust(len(coming), b"\0"))

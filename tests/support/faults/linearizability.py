@@ -26,7 +26,7 @@ import msgspec
 __all__ = ["Entry", "Operation", "faults"]
 
 NEVER = 1 << 62
-"""When a call came back that never did."""
+"""The return time of a call that never returned."""
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Operation(msgspec.Struct, frozen=True):
     """
 
     name: str
-    """Its own: what it appends says it, too."""
+    """A unique name, which the call's append contains."""
     writer: str
     session: str
     kind: Literal["append", "lease", "read"]
@@ -110,7 +110,7 @@ def _order(what: str, ordered: Iterable[tuple[int, Operation]]) -> list[str]:
     found: list[str] = []
     before: Operation | None = None
     latest: Operation | None = None
-    """The latest call among those at earlier places, and among those up to this one."""
+    """The latest call at earlier places, and the latest up to this one."""
     last = 0
     for place, operation in sorted(ordered, key=lambda one: one[0]):
         if place != last:

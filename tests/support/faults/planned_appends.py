@@ -1,7 +1,8 @@
-"""Comparing a log with the appends that were planned for it.
+"""Comparison of a log with the appends that were planned for it.
 
-The appends, over a few sessions, small and large, with bodies and request ids, are those of `tests/support/log_crasher.py`; they
-are submitted in their order, so the log is at any moment a beginning of the plan.
+The appends, over a few sessions, small and large, with bodies and request ids, are those of
+`tests/support/log_crasher.py`; they are submitted in their order, so the log is at any moment a
+prefix of the plan.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.support.log_crasher import SMALL, lease_after, workload
 __all__ = ["OPTIONS", "compare", "complete", "probe_here", "scratch", "settle", "workload"]
 
 OPTIONS: dict[str, Any] = {**SMALL, "busy_timeout": 5.0}
-"""A journal of a few files that are folded and used again; no wait is long."""
+"""A journal of a few files that are folded and reused, with short waits."""
 
 
 def compare(log: Log, plan: Sequence[Append], acknowledged: Sequence[Committed]) -> int:
@@ -74,7 +75,7 @@ def complete(log: Log, plan: Sequence[Append]) -> None:
 
 
 def settle(log: Log, append: Append) -> Committed:
-    """Submit an append of unknown outcome again: if it had been committed, that is its result."""
+    """Resubmit an append of unknown outcome: a committed one returns its result."""
     known = log.request(append.session, append.request or "")
     again = log.submit(append).wait(30)
     assert again.repeated == (known is not None), "a request was settled wrongly"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Acknowledged", "Call", "Recording", "recorded"]
 
 Acknowledged: TypeAlias = Committed | StoreHead
-"""What a caller was told is durable: one append, or all that a head stands for."""
+"""Durable units reported to a caller: one append, or everything a head covers."""
 
 
 @dataclass(frozen=True)
@@ -54,27 +54,27 @@ class Recording:
     """The store's files before the first call, and the calls in their order."""
 
     files: dict[int, bytes]
-    """The journal's files, numbered: what is on disk."""
+    """The numbered journal files' contents on disk."""
     names: dict[str, int]
-    """Their names."""
+    """The journal files' names."""
     lmdb: bytes
     others: dict[str, bytes]
-    """The small files that never change: what they hold."""
+    """The small files that never change, with contents."""
     calls: list[Call] = field(default_factory=list[Call])
 
 
 class _RecordingIO(JournalIO):
-    """Writes down every call that changes something, in the order in which they are done."""
+    """Records every call that changes the disk, in the order of their completion."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
         self._lock = RLock()
         self._numbers: dict[int, int] = {}
-        """By inode: an inode that is used again is another file."""
+        """By inode: a reused inode counts as another file."""
         self.recording: Recording | None = None
 
     def note(self, what: str, **more: Any) -> None:
-        """Write one call down."""
+        """Record one call."""
         with self._lock:
             if self.recording is not None:
                 self.recording.calls.append(Call(what, mark=(self._store / "mark").read_bytes(), **more))
@@ -99,7 +99,7 @@ class _RecordingIO(JournalIO):
         return self._numbers[inode]
 
     def open(self, path: str, flags: int) -> int:
-        """Open; a file that is new has a name that is not on disk yet."""
+        """Open a file; a new file's name is not on disk yet."""
         with self._lock:
             new = bool(flags & os.O_CREAT) and not Path(path).exists()
             fd = super().open(path, flags)
@@ -117,7 +117,7 @@ class _RecordingIO(JournalIO):
             return written
 
     def fdatasync(self, fd: int) -> None:
-        """Flush: it counts from when it is done."""
+        """Flush; the flush counts once it is complete."""
         super().fdatasync(fd)
         self.note("flush", file=self._number(fd))
 
@@ -134,7 +134,7 @@ class _RecordingIO(JournalIO):
             self.note("unlink", names=(Path(path).name,))
 
     def sync_directory(self, path: str) -> None:
-        """Flush names: it counts from when it is done."""
+        """Flush names; the flush counts once it is complete."""
         super().sync_directory(path)
         self.note("flush names")
 

@@ -28,37 +28,37 @@ __all__ = ["CHANGES", "SHORT", "Call", "Ended", "may_trace", "traced"]
 
 
 class Call(NamedTuple):
-    """A system call that is about to be made."""
+    """A system call about to be made."""
 
     process: int
     name: str
     """The call, independent of its variant: one of `CHANGES`, or "open"."""
     path: str
-    """The file, by the path it has now; "" if it is none."""
+    """The file's current path; "" if there is none."""
     other: str = ""
     """Where a rename or a link goes."""
     offset: int = 0
     data: bytes = b""
     """What is written."""
     synced: bool = False
-    """Whether a write returns when it is on disk."""
+    """Whether a write is synced before it returns."""
 
 
 class Ended(NamedTuple):
-    """How the work ended."""
+    """The end of the traced work."""
 
     status: int
-    """Exit code; negative: the signal that killed it."""
+    """Exit code; negative for the signal that killed the child."""
     calls: int
-    """How many calls were asked about."""
+    """The number of calls that `decide` was asked about."""
 
 
 CHANGES = frozenset(
     {"create", "write", "flush", "rename", "unlink", "rmdir", "mkdir", "truncate", "allocate", "copy", "link", "other"}
 )
-"""Calls that change what is on disk, or make it last."""
+"""Calls that change the disk or make a change durable."""
 SHORT = -1
-"""Have half of a write made."""
+"""Let half of a write be made."""
 _X86 = {
     "write": 1, "writev": 20, "pwrite": 18, "pwritev": 296, "pwritev2": 328, "fsync": 74, "fdatasync": 75, "msync": 26,
     "open": 2, "creat": 85, "openat": 257, "rename": 82, "renameat": 264, "renameat2": 316, "unlink": 87, "unlinkat": 263,
@@ -106,7 +106,7 @@ def _ptrace(request: int, process: int, address: int = 0, data: object = None) -
 
 
 class _Registers:
-    """Number, arguments and result of the call at which a process has stopped."""
+    """Number, arguments and result of the call at which a process is stopped."""
 
     def __init__(self, process: int) -> None:
         self._process = process
@@ -123,14 +123,14 @@ class _Registers:
             self.arguments = list(self._words[:6])
 
     def shorten(self) -> None:
-        """Have a write make half of what it was to write; one of several pieces is made whole."""
+        """Shorten a write to half; a write of several pieces is made whole."""
         if _NAMES[self.number] not in {"write", "pwrite"} or self.arguments[2] < 2:
             return
         self._words[12 if self._intel else 2] = self.arguments[2] // 2
         self._store()
 
     def refuse(self, code: int) -> None:
-        """Have the call not made, and return this error."""
+        """Refuse the call with this error."""
         result = (1 << 64) - code
         if self._intel:
             self._words[15], self._words[10] = (1 << 64) - 1, result
@@ -151,7 +151,7 @@ class _Registers:
 
 
 def _install_filter() -> None:
-    """Have this process, and all that it starts, stop at the calls that this module knows."""
+    """Make this process and its children stop at the calls that this module knows."""
     numbers = sorted(_NAMES)
     load, equal, answer = 0x20, 0x15, 0x06
     program = [struct.pack("=HBBI", load, 0, 0, 0)]
@@ -194,7 +194,7 @@ def _open_file(process: int, fd: int) -> str:
 
 
 def _state(process: int, fd: int) -> tuple[int, int]:
-    """Where a descriptor stands in its file, and its flags."""
+    """A descriptor's offset in its file, and its flags."""
     lines = Path(f"/proc/{process}/fdinfo/{fd}").read_text(encoding="ascii").splitlines()
     facts = dict(line.split(":", 1) for line in lines if ":" in line)
     return int(facts["pos"]), int(facts["flags"], 8)
@@ -237,7 +237,7 @@ def _opened(process: int, path: str, flags: int) -> Call:
 
 
 def _read(process: int, registers: _Registers) -> Call:
-    """The call at which a process has stopped."""
+    """The call at which a process is stopped."""
     name = _NAMES.get(registers.number, "")
     given = registers.arguments
     match name:
@@ -343,7 +343,7 @@ def _ask(process: int, decide: Callable[[Call], int | None]) -> int | None:
 
 
 def _be_traced(work: Callable[[], object]) -> None:
-    """The child: never returns."""
+    """Run the work as a traced child; never return."""
     status = 1
     try:
         os.setpgid(0, 0)  # so that the tracer waits for this group only
@@ -364,7 +364,7 @@ def _kill(process: int) -> None:
 
 
 def may_trace() -> bool:
-    """Whether this system knows how to, and lets a process trace its children."""
+    """Whether this system lets a process trace its children and this module knows it."""
     if not _NUMBERS:
         return False
     try:

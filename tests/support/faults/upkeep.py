@@ -49,7 +49,7 @@ def _has(store: Store, head: StoreHead, records: Collection[int] = (0,)) -> bool
 
 
 def _same(path: Path, *heads: StoreHead) -> None:
-    """There is a whole store, with one of these histories."""
+    """Check that a whole store is there, with one of these histories."""
     with reading(path) as store:
         assert store.head() in heads, f"{path.name} has another history"
         assert store.log.check() == []
@@ -66,7 +66,7 @@ def _half_made(path: Path, *heads: StoreHead) -> None:
 
 
 def _clean(path: Path) -> None:
-    """Nothing is left over in a store."""
+    """Check that no remains are left in a store."""
     names = {entry.name for entry in path.iterdir()}
     assert names <= _STORE, f"left over: {names - _STORE}"
     assert {entry.name for entry in (path / "lmdb").iterdir()} <= {"data.mdb", "lock.mdb"}
@@ -76,7 +76,7 @@ def _clean(path: Path) -> None:
 
 
 def _whole(path: Path, head: StoreHead, records: Collection[int] = (0,)) -> None:
-    """The store has this history, verifies, can be written to, and nothing is left over."""
+    """Check that a store has this history, verifies, can be written and has no remains."""
     with reading(path) as store:
         assert _has(store, head, records)
     _clean(path)
@@ -103,19 +103,19 @@ def _bytes(path: Path) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Work:
-    """A kind of work.  All are given the place, a directory that holds the stores."""
+    """A kind of work; its functions get the place, a directory that holds the stores."""
 
     template: str
     run: Callable[[Path], object]
     look: Callable[[Path], object]
-    """When it broke off."""
+    """Check after the work broke off."""
     done: Callable[[Path], object]
-    """When it was done again."""
+    """Check after the work was repeated."""
     finished: tuple[type[Exception], ...] = ()
-    """Says that it was done before."""
+    """Whether the work may say that it was done before."""
 
     def again(self, place: Path) -> None:
-        """Do it again; if it was finished before, it may say so."""
+        """Repeat the work; if it was complete before, it may say so."""
         with suppress(*self.finished):
             self.run(place)
 

@@ -41,13 +41,13 @@ ERRORS = {
     "EMFILE": (errno.EMFILE, frozenset({"create", "open"})),
     "short": (SHORT, frozenset({"write"})),
 }
-"""What a call returns, and the calls that may return it."""
+"""A call's possible errors, with the calls that may return them."""
 AGAIN = 2
-"""How often the second try may break off, too."""
+"""At most this many of the repeated tries break off, too."""
 
 
 class Breaker:
-    """Decides, for `tracing.traced`, what becomes of the `at`-th call that counts."""
+    """Decides, for `tracing.traced`, about the `at`-th call that counts."""
 
     def __init__(self, place: Path, at: int, way: str, *, half: bool = False, lasting: bool = False) -> None:
         self._place = f"{place}/"
@@ -59,7 +59,7 @@ class Breaker:
         self.met = ""
 
     def decide(self, call: Call) -> int | None:
-        """Let it be made, or not."""
+        """Let a call be made, or not."""
         if call.name not in self._counts or not call.path.startswith(self._place):
             return 0
         if Path(call.path).name.removesuffix(".new") in TOLD:  # nothing of the store
@@ -89,13 +89,13 @@ class Harness:
         self.errors: Counter[str] = Counter()
 
     def begin(self) -> Path:
-        """A new place."""
+        """Make a new place."""
         self._error.unlink(missing_ok=True)
         shutil.copytree(self._templates / self._work.template, self._place)
         return self._place
 
     def record(self) -> Recorder:
-        """Do it without a fault; what it does to the disk."""
+        """Run the work without a fault; return its disk calls."""
         place = self.begin()
         recorder = Recorder(place)
         ended = traced(partial(self._run, place), recorder.note)
@@ -106,7 +106,7 @@ class Harness:
         return recorder
 
     def time(self) -> float:
-        """Do it without a fault; how many seconds it takes."""
+        """Run the work without a fault; return its seconds."""
         place = self.begin()
         begun = time.monotonic()
         must_succeed(partial(self._run, place))
@@ -115,7 +115,7 @@ class Harness:
         return took
 
     def _run(self, place: Path) -> None:
-        """The work; which error of the engine ended it is told in a file."""
+        """Run the work, and write the engine error that ended it to a file."""
         try:
             self._work.run(place)
         except EventlogError as error:
@@ -123,7 +123,7 @@ class Harness:
             self._error.write_text(f"{'wrong ' if wrong else ''}{type(error).__name__}: {error}")
 
     def _recover(self, place: Path, *, again: bool = True) -> None:
-        """Look; perhaps break off the second try, too; do it again, and look whether all is done."""
+        """Check; perhaps break the second try off, too; repeat and check that all is done."""
         must_succeed(partial(self._work.look, place))
         for _ in range(self._chance.randrange(AGAIN + 1) if again else 0):
             breaker = Breaker(place, self._chance.randrange(1, 60), "kill")
@@ -135,7 +135,7 @@ class Harness:
         shutil.rmtree(place)
 
     def kill(self, at: int) -> bool:
-        """At the `at`-th call; whether there was one so late."""
+        """Kill at the `at`-th call; return whether the work made that many."""
         place = self.begin()
         breaker = Breaker(place, at, "kill", half=self._chance.random() < 0.4)
         ended = traced(partial(self._run, place), breaker.decide)
@@ -145,7 +145,7 @@ class Harness:
         return bool(breaker.met)
 
     def kill_after(self, seconds: float) -> bool:
-        """At a moment; whether it was in time."""
+        """Kill at a moment; return whether the work still ran."""
         place = self.begin()
         process = child(partial(self._run, place))
         time.sleep(seconds)
@@ -155,7 +155,7 @@ class Harness:
         return os.WIFSIGNALED(status)
 
     def refuse(self, at: int, way: str) -> bool:
-        """Refuse a call; whether there was one so late."""
+        """Refuse a call; return whether the work made that many."""
         place = self.begin()
         breaker = Breaker(place, at, way, lasting=self._chance.random() < 0.5)
         ended = traced(partial(self._run, place), breaker.decide)
@@ -169,7 +169,7 @@ class Harness:
         return bool(breaker.met)
 
     def fail_power(self, recorder: Recorder, count: int, how: str) -> None:
-        """Look at what is left when the power fails; what was done then stays done."""
+        """Fail the power and check what is left; completed work must stay."""
         recorder.image(self._image, count, how, self._chance, told=TOLD)
         what = f"power, {how}, after call {count}"
         if count == len(recorder.calls):
@@ -186,12 +186,12 @@ class Harness:
 
 
 def spread(calls: int, tries: int, chance: random.Random) -> list[int]:
-    """So many of the numbers 1 … calls, all over."""
+    """That many of the numbers 1 … calls, evenly spread."""
     return [1 + int((number + chance.random()) * calls / tries) for number in range(tries)]
 
 
 def main(directory: Path, seed: int, tries: int, kind: str, way: str, *works: str) -> None:
-    """Break each kind of work off so often."""
+    """Break each kind of work off that often."""
     logging.disable()
     patched()
     TokenCounter.for_model("").count("loaded once, for all children")

@@ -26,7 +26,7 @@ from tests.support.sample_sessions import exchange, started
 __all__ = ["GONE", "LAST", "SECRET", "SIZES", "TOLD", "kept_head", "make_templates", "opened", "patched", "reading"]
 
 SIZES: dict[str, Any] = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 96 << 10}
-"""A map with too little room for what is written: it grows."""
+"""Options with a map too small for what is written: it grows."""
 TOLD = frozenset({"head", "turns", KEPT})
 """Files for what is known outside the store."""
 SECRET = "the redacted name of the king"
@@ -49,12 +49,12 @@ def small(**more: Any) -> Options:
 
 
 def opened(path: Path) -> Store:
-    """The store at a path, to write."""
+    """The store at a path, open for writing."""
     return Store(open_log(path, keys=keys_of(path.parent), **SIZES))
 
 
 def reading(path: Path) -> Store:
-    """The store at a path, to read."""
+    """The store at a path, open for reading."""
     return Store(open_log(path, keys=keys_of(path.parent), read_only=True))
 
 
@@ -100,7 +100,7 @@ def _keep_head(place: Path) -> None:
 
 
 def kept_head(place: Path) -> StoreHead:
-    """The head that was kept elsewhere."""
+    """The head saved outside the store."""
     return StoreHead.parse((place / "head").read_text())
 
 

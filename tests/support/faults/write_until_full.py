@@ -16,7 +16,7 @@ from tests.support.faults.planned_appends import OPTIONS, workload
 
 
 def main(new: str, old: str) -> None:
-    """Write until nothing more goes in."""
+    """Write until the disk is full."""
     logging.disable()
     for path in (new, old):
         with suppress(EventlogError):

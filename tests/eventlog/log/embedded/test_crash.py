@@ -28,7 +28,7 @@ def start(task: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 
 def output(process: subprocess.Popen[bytes]) -> list[str]:
-    """Everything a worker said, once it has ended."""
+    """All output of a worker, once it has ended."""
     told, _ = process.communicate(timeout=120)
     lines = told.decode().split("\n")
     return [line for line in lines[:-1] if line]

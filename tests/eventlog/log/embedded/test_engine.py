@@ -342,7 +342,7 @@ def test_network_file_systems_are_refused(tmp_path: Path) -> None:
 
 
 def test_something_else_at_the_path(tmp_path: Path) -> None:
-    """A file, or a directory with other things in it, is refused and left alone."""
+    """A path that is a file or a directory with other content is refused and left alone."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "directory").mkdir()
     (tmp_path / "directory" / "x").write_text("x")
@@ -354,7 +354,7 @@ def test_something_else_at_the_path(tmp_path: Path) -> None:
 
 
 def test_nothing_at_the_path(tmp_path: Path) -> None:
-    """Opening for reading makes nothing: a missing store is `NotFoundError`."""
+    """Opening a missing store for reading is `NotFoundError` and creates nothing."""
     with pytest.raises(NotFoundError):
         open_log(tmp_path / "s", read_only=True)
     assert not (tmp_path / "s").exists()
@@ -386,7 +386,7 @@ def test_the_format_file(tmp_path: Path, text: str, error: type[Exception]) -> N
 
 
 def test_a_lost_format_file_is_no_empty_store(tmp_path: Path) -> None:
-    """A store whose format file is gone is damaged; it is not begun anew over what it holds."""
+    """A store without its format file is damaged and is not made anew over its content."""
     for folded in (False, True):
         path = tmp_path / f"s{folded}"
         log = open_log(path)
@@ -401,7 +401,7 @@ def test_a_lost_format_file_is_no_empty_store(tmp_path: Path) -> None:
 
 
 def test_a_store_half_made(tmp_path: Path) -> None:
-    """A store whose making was interrupted is made by the next one that opens it."""
+    """A store whose creation was interrupted is completed by the next opening."""
     path = tmp_path / "s"
     open_log(path).close()
     (path / "format").unlink()
@@ -412,7 +412,7 @@ def test_a_store_half_made(tmp_path: Path) -> None:
 
 
 def test_read_only(tmp_path: Path) -> None:
-    """A log opened for reading refuses to write, changes no byte, and sees what is not folded."""
+    """A log opened for reading refuses writes, changes no byte, and sees unfolded commits."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, bodies=[(HASH, b"body")])
@@ -490,13 +490,13 @@ def test_the_writers_lock_is_waited_for_in_bounds(tmp_path: Path) -> None:
 
 
 class StuckIO(JournalIO):
-    """Refuses to fold while `stuck`."""
+    """Journal I/O that refuses to fold while `stuck`."""
 
     def __init__(self) -> None:
         self.stuck = True
 
     def reach(self, point: str) -> None:
-        """Go on, or fail."""
+        """Reach a point of the fold, or fail there."""
         if self.stuck:
             raise BusyError(f"stuck at {point}")
 
@@ -521,7 +521,7 @@ def test_folding_that_fails_holds_writers_back_and_loses_nothing(tmp_path: Path)
 
 
 class RefusingIO(JournalIO):
-    """Fails what `refused` names: a method, or a point of the fold."""
+    """Journal I/O that fails what `refused` names: a method, or a point of the fold."""
 
     def __init__(self) -> None:
         self.refused = ""
@@ -533,17 +533,17 @@ class RefusingIO(JournalIO):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def rename(self, old: str, new: str) -> None:
-        """Go on, or fail."""
+        """Rename, or fail."""
         self._may("rename")
         super().rename(old, new)
 
     def unlink(self, path: str) -> None:
-        """Go on, or fail."""
+        """Remove, or fail."""
         self._may("unlink")
         super().unlink(path)
 
     def reach(self, point: str) -> None:
-        """Go on, or fail."""
+        """Reach a point of the fold, or fail there."""
         self._may(point)
 
 
@@ -738,7 +738,7 @@ def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_lmdb_is_pinned_and_syncs(tmp_path: Path) -> None:
-    """LMDB 0.9, default sync mode, no writemap, and the format file says so."""
+    """LMDB is 0.9 in its default sync mode without writemap, and the format file says so."""
     log = open_log(tmp_path / "s")
     flags = log._partition._segments.environment._env.flags()
     assert (flags["sync"], flags["metasync"], flags["writemap"], flags["map_async"]) == (True, True, False, False)
@@ -748,7 +748,7 @@ def test_lmdb_is_pinned_and_syncs(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_lmdb_version(tmp_path: Path) -> None:
-    """A data file that LMDB 1.0 wrote is a typed error, not a crash and not an empty store."""
+    """A data file of LMDB 1.0 is a typed error, no crash and no empty store."""
     open_log(tmp_path / "s").close()
     for file in (tmp_path / "s" / "lmdb").iterdir():
         file.unlink()
@@ -827,19 +827,19 @@ def test_a_tiny_map_with_readers_at_work(tmp_path: Path) -> None:
 
 
 class WatchedLock:
-    """A lock that notes who asks for it."""
+    """A lock that records the names of its requesters."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.asked: list[str] = []
 
     def acquire(self) -> bool:
-        """Note, and wait for it."""
+        """Record the thread, and wait for the lock."""
         self.asked.append(threading.current_thread().name)
         return self._lock.acquire()
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self._lock.release()
 
     def __enter__(self) -> None:
@@ -984,7 +984,7 @@ def test_values_fill_their_pages(tmp_path: Path) -> None:
 
 
 def test_text_is_compressed(tmp_path: Path) -> None:
-    """Commits of one session are merged and compressed together when they are folded."""
+    """Commits of one session are merged and compressed together by a fold."""
     log = open_log(tmp_path / "s")
     put(log)
     for number in range(500):
@@ -1060,7 +1060,7 @@ def test_damaged_heads_and_bodies_are_not_missing(tmp_path: Path) -> None:
 
 
 def read_heads(log: EmbeddedLog) -> None:
-    """Read them all."""
+    """Read all heads."""
     list(log.heads())
 
 
@@ -1080,7 +1080,7 @@ def read_order(log: EmbeddedLog) -> None:
 
 
 def read_folded(log: EmbeddedLog) -> None:
-    """Ask how far the folded part goes."""
+    """Ask how far the folded part reaches."""
     log._partition._segments.folded()
 
 
@@ -1109,7 +1109,7 @@ def test_rows_of_another_make_are_damage(
 
 
 def test_damaged_derived_values_are_absent(tmp_path: Path) -> None:
-    """Derived values are disposable: a damaged one is as good as none."""
+    """A damaged derived value counts as absent: derived values are disposable."""
     path = tmp_path / "s"
     log = open_log(path)
     value = os.urandom(40)
@@ -1123,7 +1123,7 @@ def test_damaged_derived_values_are_absent(tmp_path: Path) -> None:
 
 
 def test_derived_values_are_written_when_there_are_many(tmp_path: Path) -> None:
-    """Derived values do not pile up in memory, and are read while they are being written."""
+    """Derived values do not pile up in memory, and can be read while they are written."""
     log = open_log(tmp_path / "s")
     for number in range(40):
         log.put_derived([(b"%03d" % number, bytes(100_000))])

@@ -33,7 +33,7 @@ def store() -> Generator[Path]:
 
 
 def modes(path: Path, directories: int, files: int) -> None:
-    """Give all of a store these rights."""
+    """Set the permissions of a whole store."""
     for entry in [path, *path.rglob("*")]:
         entry.chmod(directories if entry.is_dir() else files)
 
@@ -59,7 +59,7 @@ def as_another_user(job: Callable[[], str]) -> str:
 
 
 def read(path: Path) -> str:
-    """The number of events, or the error."""
+    """The number of events, or the error's text."""
     try:
         with eventlog.open(path, read_only=True) as store:
             return str(len([*store.session("a").events()]))
@@ -145,7 +145,7 @@ def test_a_mount_to_read_of_what_others_may_write_is_refused(store: Path) -> Non
 
 
 def test_a_medium_that_no_program_may_write_is_read(store: Path) -> None:
-    """Where the file system itself is read-only there is no writer to keep out."""
+    """A store on a read-only file system is read, as no writer can exist."""
     assert read_at_mount(MEDIUM, store) in {"3", None}
 
 

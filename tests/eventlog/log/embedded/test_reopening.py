@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class FailsOnce(JournalIO):
-    """Fails one call of this name after `fail` was called."""
+    """Journal I/O that fails one call of a name after `fail` was called."""
 
     def __init__(self, call: str, code: int) -> None:
         self._call, self._code = call, code
         self._due = False
 
     def fail(self) -> None:
-        """Fail the next one."""
+        """Fail the next call."""
         self._due = True
 
     def _meet(self, call: str) -> None:
@@ -79,7 +79,7 @@ def elsewhere(path: Path) -> list[bytes]:
 
 
 def poisoned(path: Path, call: str) -> EmbeddedLog:
-    """A log of two folded appends and one that is not, whose fourth one failed."""
+    """A poisoned log with two folded appends, one unfolded one, and a failed fourth."""
     log = open_log(path)
     put(log, b"one")
     put(log, b"two")

@@ -1,4 +1,4 @@
-"""That a process has the store open, as others see it."""
+"""The lock by which other processes see that a store is open."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ TERABYTES = 4 << 40
 
 @contextmanager
 def within(seconds: int) -> Generator[None]:
-    """Break off what waits for ever."""
+    """Interrupt a call that would wait for ever."""
 
     def late(_number: int, _frame: object) -> None:
         raise AssertionError("this waits")
@@ -42,13 +42,13 @@ def fifo(path: Path) -> None:
 
 
 def device(path: Path) -> None:
-    """A device that gives zeros for ever."""
+    """A device of endless zeros."""
     path.unlink(missing_ok=True)
     path.symlink_to("/dev/zero")
 
 
 def hole(path: Path) -> None:
-    """The file as it is, and terabytes behind it that were never written."""
+    """The file, followed by terabytes of hole."""
     path.touch()
     os.truncate(path, TERABYTES)
 
@@ -76,7 +76,7 @@ USES: dict[str, Callable[[Path, Path], object]] = {
 
 
 def read(path: Path, *, read_only: bool) -> None:
-    """Open the store, and read all there is."""
+    """Open the store and read everything."""
     with eventlog.open(path, read_only=read_only) as store:
         assert len([*store.session("a").events()]) > 1
 
@@ -131,7 +131,7 @@ def test_a_journal_with_a_hole_behind_it_is_read(sound: Path, tmp_path: Path) ->
 
 
 def test_a_key_file_is_a_file(tmp_path: Path) -> None:
-    """A FIFO in the place of a key file is refused at once."""
+    """A FIFO in place of the key file is refused at once."""
     with eventlog.open(tmp_path / "s", keys=tmp_path / "k"):
         pass
     fifo(tmp_path / "k")

@@ -23,13 +23,13 @@ pytestmark = pytest.mark.promise(12)
 
 PAGE = 4096
 META = 16
-"""Where a meta page's own bytes begin, behind the header that every page has."""
+"""Where a meta page's own bytes begin, behind the header of every page."""
 Damage = Callable[[Path], object]
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that was closed in order, with enough in it to have pages in the middle."""
+    """A store closed in order, large enough to have inner pages."""
     path = tmp_path_factory.mktemp("original") / "s"
     log = open_log(path, map_bytes=1 << 24, journal_bytes=64 << 10)
     for number in range(40):
@@ -39,7 +39,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cut(size: int) -> Damage:
-    """Let the data file end there; from its end if negative."""
+    """Cut the data file there; from its end if negative."""
 
     def damage(path: Path) -> None:
         data = path / "lmdb" / "data.mdb"
@@ -49,7 +49,7 @@ def cut(size: int) -> Damage:
 
 
 def over(*places: tuple[int, bytes]) -> Damage:
-    """Write something else there."""
+    """Overwrite bytes at a place."""
 
     def damage(path: Path) -> None:
         with (path / "lmdb" / "data.mdb").open("r+b") as file:
@@ -61,7 +61,7 @@ def over(*places: tuple[int, bytes]) -> Damage:
 
 
 def a_directory(path: Path) -> None:
-    """A directory where the data file should be."""
+    """Put a directory in place of the data file."""
     (path / "lmdb" / "data.mdb").unlink()
     (path / "lmdb" / "data.mdb").mkdir()
 
@@ -121,19 +121,19 @@ def test_the_length_that_the_meta_pages_tell(original: Path, tmp_path: Path) -> 
 
 
 class RefusedByLmdb(JournalIO):
-    """Folding ends with an error of LMDB while there is one."""
+    """Journal I/O whose folds end with an error of LMDB while one is set."""
 
     def __init__(self) -> None:
         self.error: lmdb.Error | None = None
 
     def reach(self, point: str) -> None:
-        """Go on, or fail."""
+        """Reach a point of the fold, or fail there."""
         if self.error is not None and point == "fold: begun":
             raise self.error
 
 
 def system(code: int) -> lmdb.Error:
-    """An error of the system as LMDB tells it."""
+    """An error of the system as LMDB reports it."""
     error = lmdb.Error(os.strerror(code))
     vars(error)["code"] = code
     return error

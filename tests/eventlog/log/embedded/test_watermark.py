@@ -20,11 +20,11 @@ from tests.support.embedded_log import abandon, put
 
 ROOT = Path(__file__).resolve().parents[4]
 UNKNOWN: dict[str, bytes | None] = {"missing": None, "empty": b"", "zeros": bytes(32)}
-"""What a copy, a power failure and an earlier program leave of a mark."""
+"""Watermarks left by a copy, a power failure and an earlier program."""
 
 
 def make(path: Path, mark: bytes | None) -> None:
-    """A store that is copied without closing it, and its mark."""
+    """A store that is copied without closing it, with this watermark."""
     log = open_log(path)
     put(log, b"one")
     abandon(log)
@@ -34,7 +34,7 @@ def make(path: Path, mark: bytes | None) -> None:
 
 
 def files(path: Path) -> dict[str, bytes]:
-    """Every file of a store but LMDB's lock file, whose bytes are the memory of readers."""
+    """Every file of a store but LMDB's lock file, which is memory of readers."""
     found = [file for file in path.rglob("*") if file.is_file() and file.name != "lock.mdb"]
     return {str(file.relative_to(path)): file.read_bytes() for file in found}
 
@@ -92,7 +92,7 @@ def test_a_check_reads_the_journal_whatever_the_mark_says(tmp_path: Path, mark: 
 
 
 def hide(path: Path) -> None:
-    """A tree of LMDB has another name: the probe finds it."""
+    """Rename a tree of LMDB: the probe finds it."""
     data = path / "lmdb" / "data.mdb"
     data.write_bytes(data.read_bytes().replace(b"sessions", b"{essions"))
 

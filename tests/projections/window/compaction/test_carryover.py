@@ -28,7 +28,7 @@ def session() -> Iterator[Session]:
 
 
 def window(session: Session, policy: CompactionPolicy, summary: str) -> ContextWindow:
-    """A window whose summariser always says the same."""
+    """A window whose summariser always gives the same text."""
 
     def summarizer(request: SummaryRequest) -> str:
         del request
@@ -40,7 +40,7 @@ def window(session: Session, policy: CompactionPolicy, summary: str) -> ContextW
 
 
 def read(session: Session, path: str, tool: str = "read") -> str:
-    """A turn that reads a file; returns the call's part."""
+    """A turn that reads a file; return the call's part."""
     session.user(f"read {path}")
     with session.assistant(MODEL) as reply:
         call = reply.tool(tool, call_id="c", input=json.dumps({"path": path}))
@@ -115,7 +115,7 @@ def test_what_is_unpinned_or_done_is_not_carried_any_more(session: Session) -> N
 
 
 def test_what_was_carried_is_fixed_so_that_the_beginning_of_the_view_stays(session: Session) -> None:
-    """Todos and pins that change after a compaction change no message before them."""
+    """Later changes of todos and pins do not change a compaction's carried message."""
     session.set_todos([Todo("first")])
     talk(session, 4)
     assert window(session, GUARDED, sections()).compact().completed
@@ -127,7 +127,7 @@ def test_what_was_carried_is_fixed_so_that_the_beginning_of_the_view_stays(sessi
 
 
 def test_undoing_a_compaction_takes_its_carrying_away(session: Session) -> None:
-    """After the undo the view has the messages again and nothing that was carried."""
+    """After undo the view has the messages again and nothing that was carried."""
     session.pin("a fact")
     talk(session, 4)
     before = ModelView.of(session).digest
@@ -140,7 +140,7 @@ def test_undoing_a_compaction_takes_its_carrying_away(session: Session) -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_pending_calls_are_carried_as_they_are(session: Session, *, ended: bool) -> None:
-    """A call without a result is never covered; it gets one however many compactions later."""
+    """A pending call is never covered and gets its result many compactions later."""
     session.user("look")
     with session.assistant(MODEL) as reply:
         call = reply.tool("look", call_id="slow", input="{}")

@@ -19,7 +19,7 @@ from tests.support.spans import Recording
 
 
 def told(*kinds: PartKind) -> tuple[Conversation, Recording]:
-    """A user message "u" with these parts, the n-th called "pn"."""
+    """A user message "u" with these parts, named "p0", "p1" and so on."""
     events: list[ev.Event] = [ev.SessionStarted(), ev.UserMessageAdded("u")]
     events += [ev.PartStarted("u", f"p{at}", kind) for at, kind in enumerate(kinds)]
     recording = Recording([(1_000 + at, event) for at, event in enumerate(events)])
@@ -46,7 +46,7 @@ def test_media_become_texts_and_the_rest_stays() -> None:
 
 
 def test_what_is_gone_stays_gone() -> None:
-    """Removed and redacted parts are not added again, nor is a compaction's mark."""
+    """Removed and redacted parts, and compaction markers, are not added again."""
     state, recording = told(Text("a"), Text("b"), Text("c"))
     events: list[ev.Event] = [ev.PartRemoved("p0"), ev.PartRedacted("p1", ""), ev.CompactionRequested("u", "c")]
     recording.add([(2_000, event) for event in events])
@@ -65,7 +65,7 @@ def test_words_of_the_default_are_our_own() -> None:
 
 @pytest.mark.parametrize(("scenario", "overflow"), [("compact-auto", False), ("overflow-first", True)])
 def test_words_of_the_preset_are_the_recorded_ones(scenario: str, *, overflow: bool) -> None:
-    """In the preset the continuation is what OpenCode stored, byte for byte."""
+    """With the preset the continuation is OpenCode's, byte for byte."""
     shared_path("parity", "dev")
     found = next(each for each in scenarios() if each.name == scenario)
     texts = {
@@ -79,7 +79,7 @@ def test_words_of_the_preset_are_the_recorded_ones(scenario: str, *, overflow: b
 
 
 def test_replay_is_what_opencode_replayed() -> None:
-    """The copies of a refused message that OpenCode stored have the parts that we would add."""
+    """A replayed message has the parts that OpenCode stored in its copies."""
     shared_path("parity", "dev")
     found = next(each for each in scenarios() if each.name == "overflow-image")
     export = list(found.exports())[-1][1]

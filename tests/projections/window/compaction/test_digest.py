@@ -66,7 +66,7 @@ def test_fills_the_template() -> None:
 
 
 def test_passes_the_guard() -> None:
-    """The digest of anything, of nothing too, is a summary that may stand."""
+    """The digest of any or no messages passes the guard."""
     for text in (summary(), summary(*TALK), summary(user(""), said(""))):
         assert check_summary(text, DEFAULT_POLICY.compaction) is None
 
@@ -190,7 +190,7 @@ def test_a_long_text_without_headings_keeps_both_ends() -> None:
 
 
 def test_a_file_that_could_not_be_written_was_not() -> None:
-    """A call that failed makes no file relevant; its error is told instead."""
+    """A file whose write failed is not relevant, and its error is listed."""
     found = sections_of(summary(*called("edit", '{"filePath":"src/a.py"}', "rejected", error=True)))
     assert found["Relevant Files"] == "- (none)"
     assert found["Blocked"] == "- `edit` `src/a.py`: rejected"

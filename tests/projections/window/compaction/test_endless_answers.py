@@ -41,7 +41,7 @@ def event(text: str) -> bytes:
 
 
 def bomb(megabytes: int, beginning: bytes = b"", **options: Any) -> Callable[[], Iterator[bytes]]:
-    """The deflated form of so many megabytes of spaces behind a beginning."""
+    """That many megabytes of spaces behind a beginning, deflated."""
 
     def made() -> Iterator[bytes]:
         packer = zlib.compressobj(9, **options)
@@ -101,7 +101,7 @@ def test_an_answer_has_an_end(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_connection_that_is_only_kept_open_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Signs of life without data do not keep a summary waiting for longer than is stated."""
+    """A connection with signs of life but no data is given up after a stated time."""
     monkeypatch.setattr(http_summarizer, "LONGEST_SILENCE", 0.2)
     with (
         OpenAIServer(Answer(raw=lambda: repeat(b": still here\n\n"))) as server,
@@ -112,7 +112,7 @@ def test_a_connection_that_is_only_kept_open_is_given_up(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("options", [{}, {"wbits": -15}, {"wbits": 31}], ids=["zlib", "bare", "gzip"])
 def test_packed_answers_are_read(options: dict[str, Any]) -> None:
-    """An endpoint that packs its answer, with a header or without, is understood."""
+    """A packed answer is read, with a header or without."""
     packer = zlib.compressobj(9, **options)
     packed = packer.compress(event("Hel") + event("lo") + b"data: [DONE]\n\n") + packer.flush()
     encoding = "gzip" if options.get("wbits") == 31 else "deflate"
@@ -122,17 +122,17 @@ def test_packed_answers_are_read(options: dict[str, Any]) -> None:
 
 
 def words(_request: SummaryRequest) -> Iterator[str]:
-    """A summary that goes on for ever."""
+    """Yield words without an end."""
     return repeat("word " * 1_000)
 
 
 def nothing(_request: SummaryRequest) -> Iterator[str]:
-    """No text, for ever."""
+    """Yield empty text without an end."""
     return repeat("")
 
 
 def spending(_request: SummaryRequest) -> Iterator[Usage]:
-    """No text, but usage, for ever."""
+    """Yield usage without an end."""
     return repeat(Usage(Tokens(1)))
 
 

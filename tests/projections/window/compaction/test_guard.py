@@ -1,4 +1,4 @@
-"""Which summaries may stand for what they cover."""
+"""The guard: which summaries may replace what they cover."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ POLICY = DEFAULT_POLICY.compaction
 
 
 def test_whole_summary_may_stand() -> None:
-    """A summary with all sections, no tool call, and room left in the window is accepted."""
+    """A summary with all sections, no tool call, and room left is accepted."""
     assert check_summary(TEMPLATE, POLICY, view_tokens_after=999, usable=1000) is None
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])
 def test_empty_summary(text: str) -> None:
-    """An empty summary is a failure, in every preset."""
+    """An empty summary fails in every preset."""
     for policy in (POLICY, OPENCODE_POLICY.compaction):
         assert check_summary(text, policy) == "empty"
 

@@ -29,7 +29,7 @@ ONE, TWO = Model("p", "one"), Model("p", "two")
 
 
 def words(messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
-    """A counter for tests: characters of what is sent, and ten for each message."""
+    """A counter for tests: characters sent, and ten per message."""
     total = sum(map(len, system))
     for message in messages:
         total += 10
@@ -200,7 +200,7 @@ def test_kept_message_is_told_at_its_place() -> None:
 
 
 def test_nothing_to_say_is_one_empty_request() -> None:
-    """A head whose messages send nothing asks for nothing but the prompt."""
+    """A head that renders no message makes one request of the prompt alone."""
     job = told(*question("u", ""))
     assert len(job) == 0
     assert job.request().messages == ()

@@ -31,7 +31,7 @@ def with_(policy: CompactionPolicy, **changes: object) -> CompactionPolicy:
 
 
 class Talk:
-    """Makes a conversation event by event."""
+    """Builds a conversation event by event."""
 
     def __init__(self) -> None:
         self.events: list[ev.Event] = [ev.SessionStarted(title="t")]
@@ -69,7 +69,7 @@ class Talk:
         return self
 
     def compacted(self, name: str, found: Selection, text: str = "SUMMARY") -> Talk:
-        """The requested compaction is carried out as selected."""
+        """Carry out the requested compaction as selected."""
         summary = f"{name}s"
         self.events += [
             ev.CompactionStarted(f"{name}c", found.through, found.tail, kept=found.kept),
@@ -133,13 +133,13 @@ def test_budget() -> None:
 
 
 def test_newest_turns_stay() -> None:
-    """The newest turns that fit stay, at most so many as the policy says."""
+    """The newest turns within the budget and the policy's number are the tail."""
     assert ids(two_turns().select()) == (["u1", "a1", "b1"], "u2", ())
     assert ids(two_turns().select(with_(POLICY, tail_turns=1))) == (["u1", "a1", "b1", "u2", "a2", "b2"], "u3", ())
 
 
 def test_no_tail() -> None:
-    """With no turns to keep everything is covered, but for the newest user message."""
+    """With no turns to retain everything but the newest user message is covered."""
     found = two_turns().select(with_(POLICY, tail_turns=0))
     assert ids(found) == (["u1", "a1", "b1", "u2", "a2", "b2", "a3", "b3"], None, ("u3",))
     assert found is not None
@@ -182,7 +182,7 @@ def test_large_answer_to_one_question_is_covered() -> None:
 
 
 def test_open_message_is_never_covered() -> None:
-    """The covered range ends before the first open message, however little the tail may have."""
+    """The covered range ends before the first open message, at any tail budget."""
     talk = Talk().user("u1").answer("a1", 5_000).user("u2").answer("a2", 5_000, open=True).user("u3")
     assert ids(talk.select(with_(POLICY, tail_turns=0))) == (["u1", "a1", "u2"], "a2", ())
     assert Talk().user("u1").answer("a1", 5_000, open=True).select(with_(POLICY, tail_turns=0)) is None
@@ -269,10 +269,10 @@ def test_failed_compaction_leaves_head_and_previous_summary() -> None:
 
 
 class TestRefused:
-    """After a request that was refused for its size."""
+    """Selections after a request refused for its size."""
 
     def refused(self) -> Talk:
-        """A question with an image, two steps, and the request that was refused."""
+        """A question with an image, two steps, and the refused request."""
         talk = Talk().user("u1").answer("a1", 4_000).user("u2", media=True).answer("a2", tool=True)
         return talk.answer("x", failed=True).ask("m", overflow=True)
 
@@ -291,7 +291,7 @@ class TestRefused:
         assert found.replay == "u2"
 
     def test_opencode_drops_the_steps(self) -> None:
-        """The preset covers the turn with its steps and summarises only what was before it."""
+        """OpenCode's preset covers the turn with its steps and summarises only earlier ones."""
         found = self.refused().select(OPENCODE, marker="m")
         assert ids(found) == (["u1", "a1"], None, ())
         assert found is not None
@@ -299,7 +299,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("policy", [POLICY, OPENCODE], ids=["default", "opencode"])
     def test_only_message_is_not_replayed(self, policy: CompactionPolicy) -> None:
-        """If the refused message is all there is, it is summarised and not added again."""
+        """A refused message that is alone is summarised and not added again."""
         talk = Talk().user("u1", media=True).answer("x", failed=True).ask("m", overflow=True)
         found = talk.select(policy, marker="m")
         assert found is not None
@@ -307,7 +307,7 @@ class TestRefused:
         assert (found.replay, found.tail, found.kept) == (None, None, ())
 
     def test_replay_switched_off(self) -> None:
-        """Without replay the selection is an ordinary one."""
+        """With replay off a refused request is selected like any other."""
         found = self.refused().select(with_(POLICY, replay=False), marker="m")
         assert ids(found) == (["u1", "a1"], "u2", ())
         assert found is not None

@@ -33,7 +33,7 @@ def streamed(request: SummaryRequest) -> Iterator[Piece]:
 
 
 async def awaited(request: SummaryRequest) -> list[Piece]:
-    """A coroutine that gives a list."""
+    """A coroutine that returns a list."""
     await asyncio.sleep(0)
     return whole(request)
 
@@ -46,7 +46,7 @@ async def async_streamed(request: SummaryRequest) -> AsyncIterator[Piece]:
 
 
 async def async_to_stream(request: SummaryRequest) -> AsyncIterator[Piece]:
-    """A coroutine that gives an async generator."""
+    """A coroutine that returns an async generator."""
     await asyncio.sleep(0)
     return async_streamed(request)
 
@@ -60,7 +60,7 @@ class Writer:
 
 
 def late(request: SummaryRequest) -> object:
-    """An ordinary function that gives a coroutine."""
+    """An ordinary function that returns a coroutine."""
     return awaited(request)
 
 
@@ -100,7 +100,7 @@ def test_text_is_one_piece() -> None:
 
 
 def test_works_under_a_running_loop() -> None:
-    """An async summariser may be driven by ordinary code that a coroutine calls."""
+    """Blocking code inside a running loop may drive an async summariser."""
 
     async def outer() -> list[Piece]:
         return list(pieces(async_streamed, REQUEST))
@@ -109,7 +109,7 @@ def test_works_under_a_running_loop() -> None:
 
 
 def test_threads_do_not_meet() -> None:
-    """Several threads may drive one async summariser at once, each on a loop of its own."""
+    """Threads may drive one async summariser at once, each on its own loop."""
     found: list[list[Piece]] = []
     threads = [threading.Thread(target=lambda: found.append(list(pieces(async_streamed, REQUEST)))) for _ in range(4)]
     for thread in threads:
@@ -177,7 +177,7 @@ def test_stopping_closes_the_summariser() -> None:
 
 
 def test_cancelled_coroutine_closes_the_summariser() -> None:
-    """A cancelled await leaves no summariser behind."""
+    """A cancelled await closes the summariser."""
     closed: list[str] = []
 
     async def slow(request: SummaryRequest) -> AsyncIterator[Piece]:

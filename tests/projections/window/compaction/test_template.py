@@ -38,7 +38,7 @@ def test_sections_are_those_of_the_seed() -> None:
 
 
 def test_prompt_asks_for_the_template() -> None:
-    """A first request has the template and what hooks add, and speaks of no earlier summary."""
+    """A first request has the template and hook context, and no earlier summary."""
     prompt = summary_prompt(None, ["Mind the tests.", " "])
     assert TEMPLATE in prompt
     assert prompt.endswith("\n\nMind the tests.")
@@ -56,7 +56,7 @@ def test_previous_summary_is_the_anchor(previous: str) -> None:
 
 
 def test_missing_sections_are_named_in_order() -> None:
-    """A summary without a section is told which; an empty section is there."""
+    """Missing sections are named in order; an empty section counts as present."""
     text = "## Goal\n\n## Progress\n### Blocked\n- x\n## Relevant Files\n"
     missing = ("Constraints & Preferences", "Done", "In Progress", "Key Decisions", "Next Steps", "Critical Context")
     assert missing_sections(text) == missing

@@ -33,7 +33,7 @@ from tests.support.prune_sessions import (
 
 @given(talks(), policies, rooms, st.booleans())
 def test_recency_is_the_rule(messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool) -> None:
-    """Recency plans exactly what the specification says, and tells how much that frees."""
+    """Recency plans exactly what its rule says, and reports the freed tokens."""
     policy = msgspec.structs.replace(policy, policy="recency")
     found = plan(messages, policy, usable, inside=inside)
     assert set(parts_of(found)) == naive_recency(messages, policy, usable, inside=inside)
@@ -125,7 +125,7 @@ def test_already_pruned_results_are_skipped() -> None:
 
 
 def test_attachments_count() -> None:
-    """A result of few words with an attachment is as large as it is."""
+    """A result's attachment counts towards its size."""
     talk = Talk()
     image = Attachment("image/png", "data:image/png;base64,AA==")
     talk.user().step(talk.tool(1, attachments=(image,))).user().user()
@@ -149,7 +149,7 @@ def test_the_tail_of_a_compaction_may_be_pruned() -> None:
 
 
 def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registered planner is asked by its name; a taken name and an unknown one are refused."""
+    """A registered planner is found by name; a taken or unknown name is refused."""
     monkeypatch.setattr("projections.window.prune.planner.PLANNERS", dict(PLANNERS))
     mine = PrunePlan(("t0",), 1, "mine")
     register_planner("mine", lambda _: mine)

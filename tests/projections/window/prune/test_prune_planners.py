@@ -76,7 +76,7 @@ def test_changed_files_supersede_what_was_read_of_them() -> None:
 
 @pytest.mark.parametrize("fields", [{"status": "failed"}, {"pruned": True}, {"removed": True}])
 def test_what_is_not_shown_supersedes_nothing(fields: dict[str, Any]) -> None:
-    """A read that failed, was removed, or was itself pruned leaves the earlier one as it is."""
+    """A failed, removed or pruned read supersedes no earlier one."""
     talk = Talk()
     arguments = {"filePath": "/a.py"}
     talk.user().step(talk.tool(100, "read", input=arguments)).user()
@@ -130,7 +130,7 @@ def cost(messages: Sequence[Message], pruned: set[str], policy: PrunePolicy) -> 
 
 @st.composite
 def long_talks(draw: st.DrawFn) -> list[Message]:
-    """Conversations whose calls are complete and of very different sizes."""
+    """Conversations of complete calls of very different sizes."""
     talk = Talk()
     for _ in range(draw(st.integers(2, 4))):
         talk.user("u" * draw(st.integers(0, 3_000)))
@@ -190,7 +190,7 @@ def test_opencode_counts_every_user_message() -> None:
 
 
 def test_opencode_stops_at_what_is_pruned() -> None:
-    """Its planner takes nothing older than a result that is already pruned."""
+    """OpenCode's planner takes nothing older than an already pruned result."""
     talk = Talk()
     talk.user().step(talk.tool(100)).step(talk.tool(100, pruned=True)).step(talk.tool(100)).user().user()
     assert parts_of(plan(talk.messages, OPENCODE)) == ("t2",)

@@ -1,4 +1,4 @@
-"""Recall: what the view no longer shows is read again, whole or in pieces, by its id."""
+"""Recall: hidden content is read again by its id, whole or in pieces."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ texts = st.text(st.sampled_from("ab \n中é𝄞\ud800"), max_size=40)
 
 
 def utf8(text: str) -> bytes:
-    """The bytes that sizes are given in."""
+    """The UTF-8 bytes of a text, in which sizes are given."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def worked(session: eventlog.Session, output: str, **options: Any) -> str:
-    """A turn with one call whose output is given; returns the tool part."""
+    """A turn with one call of this output; return the tool part."""
     session.user("Look")
     with session.assistant("p/m") as reply:
         call = reply.tool("bash", call_id="c1", input={"command": "cat log"})
@@ -129,14 +129,14 @@ def test_a_search_takes_expressions() -> None:
     "options", [{"wanted": "("}, {"wanted": ""}, {"wanted": "a", "context": -1}, {"wanted": "a", "most": -1}]
 )
 def test_a_search_that_cannot_be_understood_is_refused(options: dict[str, Any]) -> None:
-    """A broken expression, an empty one, and bounds below zero are errors of the caller's."""
+    """A broken or empty expression and negative bounds are `CallError`s."""
     with pytest.raises(CallError):
         matches_in("a", regex=True, **options)
 
 
 @pytest.mark.parametrize("ranges", [(0, 1), (2, 1), (-1, 3)])
 def test_ranges_that_are_none_are_refused(ranges: tuple[int, int]) -> None:
-    """Lines count from 1 and bytes from 0, and a range ends where it begins or later."""
+    """Lines count from 1, bytes from 0, and a range must not end before it begins."""
     with pytest.raises(CallError):
         lines_of("a\nb\n", *ranges)
     with pytest.raises(CallError):
@@ -197,7 +197,7 @@ def test_a_covered_message_is_recalled_with_all_it_said(store: eventlog.Store) -
 
 
 def test_what_a_failed_and_what_a_running_tool_said(store: eventlog.Store) -> None:
-    """Of a failed call the error is recalled, of a running one what it has printed so far."""
+    """A failed call recalls its error, a running one its output so far."""
     session = store.create_session()
     session.user("Go")
     with session.assistant("p/m") as reply:
@@ -280,7 +280,7 @@ def test_a_recall_reads_its_own_versions_only(store: eventlog.Store, monkeypatch
 
 
 def test_what_was_recalled_is_json(store: eventlog.Store) -> None:
-    """The answer is plain data and comes back equal from JSON."""
+    """A recall result is plain data and survives JSON unchanged."""
     session = store.create_session()
     part = worked(session, "a\nb\nc\n")
     for found in (

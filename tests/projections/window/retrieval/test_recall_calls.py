@@ -37,7 +37,7 @@ FORMS: tuple[Literal["chat", "responses", "anthropic"], ...] = ("chat", "respons
 
 
 def curious(request: Request) -> Reply:
-    """A model that reads a log, recalls some of what was left out, and then says so."""
+    """A model that reads a log, recalls an omitted range, and reports it."""
     shown = [result.output for result in results(request.messages)]
     if not shown:
         return Reply(calls=[("read_log", "{}")], tokens=100)
@@ -48,7 +48,7 @@ def curious(request: Request) -> Reply:
 
 
 def loop(session: eventlog.Session, policy: ContextPolicy | str | None = None, **options: Any) -> Loop:
-    """A loop with the tool that reads the log, and no other."""
+    """A loop with the log-reading tool only."""
     return Loop(session, curious, {"read_log": lambda _: LOG}, policy, options=options)
 
 
@@ -143,7 +143,7 @@ texts = st.lists(st.sampled_from(["", "ab", "中é𝄞", "x" * 700, "y" * 90]), 
 
 
 def said(session: eventlog.Session, output: str) -> str:
-    """A call with this output; returns its part."""
+    """A call with this output; return its part."""
     session.user("Look")
     with session.assistant("p/m") as reply:
         call = reply.tool("bash", call_id="c1", input={})

@@ -1,4 +1,4 @@
-"""Sizes as planners ask for them: the view's own count, kept, and OpenCode's estimate."""
+"""Sizes for planners: the view's own cached count, and OpenCode's estimate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAD
 
 @pytest.fixture
 def session() -> Iterator[eventlog.Session]:
-    """A session with a call and its result, a long text among it."""
+    """A session with a call and its result, and a long text."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("Was steht im Log? 日志里写了什么")
@@ -84,7 +84,7 @@ def test_sizes_are_calibrated(session: eventlog.Session) -> None:
 
 @pytest.mark.parametrize("name", ["o200k_base", "chars/4"])
 def test_only_what_changed_is_counted_again(session: eventlog.Session, name: str) -> None:
-    """A second look reads nothing, and after any change the sizes are those of fresh eyes."""
+    """A second look reads nothing, and after any change sizes equal fresh ones."""
     state = state_of(session)
     looked: list[Content] = []
 
@@ -173,7 +173,7 @@ def test_opencode_measures_a_result_by_its_output(output: str, expected: int) ->
 
 
 def test_an_unknown_counter_is_refused(session: eventlog.Session) -> None:
-    """A name that means no counter is an error, not a guess."""
+    """An unknown counter's name is an error."""
     with pytest.raises(NotFoundError):
         sizes_named("words", state_of(session), DEFAULT, session.store.text)
 

@@ -55,7 +55,7 @@ class FaultyIO(JournalIO):
         return None
 
     def open(self, path: str, flags: int) -> int:
-        """Open, or fail."""
+        """Open, or fail as planned."""
         if isinstance(fault := self._fault("open"), int):
             raise OSError(fault, os.strerror(fault))
         return super().open(path, flags)
@@ -146,7 +146,7 @@ def test_the_journal_is_complete_by_itself(tmp_path: Path) -> None:
 
 
 def test_one_write_and_one_flush_for_a_commit(tmp_path: Path) -> None:
-    """A commit is exactly one `pwrite` and one `fdatasync`, of little more than its payload."""
+    """A commit is exactly one `pwrite` and one `fdatasync`, little larger than its payload."""
     io = FaultyIO()
     log = open_log(tmp_path / "s", io=io)
     put(log)
@@ -249,7 +249,7 @@ def test_a_copied_frame_does_not_pass(tmp_path: Path) -> None:
 
 
 def test_old_frames_of_a_recycled_file_do_not_pass(tmp_path: Path) -> None:
-    """Files are used again, and what they held before never comes back."""
+    """A recycled journal file never yields its old frames."""
     path = tmp_path / "s"
     log = open_log(path, journal_bytes=16 << 10, fold_bytes=8 << 10)
     numbers: set[str] = set()
@@ -362,7 +362,7 @@ SWITCH = [
     [("sync_directory", errno.EMFILE)],
     [("sync_directory", errno.EIO)],
 ]
-"""Calls that make the next file ready, the last of each refused."""
+"""Calls that prepare the next file, the last of each refused."""
 
 
 @pytest.mark.promise(3)
@@ -448,7 +448,7 @@ def test_what_was_accepted_outlives_a_refused_switch(tmp_path: Path) -> None:
 
 
 def test_a_short_write_is_continued(tmp_path: Path) -> None:
-    """A write that takes only part of the bytes is continued, not given up."""
+    """A write that takes only part of the bytes is continued."""
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io)
@@ -542,7 +542,7 @@ def test_what_failed_once_is_not_passed_over(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_damaged_file_header(tmp_path: Path) -> None:
-    """A journal file whose header is damaged, of another number, or newer, is a typed error."""
+    """A journal file whose header is damaged, newer or of another number is a typed error."""
     path = tmp_path / "s"
     data = unfolded(path)
     rewrite(path / FIRST, b"\xff", 20)
@@ -562,7 +562,7 @@ def test_a_damaged_file_header(tmp_path: Path) -> None:
 
 
 def test_a_missing_journal_file(tmp_path: Path) -> None:
-    """A journal file that is gone, the first or a later one, is damage and not an empty log."""
+    """A missing journal file, the first or a later one, is damage and no empty log."""
     path = tmp_path / "s"
     log = open_log(path, journal_bytes=8 << 10, fold_bytes=1 << 20)
     for number in range(40):
@@ -692,7 +692,7 @@ def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, mo
 
 
 def test_a_journal_that_others_use_stays(tmp_path: Path) -> None:
-    """Files that another process may be reading are not taken away when this one closes."""
+    """Files that another process may be reading are not removed when this one closes."""
     path = tmp_path / "s"
     log = filled(path, JournalIO())
     before = sorted(entry.name for entry in (path / "journal").iterdir())
@@ -741,7 +741,7 @@ def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> No
 
 
 class WatchingIO(JournalIO):
-    """Keeps what was in the files that are removed."""
+    """Journal I/O that records the contents of removed files."""
 
     def __init__(self) -> None:
         self.removed: list[bytes] = []
@@ -754,13 +754,13 @@ class WatchingIO(JournalIO):
         super().blank(path)
 
     def unlink(self, path: str) -> None:
-        """Look, and remove."""
+        """Record the contents, and remove the file."""
         self.removed.append(Path(path).read_bytes())
         super().unlink(path)
 
 
 def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
-    """A scrub cannot reach files that are gone, so nothing of what was said is left in them."""
+    """Removed journal files are overwritten first, as a scrub could not reach them."""
     io = WatchingIO()
     log = filled(tmp_path / "s", io)
     io.removed.clear()

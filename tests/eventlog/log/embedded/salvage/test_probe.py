@@ -25,7 +25,7 @@ SMALL = {"map_bytes": 1 << 20, "journal_bytes": 32 << 10}
 
 
 def fill(path: Path) -> None:
-    """A store with a few pages in every tree."""
+    """Make a store with a few pages in every tree."""
     with_body = [(bytes(32), bytes(20_000))]
     log = open_log(path, **SMALL)
     for number in range(60):
@@ -72,7 +72,7 @@ def probed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.mark.parametrize("writing", [False, True])
 def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> None:
-    """Nothing is found in what was only written, and the probe changes no byte."""
+    """A store that was only written has no finding, and the probe changes no byte."""
     fill(tmp_path / "s")
     before = (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes()
     assert probe(tmp_path / "s" / "lmdb", writing=writing) == []
@@ -130,13 +130,13 @@ def cut(path: Path) -> None:
 
 
 def hide(path: Path) -> None:
-    """The name of a tree is another one."""
+    """Give a tree another name."""
     data = path / "lmdb" / "data.mdb"
     data.write_bytes(data.read_bytes().replace(b"sessions", b"{essions"))
 
 
 def rename(path: Path) -> None:
-    """The key of a row is another one, in its place among the others."""
+    """Give a row another key, in its place among the others."""
     data = path / "lmdb" / "data.mdb"
     with lmdb.open(str(path / "lmdb"), max_dbs=16) as environment:
         tree = environment.open_db(b"sessions", create=False)
@@ -163,7 +163,7 @@ def test_damaged_structure_is_found_by_the_child(tmp_path: Path, damage: Callabl
 
 
 def leave_a_mark(path: Path) -> None:
-    """As if the store had not been closed in order."""
+    """Leave the store as if it had not been closed in order."""
     mark = bytearray((path / "mark").read_bytes())
     mark[16:] = bytes(16)
     (path / "mark").write_bytes(mark)
@@ -179,7 +179,7 @@ def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
 
 
 def test_a_missing_tree_is_damage_not_a_new_one(tmp_path: Path) -> None:
-    """A tree that is not there any more is not made anew and empty, also without a probe."""
+    """A missing tree is damage and is not made anew as an empty one, also without a probe."""
     path = tmp_path / "s"
     fill(path)
     hide(path)
@@ -221,7 +221,7 @@ def test_what_the_system_has_none_of_is_no_damage(
 
 
 def test_a_damaged_size_is_damage(tmp_path: Path) -> None:
-    """A last page number that asks for more address space than there is can only be damage."""
+    """A last page number beyond the address space is damage."""
     fill(tmp_path / "s")
     data = tmp_path / "s" / "lmdb" / "data.mdb"
     pages = bytearray(data.read_bytes())
@@ -232,7 +232,7 @@ def test_a_damaged_size_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_child_that_was_killed_tells_of_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where memory is short the kernel kills the child, which says nothing about the pages."""
+    """A child killed for lack of memory says nothing about the pages: no damage."""
     fill(tmp_path / "s")
     program = tmp_path / "killed.py"
     program.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")

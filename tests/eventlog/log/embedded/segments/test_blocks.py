@@ -58,7 +58,7 @@ def stored(segments: Segments) -> int:
 
 
 def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Gets the place of every block that is read from here on."""
+    """The offsets of the blocks that are read from here on."""
     reads: list[tuple[int, int]] = []
     read = Blocks._read
 
@@ -105,7 +105,7 @@ def test_pieces_of_every_size_come_back(segments: Segments) -> None:
 
 @pytest.mark.promise(14)
 def test_what_pieces_have_in_common_is_kept_once(segments: Segments) -> None:
-    """Promise 14: bodies that are almost the same take a fifth of what each for itself would."""
+    """Promise 14: almost equal bodies take a fifth of their separate sizes."""
     packed = bodies_of([f"{number} {TEXT * 20} {number}" for number in range(200)])
     put_bodies(segments, packed)
     assert stored(segments) * 5 < sum(map(len, packed.values()))
@@ -212,7 +212,7 @@ def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
 
 
 def test_short_sessions_share_a_block(tmp_path: Path) -> None:
-    """A store with many short sessions does not pay for a block with each of them."""
+    """Many short sessions share blocks instead of having one each."""
     log = open_log(tmp_path / "s")
     for number in range(200):
         put(log, f"what is said in session {number} and in others".encode() * 3, f"session {number}")
@@ -251,6 +251,6 @@ def test_squeezed_values_come_back(value: bytes) -> None:
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("spoilt", [b"", b"\x07value", squeeze(b"value" * 1000)[:-2], squeeze(b"value" * 1000)[:3]])
 def test_a_squeezed_value_that_is_none_is_damage(spoilt: bytes) -> None:
-    """Promise 12: what cannot be a squeezed value is `DamagedError` and nothing else."""
+    """Promise 12: an invalid compressed value is `DamagedError` and nothing else."""
     with pytest.raises(DamagedError):
         unsqueeze(spoilt)

@@ -23,12 +23,12 @@ Batch = tuple[int, list[tuple[int, ev.Event] | DeltaRun]]
 
 batches = items().map(lambda batch: encode(batch[1], batch[0]))
 ALIKE = b"\x94\x03\x00\xc2\x91\x98\x01\x00\x02\x91\x92\xa1p\xa1t\xc4\x00\xc4\x02ab\xc4\x04cdef\xa5texts"
-"""A batch with one run, as bytes: what is changed in it looks like one, and is none."""
+"""Bytes of a batch with one run, to be changed into something that only looks like one."""
 
 
 @st.composite
 def broken_batches(draw: st.DrawFn) -> bytes:
-    """Bytes that look like a batch with a run, with some of them changed, or cut off."""
+    """Bytes that look like a batch with a run, partly changed or cut off."""
     data = bytearray(draw(st.one_of(batches, st.just(ALIKE))))
     for _ in range(draw(st.integers(1, 4))):
         data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))

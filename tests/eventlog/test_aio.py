@@ -151,7 +151,7 @@ def test_a_cancelled_await_leaves_the_append_whole(store: Store) -> None:
     async def cancel_at_once() -> None:
         task = asyncio.create_task(chat.user([Text("a"), Text("b")], request_id="r"))
         plain = asyncio.create_task(chat.user("plain"))
-        await asyncio.sleep(0)  # both have begun
+        await asyncio.sleep(0)  # both tasks have begun
         task.cancel()
         plain.cancel()
         await asyncio.gather(task, plain, return_exceptions=True)

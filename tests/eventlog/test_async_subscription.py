@@ -219,7 +219,7 @@ def test_a_closed_store_and_wrong_calls_are_typed(engine: Engine) -> None:
         with pytest.raises(ClosedError):
             await waiting
 
-    if engine.name == "embedded":  # the other engine's log outlives its store
+    if engine.name == "embedded":  # the other engine's log stays open after its store's close
         asyncio.run(follow())
     store.close()
     with pytest.raises(ClosedError):

@@ -21,7 +21,7 @@ def test_ids_of_one_maker_sort_in_the_order_of_making() -> None:
 
 def test_a_child_process_makes_other_ids() -> None:
     """After `os.fork()` parent and child never make the same id."""
-    new_id("msg_")  # draws for many
+    new_id("msg_")  # draws random bytes for many ids
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

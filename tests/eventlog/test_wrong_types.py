@@ -294,7 +294,7 @@ def test_a_wrong_type_is_an_error_of_this_package(number: int, tmp_path: Path, m
             said = str(error)
         else:
             said = ""
-            _close(store)  # the call did something
+            _close(store)  # the call had an effect
             store = None
         assert len(said) < 700
     if store is not None:

@@ -42,7 +42,7 @@ def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int, kin
     killed = {work: found.pop(work, 0) for work in WORKS[kind]}
     assert sum(killed.values()) >= kills
     missed = [work for work, count in killed.items() if not count]
-    assert len(missed) <= (0 if SLOW else 2), killed  # a point that the work does not reach kills nothing
+    assert len(missed) <= (0 if SLOW else 2), killed  # a point that the work does not reach kills no agent
     for work, times in killed.items():
         tally(f"kill -9: {work}{said_of(kind)}", times)
     tally("kill -9: all of these" + said_of(kind), sum(killed.values()), **found)

@@ -128,7 +128,7 @@ def throw_everywhere(
                 seen = error
         reached = len(thrower.left) <= len(more)
         assert (seen is not None) == reached, f"place {place}: what was thrown got lost"
-        # Another thread finds the leadership free, and finishes what is unfinished.
+        # Another thread finds the leadership free and finishes the batch.
         expected.append(payload)
         assert ticket.wait(30).first == len(expected)
     return expected

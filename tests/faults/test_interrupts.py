@@ -194,7 +194,7 @@ def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
         talk()
     assert ["full" in note for note in seen.value.__notes__] == [True]
     log.refuse = 0
-    with suppress(RefusedError):  # what was accepted under the lease has no place any more
+    with suppress(RefusedError):  # events accepted under the lost lease can no longer be written
         store.close()
 
 

@@ -58,7 +58,7 @@ def _operations(name: str, value: Any) -> Iterator[str]:
 
 
 def _is_value(kind: type[object]) -> bool:
-    if kind.__module__ == "builtins":  # the name of a type of Python's
+    if kind.__module__ == "builtins":  # the name of a built-in type
         return True
     return issubclass(kind, (msgspec.Struct, BaseException, enum.Enum)) or "_fields" in vars(kind)
 

@@ -111,7 +111,7 @@ def _fill(path: Path, shape: Shape) -> None:
             parent.user("on another branch")
         for ticket in [store.log.submit(_small(number)) for number in range(shape.sessions)]:
             ticket.wait()
-        for name in ("long", "wide"):  # the newest work is in the long ones
+        for name in ("long", "wide"):  # the newest events are in the long sessions
             store.session(name).rename(name)
 
 

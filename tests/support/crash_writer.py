@@ -86,7 +86,7 @@ class KillingIO(JournalIO):
         self._shared = shared
         self._left = calls
         self._half = mode == "half"
-        self._lock = Lock()  # nothing else goes on while the process dies
+        self._lock = Lock()  # no other call runs while the process dies
         self.armed = False
 
     def _count(self, dying: Callable[[], object] | None = None) -> None:
@@ -152,7 +152,7 @@ def go_round(file: Path, shared: Shared) -> None:
 def write(directory: Path, shared: Shared, io: JournalIO, round_: int, seed: int) -> None:
     """Stream one endless message and report progress in `shared`; slowly if a parent kills."""
     chance = random.Random(seed)
-    flushes = round_ % 2 == 1 or isinstance(io, KillingIO)  # else only the store's own flushes make words durable
+    flushes = round_ % 2 == 1 or isinstance(io, KillingIO)  # otherwise only the store's own flushes make words durable
     log = open_log(directory, io=io, **SMALL)
     store = Store(log, flush_interval=FLUSH)
     session = store.session(SESSION)

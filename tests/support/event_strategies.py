@@ -23,7 +23,7 @@ KINDS: tuple[type[ev.Base], ...] = cast("Any", ev.Event).__args__
 
 texts = st.text(
     st.one_of(st.characters(), st.sampled_from("\ud800\udfff\udc80\U0010ffff0af\u0000é中")), max_size=12
-)  # hypothesis leaves surrogates out of `characters()`, so they are named
+)  # `characters()` of Hypothesis excludes surrogates, so they are named
 integers = st.one_of(st.integers(-(1 << 63), (1 << 64) - 1), st.integers(0, 300))
 times = st.integers(0, 4_102_444_800_000)
 decimals = st.decimals(allow_nan=False, allow_infinity=False)

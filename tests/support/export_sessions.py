@@ -53,7 +53,7 @@ def put(store: Store, piece: Piece) -> Session:
     """A session of an importer's events."""
     time, first = piece.items[0]
     assert isinstance(first, ev.SessionStarted)
-    session = store.begin(first, id=piece.session, time=time)  # whether its parent is there or not
+    session = store.begin(first, id=piece.session, time=time)  # the session's parent may be missing
     session.append(piece.items[1:], bodies=piece.bodies)
     return session
 

@@ -40,7 +40,7 @@ class CrashingIO(JournalIO):
     def __init__(self, at: int, mode: str) -> None:
         self._left = at
         self._mode = mode
-        self._lock = Lock()  # nothing goes on while the process dies
+        self._lock = Lock()  # no other call runs while the process dies
         self._unflushed: dict[int, list[tuple[int, bytes]]] = {}
 
     def _step(self, *, can_die: bool = True) -> bool:
@@ -64,7 +64,7 @@ class CrashingIO(JournalIO):
         with self._lock:
             self._step()
             fd = super().open(path, flags)
-            self._unflushed.pop(fd, None)  # the number of a file that was closed
+            self._unflushed.pop(fd, None)  # the number belonged to a file that was closed
             return fd
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
@@ -232,7 +232,7 @@ def main() -> int:
         path = root / "store"
         acknowledged, finished = crash(path, at, mode)
         if mode == "power" and at % 2 and (path / "mark").exists():
-            (path / "mark").write_bytes(b"")  # its pages need not have reached the disk either
+            (path / "mark").write_bytes(b"")  # the watermark's pages need not have reached the disk either
         try:
             wrong = verify(path, acknowledged)
         except EventlogError as error:

@@ -133,7 +133,7 @@ class OpenAIServer:
                 try:
                     _reply(self, answer, body)
                 except (BrokenPipeError, ConnectionResetError):
-                    self.close_connection = True  # the client went away
+                    self.close_connection = True  # the client disconnected
 
             def log_message(self, format: str, *args: object) -> None:
                 """Log nothing."""

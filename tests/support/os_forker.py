@@ -100,7 +100,7 @@ def packing(_: Path) -> None:
 
 def loading(_: Path) -> None:
     """Fork while a vocabulary is loaded."""
-    import_module("tiktoken")  # which imports what registers at forks, and that is not to happen in the midst of one
+    import_module("tiktoken")  # imports modules that register fork handlers, which must not happen during a fork
 
     standing = Event()
     build = encodings._build

@@ -185,7 +185,7 @@ def protected_from(messages: Sequence[Message], policy: PrunePolicy, *, inside: 
     assert count is not None
     if count == 0:
         return len(messages)
-    if inside:  # a step whose parts were all removed said nothing
+    if inside:  # a step whose parts were all removed has no content
         begins = [i for i in begins if any(isinstance(p, ToolPart) and not p.removed for p in messages[i].parts)]
     return begins[-count] if len(begins) >= count else 0
 

@@ -112,7 +112,7 @@ def test_every_byte_of_a_body_and_of_a_derived_value_is_authenticated(place: Pla
     for changed in flips(body):
         place.engine._bodies[name] = changed
         with suppress(DamagedError, TooNewError):
-            assert own.body(BODY) == PLAIN  # what is changed is the name of the key, which is not needed here
+            assert own.body(BODY) == PLAIN  # the changed key name is not needed to read a body
             assert sealed_value(changed).key != sealed_value(body).key
     for changed in flips(derived):
         place.engine._derived[b"ka"] = changed

@@ -78,7 +78,7 @@ def test_a_fork_has_its_parents_key_and_a_subsession_its_own(tmp_path: Path) -> 
         fork = session.fork(id="f")
         fork.user(LARGE)
         fork.fork(id="g").user(LARGE)
-        assert (len(service.keys), body_names(store)) == (2, 1)  # the store's own key, and one
+        assert (len(service.keys), body_names(store)) == (2, 1)  # the store's own key, and one for the family
         session.subsession(id="s").user(LARGE)
         store.create_session(id="other").user(LARGE)
         assert (len(service.keys), body_names(store)) == (4, 3)

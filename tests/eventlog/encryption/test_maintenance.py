@@ -168,7 +168,7 @@ def test_a_large_text_that_is_lost_is_named_without_its_key(tmp_path: Path) -> N
         session.user("small")
         session.user("large " * 1000)
         version = session.version
-        store.vacuum()  # the journal has nothing of it any more
+        store.vacuum()  # removes the session from the journal too
 
     def drop(txn: Any, trees: dict[str, Any]) -> None:
         with txn.cursor(trees["bodies"]) as cursor:
@@ -244,7 +244,7 @@ def test_a_store_whose_format_cannot_be_read_is_refused_by_name(
 
     with monkeypatch.context() as patch:
         patch.setattr(directory, "encryption_of", refuse)
-        for _ in range(2):  # while it is made, and when it is there
+        for _ in range(2):  # while the store is made, and when it exists
             with pytest.raises(StorageError, match="too many open files"):
                 eventlog.open(tmp_path / "s", keys=keys)
     assert len(tries) == 2
@@ -326,7 +326,7 @@ def test_a_key_is_destroyed_until_that_is_confirmed_and_then_no_more(place: str,
             exchange(store.create_session())
             store.vacuum()
     assert len(destroyed) == 5
-    with eventlog.open(path) as store:  # without keys nothing can be destroyed, and nothing is taken for it
+    with eventlog.open(path) as store:  # without keys no key is destroyed, and no destruction recorded
         store.vacuum()
     with eventlog.open(path, keys=keys) as store, pytest.MonkeyPatch.context() as dying:
         exchange(store.create_session(id="d"))

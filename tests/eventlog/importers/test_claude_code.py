@@ -150,7 +150,7 @@ def test_growth_line_by_line(store: Store, tmp_path: Path) -> None:
     for number, line in enumerate(lines):
         with path.open("ab") as file:
             file.write(line[: len(line) // 2])
-        if b'"message"' in b"".join(lines[:number]):  # before that it is refused: nothing is said in it
+        if b'"message"' in b"".join(lines[:number]):  # before that the file is refused: it has no conversation
             report = import_file(store, path)
             added += report.events
             assert [found.line for found in report.skipped if "incomplete" in found.reason] == [number + 1]

@@ -222,7 +222,7 @@ def test_damaged_sessions(damage: Damage) -> None:
         wanted = values(data)
         listed = {found.line for found in report.skipped}
         if format != "openai_messages" or len(data.splitlines()) > 1:
-            if not owners:  # refused: nothing is said in it
+            if not owners:  # refused: the file has no conversation
                 continue
             assert back == wanted, (path.name, seed)
             filled = {number for number, line in enumerate(data.split(b"\n"), start=1) if line.strip(b" \t\r\n")}
@@ -231,7 +231,7 @@ def test_damaged_sessions(damage: Damage) -> None:
             some = data[: data.find(b"\n", chance.randrange(max(len(data), 1))) + 1]
             added = run(store, some, format=format).events if some else 0
             rest = run(store, data, format=format).events
-        if format != "openai_messages" or len(some.splitlines()) > 1:  # one line may be a document of its own
+        if format != "openai_messages" or len(some.splitlines()) > 1:  # a single line may be a document of its own
             assert added + rest == report.events, (path.name, seed)
 
 

@@ -147,7 +147,7 @@ def test_a_changed_file_with_early_results_becomes_a_fork(store: Store, tmp_path
 def test_what_follows_an_early_result_follows_its_call(store: Store, tmp_path: Path) -> None:
     """A record below a result that stands before its call starts no branch."""
     told = [json.loads(line) for line in EARLY.read_text().splitlines()[:6]]
-    told[1], told[2] = told[2], told[3]  # the result, then a message that is nothing but its call
+    told[1], told[2] = told[2], told[3]  # the result, then a message that consists of its call
     told[2] = {**told[2], "parentUuid": "u1"}
     told[3:] = [{**told[5], "uuid": "z", "parentUuid": "r1", "message": {"role": "user", "content": "Next"}}]
     path = tmp_path / "result-first.jsonl"

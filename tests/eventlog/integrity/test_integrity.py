@@ -293,7 +293,7 @@ def test_an_append_forged_in_the_journal_is_named(tmp_path: Path) -> None:
     data = file.read_bytes()
     salt, _ = frames.parse_file_header(data, 1)
     offset = frames.FILE_HEADER_BYTES
-    for _ in range(2):  # the third is the one to forge
+    for _ in range(2):  # the third frame is the one to forge
         header = frames.parse_frame_header(data, offset, salt)
         assert header is not None
         offset += header.total

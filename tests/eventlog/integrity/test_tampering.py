@@ -100,7 +100,7 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
     file = path / "journal" / "0000000001.log"
     pristine, records = file.read_bytes(), records_of(file)
     assert len(records) >= len(commits)
-    (path / "mark").unlink()  # who can write the journal can write that
+    (path / "mark").unlink()  # an attacker who can write the journal can write the watermark
     tried = 0
     for forgery in forgeries(commits):
         file.write_bytes(pristine)

@@ -683,7 +683,7 @@ def test_the_largest_numbers_are_kept(log: Log) -> None:
     expected = Head("s", base + 2**32 + 1, 2**32 + 1, base, -base, -base, 2**32 - 1, b"", LeaseState(top, b"o", top))
     assert head == expected
     assert [c.time for c in log.read("s")] == [-base, base, -base]
-    log.close()  # which folds
+    log.close()  # close folds
 
 
 @pytest.mark.parametrize("name", ["", "\ud800", "x" * 257, "x" * 600, "é" * 200])

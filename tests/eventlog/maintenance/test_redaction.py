@@ -130,7 +130,7 @@ def test_scrub_takes_the_bytes_out_of_every_file(tmp_path: Path) -> None:
         fork = store.fork(session, session.version, id="f")
         fork.user(f"again {SECRET}")
         session.user("kept " * 500, request_id="r1")
-        assert ModelView.of(fork).tokens  # counts are kept by the hash of what was counted
+        assert ModelView.of(fork).tokens  # counts are stored by the hash of the counted text
         store.backup(tmp_path / "b")
     with eventlog.open(path) as store:
         assert files_with(path, SECRET)

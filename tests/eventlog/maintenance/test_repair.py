@@ -297,7 +297,7 @@ def test_a_hole_ends_a_session_and_is_named(tmp_path: Path, chunk: int) -> None:
     keys = [key for key in segments.keys("commits") if PAIR.unpack(key)[0] == row.number]
     segments.close()
     assert len(keys) == 3
-    shutil.rmtree(tmp_path / "s" / "journal")  # it may hold what was folded a while ago
+    shutil.rmtree(tmp_path / "s" / "journal")  # the journal may hold frames that were folded a while ago
     change(tmp_path / "s", lambda txn, trees: txn.delete(keys[chunk], db=trees["commits"]))
     done = repaired(tmp_path / "s", payloads)
     lost = {loss.session: (loss.first, loss.last) for loss in done.losses}

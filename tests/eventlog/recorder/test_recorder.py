@@ -170,7 +170,7 @@ def test_opening_reads_less_than_a_block() -> None:
     fresh.insert_events([event("o1", 1000)])
     with pytest.raises(IntegrityError):
         fresh.insert_events([event("o7", 7)])
-    assert log.events == 203 % 4 + 1  # the commit that the mark names is looked at, too
+    assert log.events == 203 % 4 + 1  # the commit at the position of the last derived value is read, too
     assert len(fresh.select_events("o1", desc=True, limit=1)) == 1
     assert log.events == 203 % 4 + 2
 
@@ -182,7 +182,7 @@ def test_derived_values_stay_in_proportion() -> None:
     writer = process(log)
     for number in range(1024):
         writer.insert_events([event(f"o{number}", 1)])
-    for number in range(1024):  # look everywhere, so that every piece is made
+    for number in range(1024):  # look up every version, so that every derived piece is made
         assert len(writer.select_events(f"o{number}")) == 1
     size = sum(len(value) for _, value in log.scan_derived(b""))
     assert len(log.scan_derived(b"")) <= 256 + 2 + 4

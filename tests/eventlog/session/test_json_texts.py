@@ -134,7 +134,7 @@ def test_every_field_of_json_is_known() -> None:
             for name, said in getattr(kind, "__annotations__", {}).items()
             if "Json" in str(said) and get_args(said) != (NoneType,)
         }
-        if kind is not ev.ForeignKept:  # the importers' own
+        if kind is not ev.ForeignKept:  # events that importers use only
             assert declared <= {*JSON_FIELDS.get(kind, ())}, kind
 
 

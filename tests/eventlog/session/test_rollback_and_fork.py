@@ -70,7 +70,7 @@ def test_a_rollback_to_what_an_earlier_one_hid_can_be_undone(store: Store) -> No
     middle = session.version
     session.rollback(session.version)
     assert session.redo().to == middle
-    session.rollback(middle - 1)  # by hand what a redo does
+    session.rollback(middle - 1)  # do by hand what a redo does
     assert heard(session) == texts
     with pytest.raises(RefusedError):
         session.redo()
@@ -107,7 +107,7 @@ def test_a_state_that_an_older_program_kept_is_not_used(engine: Engine) -> None:
         session.rollback(3)
         session.rollback(5)
         wrong = session.state().history
-        wrong.undone[-1] = 0  # as that program took it
+        wrong.undone[-1] = 0  # as the older program numbered redos
         data, _ = session.state().encode()
         checkpoint_store.save(store.log, "state 4", "s", session.version, data, surplus=checkpoint_store.newest(1))
         wanted = session.version - 1

@@ -89,7 +89,7 @@ def test_a_rollback_costs_the_same_after_ten_thousand_others(tmp_path: Path) -> 
             session = store.create_session(id="s")
             talk(session, 10)
             version, made = session.version, list[ev.Event]()
-            for number in range(rollbacks):  # to and fro, and something is said each time
+            for number in range(rollbacks):  # back and forth, with a message each time
                 version += 2
                 to = version - 2 if number % 3 else 20 + number % 7
                 made += [ev.Custom("n", "{}"), ev.RolledBack(to)]
@@ -130,12 +130,12 @@ def test_opening_a_state_reads_no_more_of_a_longer_history(
         with engine.open() as store:
             counts, values = events_read(store.log), derived_reads(store.log)
             assert store.session(str(messages)).state().last_message
-            assert sum(counts) <= CHECKPOINT_EVENTS + 300  # what is kept comes before an append
+            assert sum(counts) <= CHECKPOINT_EVENTS + 300  # the checkpoint is saved before an append
             assert not [key for key in values if PACKED.encode() in key]
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize(("handles", "every"), [(1, 500), (2, 800)])  # 800: each handle in its turn keeps one
+@pytest.mark.parametrize(("handles", "every"), [(1, 500), (2, 800)])  # 800: each handle in turn saves a checkpoint
 def test_keeping_a_state_writes_no_more_for_a_longer_history(
     monkeypatch: pytest.MonkeyPatch, engine: Engine, handles: int, every: int
 ) -> None:
@@ -161,7 +161,7 @@ def test_keeping_a_state_writes_no_more_for_a_longer_history(
             for turn in range(messages // 100):
                 talk(sessions[turn % handles], 100)
         written.append(sum(sizes))
-    assert written[1] < 16 * written[0]  # written whole each time it would be some 60 times
+    assert written[1] < 16 * written[0]  # writing it whole each time would cost some 60 times as much
 
 
 def chain(store: Store, forks: int) -> None:

@@ -351,7 +351,7 @@ def test_a_compaction_is_failed_for_the_reason_that_the_caller_gives(store: Stor
         session.fail_compaction(started, "too long")
     assert session.version == before
     assert session.state().running_compaction() == started
-    with session.lease():  # which settles what was left running
+    with session.lease():  # taking the lease settles the running call
         other = session.request_compaction()
         session.start_compaction(other)
         session.fail_compaction(other, "too long")

@@ -207,7 +207,7 @@ class Sessions(RuleBasedStateMachine):
         if len(self.models) >= 6:
             return
         if model.owner == store:
-            model.commit()  # a look at the version commits what is accepted
+            model.commit()  # reading the version commits what is accepted
         at = back % model.version + 1
         fork = self._id("s")
         self._handle(store, name).fork(at, id=fork)
@@ -596,7 +596,7 @@ def test_the_machine_notices_a_lost_event(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(TextStream, "append", forgetful)
     quickly = settings(
-        max_examples=2_000,  # one in sixty notices it, and that one is the last
+        max_examples=2_000,  # one example in sixty notices the fault, and the run ends there
         report_multiple_bugs=False,
         phases=[Phase.generate],
         deadline=None,

@@ -39,7 +39,7 @@ def test_accepted_deltas_are_visible_to_their_own_handle_at_once(engine: Engine)
         text.append("abc")
         assert watcher.version < session.version
         assert said(session) == {text.id: "abc"}
-        assert said(watcher) == {text.id: "abc"}  # reading made them durable
+        assert said(watcher) == {text.id: "abc"}  # the read made them durable
         reply.finish()
 
 
@@ -74,7 +74,7 @@ def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> No
         tick = store.clock
 
         def flushed_meanwhile() -> int:
-            writer.flush()  # as the flusher would, between the check and the delta
+            writer.flush()  # as the flush thread would, between the check and the delta
             return tick()
 
         text._clock = flushed_meanwhile

@@ -227,7 +227,7 @@ def test_an_old_part_is_no_object() -> None:
     """Promise 8: an archived part is bytes in memory, stored the same way, and no object."""
     short, long = long_state(500), long_state(2_500)
     parts = 3 * 2_000
-    assert reachable(short) > 3 * 50  # the newest are objects: the count does see them
+    assert reachable(short) > 3 * 50  # the newest facts are objects, which the count includes
     assert reachable(long) - reachable(short) < parts / 4
     assert len(long.encode()) - len(short.encode()) < 40 * parts
 
@@ -318,7 +318,7 @@ def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) 
     with eventlog.open(tmp_path) as store:
         wanted = derived_reads(store.log)
         session = store.session("s")
-        session.user(id="x")  # a message alone: the ids of parts that the store gives do not sort behind those above
+        session.user(id="x")  # a message alone: ids of generated parts do not sort behind the ids above
         assert key not in wanted
         assert session.state().last_user() == "x"
         facts = session.state().part("a3:call")
@@ -381,7 +381,7 @@ def test_a_lost_piece_is_read_from_the_log(tmp_path: Path, lost: int) -> None:
         with eventlog.open(tmp_path, checkpoint_events=300) as store:
             session = store.session("s")
             facts = session.state().part("a3:call")
-            assert bool(session.state().pieces) is bool(again)  # those of which one is lost are used no more
+            assert bool(session.state().pieces) is bool(again)  # pieces of which one is lost are no longer used
             assert (facts.kind, facts.call, facts.message) == ("tool", "call3", "a3")
             whole = State()
             fold_spans(store.log, session.ancestry(), whole, session.version)

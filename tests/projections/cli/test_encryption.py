@@ -111,7 +111,7 @@ def test_every_session_without_its_key_is_marked(cli: Cli, tmp_path: Path, keys:
         lost.fork(id="b-fork")
         lost.subsession(id="b-sub").archive()
     header, *lines = keys.read_text().splitlines()
-    for gone in range(1, len(lines)):  # the first is the store's own
+    for gone in range(1, len(lines)):  # the first line is the store's own key
         keys.write_text("\n".join([header, *lines[:gone], *lines[gone + 1 :]]) + "\n")
         with eventlog.open(tmp_path / "store", keys=keys, read_only=True) as store:
             locked = {info.id for info in store.sessions() if info.locked}

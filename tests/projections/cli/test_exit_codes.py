@@ -124,7 +124,7 @@ def test_interrupted_from_the_keyboard(tmp_path: Path) -> None:
         while not (tmp_path / "store" / "format").exists():
             assert process.poll() is None
             time.sleep(0.02)
-        _wait_for_rest(process.pid)  # then it waits for a program that opens the other end of the pipe
+        _wait_for_rest(process.pid)  # the command waits for a program that opens the other end of the pipe
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (Exit.INTERRUPTED, "", "eventlog: interrupted\n")

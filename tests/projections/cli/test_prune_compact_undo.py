@@ -115,7 +115,7 @@ def test_undo_goes_back_step_by_step(cli: Cli, talked: Path) -> None:
         ["prune", "talk"],
         ["compact", "talk"],
         ["rollback", "talk", "--to", version - 3],
-        ["rollback", "talk", "--to", version - 1],  # the one before hides it
+        ["rollback", "talk", "--to", version - 1],  # the rollback before this one hides it
     ]
     for command in commands:
         assert cli(*command).code == Exit.OK

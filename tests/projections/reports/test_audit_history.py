@@ -50,7 +50,7 @@ def other(text: str) -> str:
 def changes(entry: Entry | DeltaRun) -> Iterator[Entry | DeltaRun]:
     """The entry with one byte of a sent text changed, for each of its texts."""
     if isinstance(entry, DeltaRun):
-        if entry.text and all(field == "text" for _, field in entry.keys):  # a tool's input is given once more
+        if entry.text and all(field == "text" for _, field in entry.keys):  # a tool's input is sent a second time
             yield msgspec.structs.replace(entry, text=other(entry.text))
         return
     event = entry.event

@@ -76,7 +76,7 @@ def test_a_thousand_past_versions_are_what_they_were(tmp_path: Path, part: int) 
             name = session.id
     with eventlog.open(tmp_path / "s", read_only=True) as store:
         session = store.session(name)
-        for version in chosen:  # in no order
+        for version in chosen:  # in random order
             view = ModelView.of(session, version)
             assert (view.digest, len(view.messages)) == seen[version], version
     assert len({digest for digest, _ in seen.values()}) > len(chosen) // 10, "the versions differ"

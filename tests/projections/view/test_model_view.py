@@ -237,7 +237,7 @@ def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOpt
         order = {message: place for place, message in enumerate(follower.state.messages)}
         newest = next(reversed(follower.state.messages), "")
         changing = growing - {message.id for message in follower.state.messages.values() if message.user} | {newest}
-        first = min(order.get(message, len(order)) for message in changing)  # it may have shown nothing so far
+        first = min(order.get(message, len(order)) for message in changing)  # the message may not be shown yet
         count = next(
             (place for place, message in enumerate(before) if order.get(message.source, 0) >= first), len(before)
         )
@@ -896,7 +896,7 @@ def test_a_fork_opens_at_its_parents_checkpoint() -> None:
         session.user("after the checkpoint")
         fork = session.fork()
         session.user("in the parent")
-        LiveView(session).save()  # too new for the fork
+        LiveView(session).save()  # a checkpoint too new for the fork
         fork.user("in the fork")
         read: list[int] = []
         stretches = fork.stretches
@@ -946,7 +946,7 @@ def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], o
     whole = list(view_of(recording, options))
     for name, (_, part) in list(state.where.items()):
         if part.removed or isinstance(part, (NotePart, StepPart)):
-            continue  # of those that are never sent a step's beginning parts its message, all the same
+            continue  # never sent, but a removed step start would change how its message is split
         reason = reason_in(state, options, recording.text, name)
         part.removed = True
         without = list(Assembly(state, options, recording.text).view())

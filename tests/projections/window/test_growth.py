@@ -70,7 +70,7 @@ def test_a_hundred_compactions_of_a_constant_view_add_next_to_nothing() -> None:
             sizes.append(view_bytes(session))
             assert len(list(store.log.bodies())) == bodies
         with ContextWindow(control, POLICY, environment={}) as counting:
-            assert counting.tokens > COMPACTIONS * 1_000  # so that each of its bodies is counted, too
+            assert counting.tokens > COMPACTIONS * 1_000  # so that each of its bodies is counted
         view = sum(sizes) / COMPACTIONS
         assert max(sizes) < min(sizes) * 1.1
         added = (derived(store) - derived(other)) / COMPACTIONS

@@ -835,7 +835,7 @@ def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
             for number in range(200):
                 if number == interrupted_at:
                     other.interrupt()
-                    session.flush()  # what is accepted is decided before what others say is read
+                    session.flush()  # the flush decides accepted events before it reads other programs' commits
                 yield {"choices": [{"delta": {"content": f"{number} "}}]}
         finally:
             closed.append(number < 199)

@@ -414,7 +414,7 @@ class Windows(RuleBasedStateMachine):
         parts = [part.id for part in self._calls() if part.status == "completed" and not part.redacted]
         if parts and pick % 2 == 0:
             session = self.store.session(self.parents.get(self.session.id, "s")) if of_parent else self.session
-            with suppress(NotFoundError):  # a part that is newer than the fork
+            with suppress(NotFoundError):  # the part is newer than the fork
                 session.redact(parts[pick % len(parts)])
             for known in self.digests.values():
                 known.clear()
@@ -459,7 +459,7 @@ class Windows(RuleBasedStateMachine):
             newest = expected.newest_real()
             kept = [newest] if newest in shown[: cut + 1] else []
             tail = shown[cut + 1] if cut + 1 < len(shown) and pick % 2 else None
-            with suppress(RefusedError):  # an older message that is open and says nothing
+            with suppress(RefusedError):  # an older message is open without content
                 self.session.start_compaction(part, through=shown[cut], tail=tail, kept=[name for name in kept if name])
 
     @rule(ends=st.booleans())
@@ -512,7 +512,7 @@ class Windows(RuleBasedStateMachine):
         except NotFoundError:
             assert not in_force
             return
-        if undone in dict(in_force):  # not one that was taken back with a message that was removed
+        if undone in dict(in_force):  # unless the compaction was removed together with its message
             assert undone == in_force[-1][0]
             assert in_force[-1][1] not in {message.source for message in ModelView.of(self.session).messages}
 
@@ -691,7 +691,7 @@ class Windows(RuleBasedStateMachine):
         """A long-lived window decides and plans as one made now."""
         for number, window in enumerate(self.kept):
             if self.session.version % (3 * number + 1):
-                continue  # the others look now and then only
+                continue  # the other windows are compared now and then only
             step = window.next_step()
             fresh = self._made(number)
             known, found = window.situation(), fresh.situation()

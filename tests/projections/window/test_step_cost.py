@@ -94,7 +94,7 @@ class Costs:
         window = self._window
         began = time.process_time()
         step = window.next_step()
-        while not isinstance(step, CallModel):  # a prune is not of this step's cost
+        while not isinstance(step, CallModel):  # a prune does not belong to this step's cost
             window.perform(step)
             began = time.process_time()
             step = window.next_step()

@@ -54,7 +54,7 @@ class Caller:
         """Append until committed; return the log to go on with."""
         try:
             self.acknowledged.append(log.submit(append).wait(30))
-        except BusyError as error:  # nothing of it was written, and the log goes on when there is room again
+        except BusyError as error:  # the append was not written, and the log goes on when there is space again
             self._saw(error)
             self.heal()
             self._compare(log, len(self.acknowledged))

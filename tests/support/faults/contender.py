@@ -58,7 +58,7 @@ class Contender:
             elif choice < 0.45:
                 self._lease(session)
             elif choice < 0.5:
-                time.sleep(self._chance.uniform(0, 0.06))  # a lease may run out meanwhile
+                time.sleep(self._chance.uniform(0, 0.06))  # a lease may expire meanwhile
             else:
                 self._append(session)
 
@@ -116,7 +116,7 @@ class Contender:
             head = self._log.head(session)
             made = replace(made, expected=head.version if head is not None else 0)
             if self._chance.random() < 0.3:
-                time.sleep(self._chance.uniform(0, 0.01))  # another may get there first
+                time.sleep(self._chance.uniform(0, 0.01))  # another thread may take it first
         elif way < 0.75 and session in self._held:
             made = replace(made, epoch=self._held[session])
         before = self._free(session) if way >= 0.85 else None

@@ -138,7 +138,7 @@ def commands(data: bytes) -> None:
     """Run a command line, one word per line: a documented exit code and no traceback."""
     words = [word for word in data.decode(errors="surrogateescape").split("\n") if "\0" not in word]
     if any("/" in word or ".." in word or "http" in word or word in {"demo", "--summarizer"} for word in words):
-        return  # outside of that directory, or long
+        return  # outside that directory, or too long
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as directory:
         try:

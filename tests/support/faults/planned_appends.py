@@ -91,7 +91,7 @@ def probe_here(patch: pytest.MonkeyPatch) -> None:
             raise DamagedError(wrong[0])
 
     patch.setattr(partition, "require_structure", require)
-    patch.setattr(engine, "probe", _nothing)  # the same again, while it is open
+    patch.setattr(engine, "probe", _nothing)  # and the engine's probe of an open store
 
 
 def _nothing(_directory: Path) -> list[str]:

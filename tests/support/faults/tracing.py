@@ -178,7 +178,7 @@ def _text(process: int, address: int) -> str:
     """A path in the memory of a process."""
     found = b""
     while b"\0" not in found:
-        upto = 4096 - (address + len(found)) % 4096  # the next page may not be there
+        upto = 4096 - (address + len(found)) % 4096  # the next page may not be mapped
         found += _memory(process, address + len(found), upto)
     return os.fsdecode(found[: found.index(b"\0")])
 
@@ -316,12 +316,12 @@ def traced(work: Callable[[], object], decide: Callable[[Call], int | None]) -> 
                 continue
             calls += 1
         elif not event and process in known:
-            sent = os.WSTOPSIG(status)  # a signal of its own: hand it on
+            sent = os.WSTOPSIG(status)  # a signal of the process's own: deliver it
         known.add(process)
         try:
             _ptrace(_CONT, process, 0, sent)
         except OSError as error:
-            if error.errno != errno.ESRCH:  # killed meanwhile
+            if error.errno != errno.ESRCH:  # the process was killed meanwhile
                 raise
     return Ended(ended, calls)
 
@@ -332,7 +332,7 @@ def _ask(process: int, decide: Callable[[Call], int | None]) -> int | None:
         call = _read(process, registers)
     except OSError as error:
         if error.errno in {errno.ESRCH, errno.ENOENT, errno.EBADF}:
-            return 0  # it was killed meanwhile, or the call names what is not there
+            return 0  # the process was killed meanwhile, or the call names a missing file
         raise
     answer = decide(call)
     if answer == SHORT:

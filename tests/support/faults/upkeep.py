@@ -57,7 +57,7 @@ def _same(path: Path, *heads: StoreHead) -> None:
 
 def _half_made(path: Path, *heads: StoreHead) -> None:
     """Check that a copy's target is empty, says that it is unfinished, or is whole."""
-    with suppress(UnfinishedError, ReadOnlyError):  # the latter: it is finished when it is opened to be written
+    with suppress(UnfinishedError, ReadOnlyError):  # ReadOnlyError: the store is complete once it is opened for writing
         if (path / "format").exists():
             _same(path, *heads)
         else:
@@ -154,7 +154,7 @@ def _look_backup(place: Path) -> None:
 def _done_backup(place: Path) -> None:
     _same(place / "s", kept_head(place))
     _whole(place / "b", kept_head(place))
-    if (place / "s" / "edition").exists():  # it was vacuumed
+    if (place / "s" / "edition").exists():  # the store was vacuumed
         _without(place / "b", GONE)
 
 
@@ -194,7 +194,7 @@ def _scrub(place: Path) -> None:
 
 def _look_rewritten(*records: int) -> Callable[[Path], None]:
     def look(place: Path) -> None:
-        with suppress(ReadOnlyError), reading(place / "s") as store:  # it is finished when it is opened to be written
+        with suppress(ReadOnlyError), reading(place / "s") as store:  # complete once opened for writing
             assert _has(store, kept_head(place), records)
             assert store.log.check() == []
         with opened(place / "s") as store:

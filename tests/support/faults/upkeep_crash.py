@@ -62,7 +62,7 @@ class Breaker:
         """Let a call be made, or not."""
         if call.name not in self._counts or not call.path.startswith(self._place):
             return 0
-        if Path(call.path).name.removesuffix(".new") in TOLD:  # nothing of the store
+        if Path(call.path).name.removesuffix(".new") in TOLD:  # the call is not on the store
             return 0
         self._left -= 1
         if self._left > 0 or (self._left < 0 and not self._lasting):
@@ -160,7 +160,7 @@ class Harness:
         breaker = Breaker(place, at, way, lasting=self._chance.random() < 0.5)
         ended = traced(partial(self._run, place), breaker.decide)
         told = self._error.read_text() if self._error.exists() else ""
-        lost = " lost: " in told and f"{place}/s/" not in breaker.met  # of a store that could be read
+        lost = " lost: " in told and f"{place}/s/" not in breaker.met  # a loss in a store that could be read
         if ended.status or told.startswith("wrong") or lost:
             sys.exit(f"{self._name} ended with status {ended.status} {told!r}, {way} at {breaker.met}")
         if told:
@@ -196,7 +196,7 @@ def main(directory: Path, seed: int, tries: int, kind: str, way: str, *works: st
     patched()
     TokenCounter.for_model("").count("loaded once, for all children")
     directory = directory.resolve()
-    if not (directory / "templates").exists():  # those of large stores are made once for all ways
+    if not (directory / "templates").exists():  # templates of large stores are made once for all ways
         (directory / "templates").mkdir()
         make_templates(directory / "templates", kind)
     found: dict[str, int] = {}
@@ -207,7 +207,7 @@ def main(directory: Path, seed: int, tries: int, kind: str, way: str, *works: st
         if way == "moment":
             took = harness.time()
             found[work] = 0
-            for _ in range(3 * tries):  # some come too late
+            for _ in range(3 * tries):  # some kills come after the work's end
                 found[work] += harness.kill_after(chance.uniform(0, took))
                 if found[work] == tries:
                     break
@@ -232,7 +232,7 @@ def main(directory: Path, seed: int, tries: int, kind: str, way: str, *works: st
             faults = [named[(first + number) % len(named)] for number in range(tries)]
             names = [call.name for call, _ in recorder.calls]
             for number, fault in enumerate(faults):
-                able = sum(name in ERRORS[fault][1] for name in names)  # of all calls few can fail in some ways
+                able = sum(name in ERRORS[fault][1] for name in names)  # few of all calls can fail in some ways
                 at = spread(able, tries, chance)[number]
                 found[work] = found.get(work, 0) + harness.refuse(at, fault)
         errors += harness.errors

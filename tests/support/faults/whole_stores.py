@@ -130,7 +130,7 @@ def make_templates(directory: Path, kind: str) -> None:
         shutil.copytree(directory / "more", directory / "copied", ignore=shutil.ignore_patterns("b", "before"))
         (directory / "copied" / "s").rename(directory / "copied" / "b")
 
-    def left() -> None:  # by a process that dies: its journal is not folded
+    def left() -> None:  # in a process that dies, so that its journal is not folded
         shutil.copytree(directory / "plain", directory / "left")
         store = opened(directory / "left" / "s")
         exchange(store.session("a"))

@@ -511,7 +511,7 @@ def test_folding_that_fails_holds_writers_back_and_loses_nothing(tmp_path: Path)
         written += [put(log, bytes(2000)).last for _ in range(70)]
     io.stuck = False
     more = 0
-    for _ in range(300):  # folding takes its time, too, and may be waited for no longer than the timeout
+    for _ in range(300):  # folding takes time, too, and a wait for it is bounded by the timeout
         with suppress(BusyError):
             more = put(log, bytes(2000)).last
             break
@@ -560,7 +560,7 @@ def test_folding_outlives_what_the_system_refuses(
     while not io.count and time.monotonic() < deadline:
         log.submit(Append(session="s", payload=bytes(1000), count=1, time=1)).wait(30)
     io.refused = ""
-    for _ in range(150):  # more than may wait to be folded
+    for _ in range(150):  # more than the limit of unfolded commits
         log.submit(Append(session="s", payload=bytes(1000), count=1, time=1)).wait(30)
     assert "folding failed" in caplog.text
     log._partition.fold()
@@ -723,7 +723,7 @@ def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     put(log, b"two", bodies=[(HASH, b"body")], request="r")
     both = list(partition.tail.freeze())
     fold(segments, first, {}, io)
-    monkeypatch.setattr(segments, "folded", lambda: begun)  # as it was just before the other process had folded
+    monkeypatch.setattr(segments, "folded", lambda: begun)  # as right before the other process's fold
     assert fold(segments, both, {}, io).position == 2
     monkeypatch.undo()
     assert fold(segments, both, {}, io) == fold(segments, first, {}, io) == segments.folded()
@@ -807,7 +807,7 @@ def test_a_tiny_map_with_readers_at_work(tmp_path: Path) -> None:
 
     def reader() -> None:
         try:
-            while not stop.wait(1e-3):  # three that never pause would leave the fold no turn on a busy machine
+            while not stop.wait(1e-3):  # three readers that never pause would starve the fold on a busy machine
                 assert log._partition._segments.head("nobody") is None
                 list(log.read("s"))
         except BaseException as error:  # noqa: BLE001 - handed to the test

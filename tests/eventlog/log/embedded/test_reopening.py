@@ -170,7 +170,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
     with Store(open_log(path)) as store:
         again = store.session("a")
         again.user("again")
-        with again.assistant(model="acme/one") as other:  # waits for no lease to expire
+        with again.assistant(model="acme/one") as other:  # no wait for a lease to expire
             other.add_text("a whole answer")
             other.finish("stop")
         parts = [part for message in ModelView.of(again).messages for part in message.parts]
@@ -182,7 +182,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
         ]
         with pytest.raises(EventlogError):
             broken.close()
-        with suppress(EventlogError):  # all that was lost was told of
+        with suppress(EventlogError):  # every loss was reported
             old.close()
         again.user("and on")
         assert verify(store, deep=True).sound
@@ -194,7 +194,7 @@ def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
     path = tmp_path / "s"
     old = open_log(path)
     put(old, b"lost")
-    for _ in range(3):  # the system may give the directory the same number again
+    for _ in range(3):  # the system may give the new directory the old inode number
         shutil.rmtree(path)
         fresh = open_log(path)
         put(fresh, b"kept")

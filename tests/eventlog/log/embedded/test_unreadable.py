@@ -93,7 +93,7 @@ def test_a_data_file_that_is_none(original: Path, tmp_path: Path, name: str, *, 
     DAMAGES[name](path)
     data = path / "lmdb" / "data.mdb"
     before = data.read_bytes() if data.is_file() else None
-    if read_only and name == "the last page gone":  # only writers ask for that one
+    if read_only and name == "the last page gone":  # only writers check for a missing last page
         log = open_log(path, read_only=True)
         for head in log.heads():
             assert len(list(log.read(head.session))) == 10
@@ -235,7 +235,7 @@ def test_no_permission_is_no_damage(original: Path, tmp_path_factory: pytest.Tem
     base = tmp_path_factory.mktemp("denied")
     for directory in (base, *base.parents[:2]):
         if directory.stat().st_uid == os.geteuid():
-            directory.chmod(directory.stat().st_mode | 0o011)  # others go through it
+            directory.chmod(directory.stat().st_mode | 0o011)  # other users may traverse it
     outcomes: list[str] = []
     for mode in ("reading", "writing"):
         sound, denied = base / f"sound {mode}", base / f"denied {mode}"

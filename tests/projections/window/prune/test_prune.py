@@ -52,7 +52,7 @@ def test_nothing_protected_is_ever_planned(
     if inside and policy.steps is None:
         assert not found
         return
-    real = policy.policy != "opencode"  # it counts all user messages, and is never asked inside a loop
+    real = policy.policy != "opencode"  # OpenCode's planner counts all user messages, and is not asked inside a loop
     bound = protected_from(messages, policy, inside=inside) if real else len(messages)
     for index, part in tools_of(messages):
         if part.id in found:

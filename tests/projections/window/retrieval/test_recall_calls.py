@@ -70,7 +70,7 @@ def test_a_model_recalls_what_was_truncated() -> None:
         assert {step.verdict for step in audit(session)} == {"match"}
         version = session.version
         loop(session, recall=True).run()
-        assert session.version == version  # nothing is offered twice
+        assert session.version == version  # no second offer is recorded
 
 
 def test_another_process_goes_on_with_what_is_offered() -> None:
@@ -133,7 +133,7 @@ def test_another_tool_of_that_name_is_refused() -> None:
             pass
         assert session.version == version
         session.user("What is in the log?")
-        assert loop(session).run() == Stop("finished")  # and without recall=True nothing is made of it
+        assert loop(session).run() == Stop("finished")  # without recall=True the window answers no call of that name
         assert "recall" not in results(ModelView.of(session).messages)[0].output
 
 

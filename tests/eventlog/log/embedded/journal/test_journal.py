@@ -194,7 +194,7 @@ def test_damage_without_a_mark(tmp_path: Path) -> None:
     """Without a watermark a bad frame before a good one is damage; only the last may be torn."""
     path = tmp_path / "s"
     data = unfolded(path)
-    last = data.rindex(data[16 + 8 : 16 + 16])  # the salt of the file, at the beginning of each frame
+    last = data.rindex(data[16 + 8 : 16 + 16])  # the file's salt stands at the beginning of each frame
     for offset in range(FILE_HEADER_BYTES, len(data), 5):
         (path / "mark").write_bytes(b"")
         rewrite(path / FIRST, bytes([data[offset] ^ 0x10]), offset)
@@ -338,7 +338,7 @@ def test_no_room_for_the_next_file(tmp_path: Path) -> None:
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition._spare_at = log._partition.journal.middle  # the housekeeper keeps out
+    log._partition._spare_at = log._partition.journal.middle  # keeps the fold worker out
     io.faults = [("open", errno.ENOSPC)]
     with pytest.raises(BusyError):
         put(log, bytes(3000))
@@ -374,12 +374,12 @@ def test_a_refused_switch_fails_the_batch_only(
     """Promise 3: a refused call while the next file is prepared fails that batch alone."""
     probe_here(monkeypatch)
     if spare and len(faults) > 1:
-        faults = faults[1:]  # a spare is filled already
+        faults = faults[1:]  # a spare file is filled already
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition._spare_at = log._partition.journal.middle  # the housekeeper keeps out
+    log._partition._spare_at = log._partition.journal.middle  # keeps the fold worker out
     if spare:
         log._partition.journal.make_spare()
     for tried in range(2):
@@ -650,7 +650,7 @@ def test_files_grow_as_needed(tmp_path: Path) -> None:
         log.submit(Append(session="s", payload=bytes(16_000), count=1, time=1, creates_at=None if number else 0))
         if number % 5 == 0:
             log.sync()
-            log._partition._prepare()  # as the housekeeper does, who may be late on a busy machine
+            log._partition._prepare()  # as the fold worker does, which may be late on a busy machine
             log._partition.fold()
             for entry in (tmp_path / "s" / "journal").glob("*.log"):
                 sizes.add(entry.stat().st_size)

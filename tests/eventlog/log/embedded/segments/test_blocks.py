@@ -221,7 +221,7 @@ def test_short_sessions_share_a_block(tmp_path: Path) -> None:
     segments = log._partition._segments
     assert [log.read(head.session).__next__().payload for head in log.heads()] != []
     assert len(segments._blocks._kept) == 1
-    assert stored(segments) < 200 * (24 + 20 + 20)  # salt and leaf, id, and all the rest
+    assert stored(segments) < 200 * (24 + 20 + 20)  # salt and leaf, id, and other columns
     log.close()
 
 

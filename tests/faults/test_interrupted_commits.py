@@ -210,7 +210,7 @@ class ClosedIO(JournalIO):
 @pytest.mark.promise(1, 12)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.EIO])
 def test_an_exception_where_no_file_can_be_opened(tmp_path: Path, code: int) -> None:
-    """Promises 1 and 12: an append on disk is never reported as refused, unreadable or not."""
+    """Promises 1 and 12: an append on disk is never reported as refused, even if unreadable."""
     told: set[str] = set()
     place = 0
     reached = True

@@ -171,7 +171,7 @@ def test_a_kill_at_any_call_and_then_the_power(*, half: bool) -> None:
 
 @pytest.mark.promise(1)
 def test_a_line_that_broke_off_is_gone_before_the_next_one_is_written() -> None:
-    """Promise 1: two torn lines, old and new, never look like a damaged key."""
+    """Promise 1: a torn line and its torn replacement never look like a damaged key."""
     chance = random.Random(3)
     with scratch() as directory:
         place = directory / "place"

@@ -66,7 +66,7 @@ def test_taking_rollbacks_back_is_as_if_they_never_were(steps: list[int | None],
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(["event", "back", "hidden", "redo"]), max_size=40), st.data())
 def test_redo_answers_the_newest_rollback(commands: list[str], data: st.DataObject) -> None:
-    """A return to right before the newest open rollback is a redo; other rollbacks wait."""
+    """Only a return to right before the newest open rollback is a redo."""
     history, lists = grow([])
     waiting: list[int] = []
     for command in commands:

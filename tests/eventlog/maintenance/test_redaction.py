@@ -258,7 +258,7 @@ def test_scrub_needs_the_store_alone(tmp_path: Path) -> None:
 
 
 def test_a_restore_before_a_redaction_says_what_was_scrubbed_since(tmp_path: Path) -> None:
-    """A restore to before a redaction restores no scrubbed part; `verify` agrees."""
+    """After a restore to before a redaction a scrubbed part is redacted, in forks too."""
     with eventlog.open(tmp_path / "s") as store:
         session = store.create_session(id="a")
         session.user(f"say {SECRET}")

@@ -60,7 +60,7 @@ def test_export_to_a_file_can_be_imported(cli: Cli, store: Path, tmp_path: Path)
 
 
 def test_a_tree_of_documents_is_a_directory(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """OpenCode exports one session per file, so a tree needs a directory, and ids stay inside."""
+    """OpenCode exports one session per file: a tree needs a directory, no id leads out of it."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").subsession(id="../../evil").user("hi")
         opened.session("ses_a1").subsession(id=".. /../evil").user("hi")

@@ -83,7 +83,7 @@ def hide(path: Path, key: bytes) -> None:
 
 @pytest.mark.promise(12)
 def test_what_damage_hides_is_no_missing_session(store: Path, cli: Cli) -> None:
-    """Promise 12: before a session is called missing, and in short lists, pages are checked."""
+    """Promise 12: a session hidden by damaged pages is reported as damage, not as missing."""
     hide(store, b"ses_b2")
     for command in (["show", "ses_b2"], ["sessions"], ["head"], ["rollback", "ses_b2", "--to", "1"]):
         answer = cli(*command)

@@ -150,7 +150,7 @@ def test_a_medium_that_no_program_may_write_is_read(store: Path) -> None:
 
 
 def test_the_mount_of_a_path_is_the_longest_of_its_device() -> None:
-    """Mount options are those of the file system and device below the path."""
+    """A path's mount is the longest mount point of its device; options are the file system's."""
     lines = [
         "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard",
         "42 27 254:0 /a /srv/st\\040ore ro,relatime - ext4 /dev/vda rw,discard",

@@ -86,7 +86,7 @@ ENDLESS: dict[str, tuple[Answer, str]] = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_answer_has_an_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endless or packed answer is given up at a stated size, after one request."""
+    """An endless or packed answer is given up at a stated size and retried only if useful."""
     answer, said = ENDLESS[name]
     monkeypatch.setattr(chat_stream, "MOST_EVENTS", 20_000)
     monkeypatch.setattr(http_summarizer, "LARGEST_STREAM", 32 * MEGABYTES)

@@ -161,7 +161,7 @@ def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:
 
 
 def test_a_fork_has_ids_of_its_own(store: Store) -> None:
-    """A fork's exported records have their own ids: OpenCode has one id space for all sessions."""
+    """A fork's exported records have their own ids: OpenCode's sessions share one id space."""
     session = talk(store, "ses_n")
     fork = session.fork(id="ses_m")
     fork.user("on")

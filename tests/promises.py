@@ -1,6 +1,7 @@
-"""The table of promises in `tests/README.md`, from the marks on the tests: `python -m tests.promises` writes it.
+"""Write the table of promises in `tests/README.md`: `python -m tests.promises`.
 
-A test, or a whole file of them, by which a promise is proven has the mark `pytest.mark.promise(n)`.
+The table comes from the marks on the tests. A test, or a whole file of them, by which a promise is
+proven has the mark `pytest.mark.promise(n)`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PROMISES = (
 
 
 def marks(path: Path) -> Iterator[tuple[int, str]]:
-    """The promises that a file of tests proves, each with the test's name, or "" where the whole file is marked."""
+    """Promises a test file proves, with each test's name, or "" for a marked file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
@@ -67,7 +68,7 @@ def table() -> str:
 
 
 def with_table(page: str) -> str:
-    """The page with the table as it is today."""
+    """The page with the current table."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table()}{END}{after}"

@@ -1,4 +1,4 @@
-"""The promises and their tests: every promise has some, and the page that lists them is as the marks say."""
+"""Every promise has tests, and the page that lists them agrees with the marks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README says what is so: its example runs, its tests, files, commands, formats and exit codes are there."""
+"""The README is true: its example runs, its files, commands and exit codes exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
-    """The example is a program of fifteen lines that runs as it stands and leaves the session it speaks of."""
+    """The README's fifteen-line example runs as it stands and leaves its session."""
     example = blocks("python")[0]
     assert len([line for line in example.splitlines() if line]) <= 15
     done = subprocess.run(
@@ -42,7 +42,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
 
 
 def test_there_are_two_commands_and_ci_runs_them() -> None:
-    """The README has exactly two commands to begin with, and `.ci/run` takes them from there."""
+    """The README has exactly two first commands, and `.ci/run` takes them from there."""
     commands = [line for block in blocks("sh") for line in block.splitlines()]
     assert len(commands) == 2
     assert all(command.startswith("python3 -m venv .venv && .venv/bin/pip install -q ") for command in commands)
@@ -75,7 +75,7 @@ def test_every_promise_has_tests() -> None:
 
 
 def test_linked_files_are_there() -> None:
-    """Links and file names in the README lead to files."""
+    """Links and file names in the README lead to existing files."""
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
     for name in re.findall(r"`((?:eventlog|projections|\.ci)/[\w./]+)`", README):
@@ -83,7 +83,7 @@ def test_linked_files_are_there() -> None:
 
 
 def test_commands_formats_and_schemas_are_all_there() -> None:
-    """The README lists every command, every format that can be imported, and every schema."""
+    """The README lists every command, importable format and schema."""
     rows = re.findall(r"^\| `(\w+)[ `]", README, re.MULTILINE)
     assert rows == COMMANDS
     line = README.partition("Formats to import:")[2].partition("\n\n")[0]
@@ -100,6 +100,6 @@ def test_exit_codes_are_all_there() -> None:
 
 
 def test_the_changelog_and_the_licence_are_there() -> None:
-    """The changelog has a place for what comes next, and the licence is the one that is declared."""
+    """The changelog has a place for the next version, and the licence is the declared one."""
     assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
     assert (ROOT / "LICENSE").read_text().startswith("MIT License")

@@ -1,4 +1,4 @@
-"""The README's program for a server: a question answered once in asyncio, and a page that follows a session and comes back."""
+"""The README's asyncio server: a question is answered once, and a page follows along."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOKENS = ["Let me", " look", "."]
 
 
 def server() -> SimpleNamespace:
-    """What the program in the README's section "In a server" defines."""
+    """The names that the program in the README's section "In a server" defines."""
     section = README.partition("\n## In a server\n")[2].partition("\n## ")[0]
     (program,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
@@ -46,7 +46,7 @@ async def read(page: AsyncGenerator[str], until: str) -> list[tuple[int, dict[st
 
 
 def kept(seen: list[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """What a page shows that drops, at each committed event, all that it showed of uncommitted ones."""
+    """The texts of a page that drops uncommitted events at each committed one."""
     shown: list[tuple[int, dict[str, Any]]] = []
     for cursor, event in seen:
         if cursor:
@@ -61,7 +61,7 @@ def text_of(events: list[dict[str, Any]]) -> str:
 
 
 def test_a_turn_streams_to_a_page_and_the_page_comes_back(tmp_path: Path) -> None:
-    """The page gets the question, deltas before they are committed, each version once in the end, and goes on from its cursor."""
+    """A page gets deltas before their commit, each version once, and resumes at its cursor."""
     here = server()
     asked: list[Any] = []
     streamed = asyncio.Event()
@@ -107,7 +107,7 @@ def test_a_turn_streams_to_a_page_and_the_page_comes_back(tmp_path: Path) -> Non
 
 
 def test_a_repeated_request_is_answered_once(tmp_path: Path) -> None:
-    """A request that is sent again while it is answered, afterwards, and after a failure asks the model once per missing answer."""
+    """A repeated request asks the model once per missing answer, also after a failure."""
     here = server()
     asked: list[Any] = []
 

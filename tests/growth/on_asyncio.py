@@ -1,4 +1,4 @@
-"""The operations of the handles for asyncio.  No tests here."""
+"""The operations of the handles for asyncio."""
 
 from __future__ import annotations
 

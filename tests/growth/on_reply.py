@@ -1,4 +1,4 @@
-"""The operations of an answer being written: its texts, its calls, its steps, its end; and of pipelines.  No tests here."""
+"""Operations of a reply being written, its texts, calls, steps and end; and pipelines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["REPLY"]
 
 @contextmanager
 def _reply(at: Place) -> Generator[Reply]:
-    """An open answer; what is left open in it is interrupted behind the call."""
+    """An open reply; the parts it leaves open are interrupted after the call."""
     with at.long.assistant() as reply:
         yield reply
 
 
 @contextmanager
 def _begun(at: Place) -> Generator[Reply]:
-    """An answer that has not begun, of a session whose lease is held."""
+    """A reply that has not started, of a session whose lease is held."""
     with at.long.lease():
         reply = at.long.assistant()
         yield reply

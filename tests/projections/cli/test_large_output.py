@@ -1,4 +1,4 @@
-"""A command that prints one large output holds it once."""
+"""A command that prints one large output holds it in memory once."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ BYTES = (100 if SLOW else 30) * 1_000_000
 ONCE = 1.05
 """The text with its numbered lines is a little longer than that."""
 MARGIN = 14_000_000
-"""What a command may hold beside the text."""
+"""Bytes that a command may hold beside the text."""
 TOKENIZER = 75_000_000
-"""What the tables of the tokenizer take while they are built; 50 MB of it stay."""
+"""Bytes of the tokenizer's tables while they are built; 50 MB of it stay."""
 
 
 def peak(store: Path, *arguments: str) -> int:
-    """The most memory, in bytes, that a command took at a time."""
+    """Peak memory of a command, in bytes."""
     script = (
         "import resource, subprocess, sys\n"
         "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)\n"
@@ -37,7 +37,7 @@ def peak(store: Path, *arguments: str) -> int:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
-    """A store with one large output of many lines, in a store that was closed."""
+    """A closed store with one large output of many lines."""
     line = "a line of an output that goes on and on, number "
     with eventlog.open(tmp_path / "large") as store:
         session = store.create_session(id="big")
@@ -51,21 +51,21 @@ def large(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_show_holds_a_large_output_once(large: Path, form: list[str]) -> None:
-    """`show` takes the text of the largest output and a small margin beside what any command takes, printed or as JSON."""
+    """`show` holds the text of the largest output once, plus a small margin."""
     assert peak(large, "show", "big", *form) - peak(large, "sessions") < BYTES * ONCE + MARGIN
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_view_holds_it_once_beside_the_tokenizer(large: Path, form: list[str]) -> None:
-    """`view` takes the text once, the tables that tokens are counted with, and the same margin."""
+    """`view` holds the text once, plus the tokenizer's tables and a small margin."""
     assert peak(large, "view", "big", *form) - peak(large, "sessions") < BYTES * ONCE + TOKENIZER + MARGIN
 
 
 def test_view_for_a_provider_holds_it_once(large: Path) -> None:
-    """A request as a provider takes it is printed piece by piece, and nothing is counted for it."""
+    """`view --format` prints a provider's request in pieces and counts no tokens for it."""
     assert peak(large, "view", "big", "--format", "anthropic") - peak(large, "sessions") < BYTES * ONCE + MARGIN
 
 
 def test_an_export_holds_it_a_few_times(large: Path) -> None:
-    """A document that is built whole holds a text as it is and as JSON, not five times."""
+    """A document built whole holds a text as it is and as JSON, not five times."""
     assert peak(large, "export", "big", "--format", "opencode") - peak(large, "sessions") < 3 * BYTES + 60_000_000

@@ -24,13 +24,13 @@ def loaded(*arguments: str) -> set[str]:
 
 
 def test_help_loads_little() -> None:
-    """`eventlog --help` is quick because it loads nothing that it does not need."""
+    """`eventlog --help` is quick because it loads few modules."""
     assert program("--help").returncode == Exit.OK
     assert not {"rich", "eventlog", "lmdb", "msgspec", "tiktoken", "asyncio"} & loaded("--help")
 
 
 def test_help_says_what_the_commands_say() -> None:
-    """The list of commands, which loads none of them, names all there are, each with the sentence that its own help begins with."""
+    """The command list loads no command and repeats the first sentence of each one's help."""
     commands: Any = Commands(name="eventlog").commands
     assert {name: command.get_short_help_str(1_000) for name, command in commands.items()} == {
         name: entry.help for name, entry in COMMANDS.items()
@@ -39,13 +39,13 @@ def test_help_says_what_the_commands_say() -> None:
 
 
 def test_a_command_loads_its_own_module_only() -> None:
-    """A call does not pay for the other commands."""
+    """A command loads its own module and no other command's."""
     own = {name.rpartition(".")[2] for name in loaded("fork", "--help") if name.startswith("projections.cli.")}
     assert own & {entry.module for entry in COMMANDS.values()} == {"history"}
 
 
 def test_version_and_no_arguments(cli: Cli) -> None:
-    """`--version` names the program; without a command the help is shown and the call is wrong."""
+    """`--version` names the program; a call without a command shows the help and fails."""
     assert re.fullmatch(r"eventlog(?: \d+\.\d+\.\d+|, not installed)\n", cli("--version").out)
     answer = cli()
     assert answer.code == Exit.USAGE

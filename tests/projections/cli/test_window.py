@@ -1,4 +1,4 @@
-"""`window`: what fills a session's window, as JSON, as plain tables and as a picture; and it changes nothing."""
+"""`window`: what fills a session's window, as JSON, tables and bar; it changes nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_window_as_json_is_the_report(cli: Cli, talked: Path) -> None:
 
 
 def test_window_listing_as_long_as_asked_for(cli: Cli, talked: Path) -> None:
-    """`--top` bounds the largest messages and parts, which come in order of their size."""
+    """`--top` limits the lists of largest messages and parts, sorted by size."""
     del talked
     for top in (0, 3):
         found = cli("window", "talk", "--top", top, "--json").json
@@ -57,7 +57,7 @@ def test_window_listing_as_long_as_asked_for(cli: Cli, talked: Path) -> None:
 
 
 def test_limits_are_recorded_or_given(cli: Cli, tmp_path: Path) -> None:
-    """An unknown window is said to be unknown; the options give its size for this call, and change a recorded one field by field."""
+    """An unknown window is reported as unknown; options set or change it for this call."""
     with eventlog.open(tmp_path / "store") as store:
         store.create_session(id="bare").user("hello")
     talk(tmp_path / "store")
@@ -79,7 +79,7 @@ def test_limits_are_recorded_or_given(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_window_of_another_policy(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The preset, the planner, the model and the environment's switches are obeyed; unknown names are wrong calls."""
+    """`window` obeys preset, planner, model and switches; unknown names are wrong calls."""
     del talked
     opencode = cli("window", "talk", "--preset", "opencode-1.18", "--json").json
     valid("window", opencode)
@@ -106,7 +106,7 @@ def test_window_of_another_policy(cli: Cli, talked: Path, monkeypatch: pytest.Mo
 
 
 def test_window_piped_is_plain(cli: Cli, talked: Path) -> None:
-    """Into a pipe go tables with tabs and the plans in words; nothing that was said but names and titles."""
+    """Piped, `window` prints tab-separated tables and plans, without conversation text."""
     del talked
     answer = cli("window", "talk")
     assert answer.code == Exit.OK
@@ -121,7 +121,7 @@ def test_window_piped_is_plain(cli: Cli, talked: Path) -> None:
 
 @pytest.mark.parametrize("columns", [30, 100])
 def test_window_drawn_on_a_terminal(talked: Path, columns: int) -> None:
-    """On a terminal there is a bar as wide as it, free room included, and a legend in which no number is cut."""
+    """On a terminal `window` draws a full-width bar and a legend with whole numbers."""
     code, drawn = on_terminal("--store", talked, "window", "talk", columns=columns)
     assert code == Exit.OK
     lines = re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn).splitlines()
@@ -136,7 +136,7 @@ def test_window_drawn_on_a_terminal(talked: Path, columns: int) -> None:
 
 
 def test_a_bar_is_as_wide_as_asked_for() -> None:
-    """The stretches of a bar sum to its width, each at least one character, larger ones never narrower."""
+    """A bar's segments sum to its width, each at least one cell, larger never narrower."""
     for tokens in ([1], [1, 1, 1], [1000, 1, 1], [5, 5, 90], [333, 333, 334, 1, 2, 3], [10**9, 1]):
         for columns in (20, 33, 100):
             found = widths([Stretch(str(size), size) for size in tokens], columns)
@@ -147,7 +147,7 @@ def test_a_bar_is_as_wide_as_asked_for() -> None:
 
 
 def test_window_changes_nothing(cli: Cli, talked: Path) -> None:
-    """Looking at a window, a dry run of a prune and a recall leave every byte of the store as it was."""
+    """`window`, a dry-run prune and `recall` leave every byte of the store as it was."""
 
     def contents() -> dict[str, str]:
         return {
@@ -163,7 +163,7 @@ def test_window_changes_nothing(cli: Cli, talked: Path) -> None:
 
 
 def test_window_of_a_place_without_a_store(cli: Cli, tmp_path: Path) -> None:
-    """None of the commands makes a store, and a session that is not there is not found."""
+    """No window command creates a store, and a missing session is not found."""
     commands = (
         ["window", "s"],
         ["prune", "s"],
@@ -184,7 +184,7 @@ def test_window_of_a_place_without_a_store(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_windows_of_recorded_sessions(cli: Cli, tmp_path: Path, name: str) -> None:
-    """A recorded session's window fits the schema and adds up, in both presets and in a window of any size."""
+    """A recorded session's window fits the schema and adds up, in every preset and size."""
     session = recorded(tmp_path / "store", name)
     for options in ([], ["--context", "40000", "--preset", "opencode-1.18"], ["--context", "40000"]):
         found = cli("window", session, *options, "--json").json

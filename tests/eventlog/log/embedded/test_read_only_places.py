@@ -1,4 +1,4 @@
-"""Reading a store that this user may not write: it works where nobody writes it, and says precisely why it does not elsewhere."""
+"""Reading a store without write permission: it works, or the error says why it cannot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def store() -> Generator[Path]:
-    """A small store that every user may read, in a place that every user may reach, which pytest's own is not."""
+    """A small store that every user may read, outside pytest's private directory."""
     with TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         path = Path(place) / "store"
@@ -33,13 +33,13 @@ def store() -> Generator[Path]:
 
 
 def modes(path: Path, directories: int, files: int) -> None:
-    """Give all of a store these rights."""
+    """Set the permissions of a whole store."""
     for entry in [path, *path.rglob("*")]:
         entry.chmod(directories if entry.is_dir() else files)
 
 
 def as_another_user(job: Callable[[], str]) -> str:
-    """What a job returns that runs without the rights of root, and without those of the files' owner if that is root."""
+    """Return the result of a job that runs without root's or the file owner's permissions."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -59,7 +59,7 @@ def as_another_user(job: Callable[[], str]) -> str:
 
 
 def read(path: Path) -> str:
-    """The number of events, or the error."""
+    """The number of events, or the error's text."""
     try:
         with eventlog.open(path, read_only=True) as store:
             return str(len([*store.session("a").events()]))
@@ -68,7 +68,7 @@ def read(path: Path) -> str:
 
 
 def test_a_store_that_nobody_may_write_is_read(store: Path) -> None:
-    """An archive (chmod -R a-w) can be read by its owner, and by another user, and is as it was."""
+    """An archive (chmod -R a-w) is readable by its owner and others, and stays unchanged."""
     modes(store, 0o555, 0o444)
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
     assert as_another_user(lambda: read(store)) == "3"
@@ -80,13 +80,13 @@ def test_a_store_that_nobody_may_write_is_read(store: Path) -> None:
 
 
 def test_a_directory_that_may_not_be_written_is_read(store: Path) -> None:
-    """The rights of the directories do not matter to one who may write the lock file that a reader writes into."""
+    """A reader needs write permission on the lock file only, not on the directories."""
     modes(store, 0o555, 0o666)
     assert as_another_user(lambda: read(store)) == "3"
 
 
 def test_files_of_another_user_say_what_is_missing(store: Path) -> None:
-    """Where others may write while this user may not, the error says why reading would not be sound, and what helps."""
+    """Where only others may write, the error says why reading is unsafe and what helps."""
     if os.getuid() != 0:
         modes(store, 0o755, 0o644)
         return
@@ -114,7 +114,10 @@ except StorageError as error:
 
 
 def read_at_mount(mount: str, store: Path) -> str | None:
-    """What a program says that reads a store at a mount (`$1` the store, `$2` the place); None if nothing can be mounted."""
+    """Output of a program that reads a store at a mount; None if mounting is impossible.
+
+    `$1` is the store, `$2` the mount point.
+    """
     place = store.parent / "mounted"
     place.mkdir(exist_ok=True)
     script = f'{{ {mount}; }} >/dev/null 2>&1 || exit 99; exec "$3" -c "$4" "$2"'
@@ -134,7 +137,7 @@ MEDIUM = 'mount -t tmpfs none "$2" && cp -R "$1/." "$2" && mount -o remount,ro "
 
 
 def test_a_mount_to_read_of_what_others_may_write_is_refused(store: Path) -> None:
-    """A container that may only read what programs outside write is told what helps, and stops none of them."""
+    """A read-only mount of a store that others write is refused with advice; they go on."""
     said = read_at_mount(BIND, store)
     assert said is None or ("Read-only" in said and "lock.mdb" in said and "chmod -R a-w" in said)
     with eventlog.open(store) as opened:
@@ -142,12 +145,12 @@ def test_a_mount_to_read_of_what_others_may_write_is_refused(store: Path) -> Non
 
 
 def test_a_medium_that_no_program_may_write_is_read(store: Path) -> None:
-    """Where the file system itself is read-only there is no writer to keep out."""
+    """A store on a read-only file system is read, as no writer can exist."""
     assert read_at_mount(MEDIUM, store) in {"3", None}
 
 
 def test_the_mount_of_a_path_is_the_longest_of_its_device() -> None:
-    """The options are those of the file system itself, not of the mount, and of the device that the path is on."""
+    """A path's mount is the longest mount point of its device; options are the file system's."""
     lines = [
         "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard",
         "42 27 254:0 /a /srv/st\\040ore ro,relatime - ext4 /dev/vda rw,discard",

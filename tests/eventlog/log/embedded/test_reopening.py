@@ -1,4 +1,4 @@
-"""Opening a path again whose partition in this process can do nothing more: poisoned, closed, or of a directory that is gone."""
+"""Reopening a path whose partition is poisoned, closed, or of a deleted directory."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class FailsOnce(JournalIO):
-    """Fails one call of this name after `fail` was called."""
+    """Journal I/O that fails one call of a name after `fail` was called."""
 
     def __init__(self, call: str, code: int) -> None:
         self._call, self._code = call, code
         self._due = False
 
     def fail(self) -> None:
-        """Fail the next one."""
+        """Fail the next call."""
         self._due = True
 
     def _meet(self, call: str) -> None:
@@ -58,18 +58,18 @@ class FailsOnce(JournalIO):
 
 
 def nothing(path: Path, options: Options) -> None:
-    """What to do to a directory while nobody has it open."""
+    """Leave the directory unchanged between two openings."""
     assert (path / "format").exists()
     assert not options.read_only
 
 
 def held(log: EmbeddedLog) -> list[bytes]:
-    """What a log holds."""
+    """The payloads of session `s` in a log."""
     return [commit.payload for commit in log.read("s")]
 
 
 def elsewhere(path: Path) -> list[bytes]:
-    """What another process finds there."""
+    """The payloads that another process reads at a path."""
     code = (
         "import sys; from eventlog.log.embedded.engine import open_log\n"
         "log = open_log(sys.argv[1], read_only=True)\n"
@@ -79,7 +79,7 @@ def elsewhere(path: Path) -> list[bytes]:
 
 
 def poisoned(path: Path, call: str) -> EmbeddedLog:
-    """A log of two folded appends and one that is not, whose fourth one failed."""
+    """A poisoned log with two folded appends, one unfolded one, and a failed fourth."""
     log = open_log(path)
     put(log, b"one")
     put(log, b"two")
@@ -96,7 +96,7 @@ def poisoned(path: Path, call: str) -> EmbeddedLog:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> None:
-    """Promise 1: after a failed write the path opens again at once, with the old handle still held, and loses nothing."""
+    """Promise 1: after a failed write the path reopens at once beside the old handle."""
     path = tmp_path / "s"
     old = poisoned(path, call)
     assert old.stopped
@@ -122,7 +122,7 @@ def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> 
 
 @pytest.mark.promise(12)
 def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
-    """Promise 12: until it is opened again a poisoned log still gives all that was committed, folded or not, by anyone."""
+    """Promise 12: a poisoned log still reads all that was committed, folded or not."""
     log = poisoned(tmp_path / "s", "fdatasync")
     assert held(log) == [b"one", b"two", b"three"]
     assert [commit.payload for commit in log.follow(0)] == [b"one", b"two", b"three"]
@@ -132,7 +132,7 @@ def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
 
 
 def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
-    """Spec §16: however many threads open a poisoned path again at once, they get one log, and no two that write apart."""
+    """Threads that reopen a poisoned path at the same time share one log."""
     old = poisoned(tmp_path / "s", "pwrite")
     barrier = Barrier(8)
 
@@ -153,7 +153,7 @@ def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str) -> None:
-    """Spec §9: opened again, a session whose owner's disk failed is taken over at once, settled, and goes on."""
+    """After reopening, a session of a failed owner is taken over at once, settled, goes on."""
     path = tmp_path / "s"
     io = FailsOnce(call, errno.EIO)
     old = Store(open_log(path, io=io), flush_interval=30)
@@ -170,7 +170,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
     with Store(open_log(path)) as store:
         again = store.session("a")
         again.user("again")
-        with again.assistant(model="acme/one") as other:  # waits for no lease to expire
+        with again.assistant(model="acme/one") as other:  # no wait for a lease to expire
             other.add_text("a whole answer")
             other.finish("stop")
         parts = [part for message in ModelView.of(again).messages for part in message.parts]
@@ -182,7 +182,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
         ]
         with pytest.raises(EventlogError):
             broken.close()
-        with suppress(EventlogError):  # all that was lost was told of
+        with suppress(EventlogError):  # every loss was reported
             old.close()
         again.user("and on")
         assert verify(store, deep=True).sound
@@ -190,11 +190,11 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
 
 @pytest.mark.promise(12)
 def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
-    """Promise 12: what is written to a store made anew at the path of a deleted one goes there, not into deleted files."""
+    """Promise 12: writes to a store made anew at a deleted one's path go to the new files."""
     path = tmp_path / "s"
     old = open_log(path)
     put(old, b"lost")
-    for _ in range(3):  # the system may give the directory the same number again
+    for _ in range(3):  # the system may give the new directory the old inode number
         shutil.rmtree(path)
         fresh = open_log(path)
         put(fresh, b"kept")
@@ -207,7 +207,7 @@ def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
 
 
 def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §16: a store opened by a relative path is the same one after the working directory has changed."""
+    """A store opened by a relative path stays the same after a change of directory."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     log = open_log("s", journal_bytes=32 << 10, fold_bytes=8 << 10)
@@ -225,7 +225,7 @@ def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §16: if a store cannot be opened again after a rewrite, its handle says so, and opening it later works."""
+    """If reopening after a rewrite fails, the handle says so, and a later opening works."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")
@@ -248,7 +248,7 @@ def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkey
 
 @pytest.mark.promise(1, 4)
 def test_a_lease_that_came_with_an_append_outlives_a_crash(tmp_path: Path) -> None:
-    """Another process sees it at once, and so does the next opening of a journal that nobody folded."""
+    """A lease taken by an append is seen by other processes at once, and after a crash."""
     log = open_log(tmp_path / "store")
     put(log)
     put(log, epoch=1, lease=LeaseState(1, b"me", 100), replaces=LeaseState())

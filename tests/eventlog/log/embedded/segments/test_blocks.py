@@ -58,7 +58,7 @@ def stored(segments: Segments) -> int:
 
 
 def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Gets the place of every block that is read from here on."""
+    """The offsets of the blocks that are read from here on."""
     reads: list[tuple[int, int]] = []
     read = Blocks._read
 
@@ -84,7 +84,7 @@ def flip(segments: Segments, at: int) -> None:
 
 
 def test_pieces_of_every_size_come_back(segments: Segments) -> None:
-    """Small bodies that share a block, large ones with one of their own, and those that go on in the next slot: all come back."""
+    """Bodies of every size come back: in a shared block, in their own, and across slots."""
     chance = random.Random(1)
     packed = bodies_of([TEXT * (1 + number % 5) + str(number) for number in range(900)])
     for size in (0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES):
@@ -105,7 +105,7 @@ def test_pieces_of_every_size_come_back(segments: Segments) -> None:
 
 @pytest.mark.promise(14)
 def test_what_pieces_have_in_common_is_kept_once(segments: Segments) -> None:
-    """Promise 14: bodies that are almost the same take a fifth of what each for itself would."""
+    """Promise 14: almost equal bodies take a fifth of their separate sizes."""
     packed = bodies_of([f"{number} {TEXT * 20} {number}" for number in range(200)])
     put_bodies(segments, packed)
     assert stored(segments) * 5 < sum(map(len, packed.values()))
@@ -113,7 +113,7 @@ def test_what_pieces_have_in_common_is_kept_once(segments: Segments) -> None:
 
 @pytest.mark.promise(14)
 def test_bodies_of_a_few_kilobytes_share_statistics(segments: Segments) -> None:
-    """Promise 14: outputs of a tool, each of some KB, take less room in a block than with statistics for each of them."""
+    """Promise 14: tool outputs of a few KB take less space in a shared block than alone."""
     chance = random.Random(2)
     texts = [" ".join(chance.choices(TEXT.split(), k=1_000)) for _ in range(20)]
     apart = BlockBuilder()
@@ -126,7 +126,7 @@ def test_bodies_of_a_few_kilobytes_share_statistics(segments: Segments) -> None:
 
 
 def test_a_body_is_given_back_as_what_its_hash_names(segments: Segments) -> None:
-    """How a body is packed may change on its way; what it is does not, and is compared with its hash when it is unpacked."""
+    """A body is compared with its hash when unpacked, however it was repacked on the way."""
     data = (TEXT * 30).encode()
     digest = sha256(data).digest()
     put_bodies(segments, {digest: pack(data)})
@@ -136,7 +136,7 @@ def test_a_body_is_given_back_as_what_its_hash_names(segments: Segments) -> None
 
 
 def loose_cases() -> Iterator[tuple[str, bytes, bytes]]:
-    """What it is, a hash, and a packed form that does not surely belong to it."""
+    """Cases of (name, hash, packed bytes) that do not surely belong together."""
     data = (TEXT * 30).encode()
     whole = pack(data)
     yield "of another hash", bytes(32), whole
@@ -152,7 +152,7 @@ def loose_cases() -> Iterator[tuple[str, bytes, bytes]]:
 
 @pytest.mark.parametrize("case", list(loose_cases()), ids=lambda case: case[0])
 def test_what_cannot_be_unpacked_for_sure_is_kept_as_it_is(case: tuple[str, bytes, bytes]) -> None:
-    """A log keeps any bytes as a body: only what is surely packed by us, and is what its hash names, is repacked."""
+    """A body is repacked only if its packed form surely matches its hash; else stored as is."""
     _, digest, packed = case
     assert loosened(digest, packed, BLOCK_BYTES) == packed
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_unpacked_for_sure_is_kept_as_it_is(case: tuple[str, byte
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("at", [0, 5, 9, 13, 16, 17, 100])
 def test_a_changed_byte_costs_its_block(segments: Segments, at: int) -> None:
-    """Promise 12: a byte that changes anywhere in a block, its header included, is an error for each piece in it, named."""
+    """Promise 12: a changed byte in a block is a named error for every body in the block."""
     packed = bodies_of([f"{number} {TEXT * 3}" for number in range(30)])
     put_bodies(segments, packed)
     flip(segments, at)
@@ -170,7 +170,7 @@ def test_a_changed_byte_costs_its_block(segments: Segments, at: int) -> None:
 
 
 def test_blocks_that_are_kept_are_few(segments: Segments, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading pieces one after the other reads each block once; a thousand bodies later, no more than a few blocks are held."""
+    """Sequential reads load each block once, and the block cache stays bounded."""
     chance = random.Random(2)
     texts = [chance.randbytes(3000).hex() for _ in range(400)]
     packed = bodies_of(texts)
@@ -183,7 +183,7 @@ def test_blocks_that_are_kept_are_few(segments: Segments, monkeypatch: pytest.Mo
 
 
 def test_following_reads_each_block_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions that took turns lie each for itself, and are still followed in the order of positions at the price of reading them."""
+    """Following interleaved sessions reads each block once and yields position order."""
     log = open_log(tmp_path / "s")
     for number in range(600):
         round_, session = divmod(number, 200)
@@ -200,7 +200,7 @@ def test_following_reads_each_block_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
-    """Damage to what was read a moment ago is found by a check, which takes nothing from memory."""
+    """A check reads the disk and finds damage in a block that memory holds intact."""
     log = open_log(tmp_path / "s")
     put(log, os.urandom(500), "a")
     log.close()
@@ -212,7 +212,7 @@ def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
 
 
 def test_short_sessions_share_a_block(tmp_path: Path) -> None:
-    """A store with many short sessions does not pay for a block with each of them."""
+    """Many short sessions share blocks instead of having one each."""
     log = open_log(tmp_path / "s")
     for number in range(200):
         put(log, f"what is said in session {number} and in others".encode() * 3, f"session {number}")
@@ -221,12 +221,12 @@ def test_short_sessions_share_a_block(tmp_path: Path) -> None:
     segments = log._partition._segments
     assert [log.read(head.session).__next__().payload for head in log.heads()] != []
     assert len(segments._blocks._kept) == 1
-    assert stored(segments) < 200 * (24 + 20 + 20)  # salt and leaf, id, and all the rest
+    assert stored(segments) < 200 * (24 + 20 + 20)  # salt and leaf, id, and other columns
     log.close()
 
 
 def test_a_block_closes_in_time() -> None:
-    """No block of several pieces is larger than the bytes that are read for one of them may be."""
+    """A block of several bodies never exceeds the bytes read for one of them."""
     filler = BlockBuilder()
     spots = [filler.add([bytes(20_000), bytes(10_000)]) for _ in range(9)]
     filler.limit = BLOCK_BYTES
@@ -242,7 +242,7 @@ def test_a_block_closes_in_time() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"x", b"x" * 255, b"x" * 5000, os.urandom(5000)])
 def test_squeezed_values_come_back(value: bytes) -> None:
-    """Catalog entries and checkpoints are kept compressed where that pays, and come back as they were."""
+    """Catalog entries and checkpoints are compressed where that pays, and come back exactly."""
     packed = squeeze(value)
     assert unsqueeze(packed) == value
     assert len(packed) <= len(value) + 1
@@ -251,6 +251,6 @@ def test_squeezed_values_come_back(value: bytes) -> None:
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("spoilt", [b"", b"\x07value", squeeze(b"value" * 1000)[:-2], squeeze(b"value" * 1000)[:3]])
 def test_a_squeezed_value_that_is_none_is_damage(spoilt: bytes) -> None:
-    """Promise 12: what cannot be a squeezed value is `DamagedError` and nothing else."""
+    """Promise 12: an invalid compressed value is `DamagedError` and nothing else."""
     with pytest.raises(DamagedError):
         unsqueeze(spoilt)

@@ -235,7 +235,9 @@ def arguments(function: Callable[..., Any], store: eventlog.Store) -> dict[str, 
         elif kind == "ContextWindow":
             found[name] = ContextWindow(session(store))
         elif kind in {"Reply", "ToolCall", "TextStream"}:
-            found[name] = {"Reply": opened, "ToolCall": THINGS["ToolCall"], "TextStream": THINGS["TextStream"]}[kind](store)
+            found[name] = {"Reply": opened, "ToolCall": THINGS["ToolCall"], "TextStream": THINGS["TextStream"]}[kind](
+                store
+            )
         elif kind.startswith("Callable"):
             found[name] = str
         elif name in PATHS:

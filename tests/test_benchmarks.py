@@ -17,7 +17,7 @@ from rich.console import Console
 import eventlog
 from benchmarks.__main__ import measure
 from benchmarks.alone import alone, syncs_between_marks, tracer
-from benchmarks.baseline import compared, read_results
+from benchmarks.baseline import Run, compared, read_run
 from benchmarks.cases import CASES, chosen
 from benchmarks.children import Worker, child
 from benchmarks.engine import WAITS, waiting_turn
@@ -27,6 +27,7 @@ from benchmarks.limits import RawFile, decode_lines, decode_stream, encode_one_b
 from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
 from benchmarks.markdown import markdown
 from benchmarks.measure import Samples, Spent, in_turn, kept, spent, written
+from benchmarks.page import PAGE, with_numbers
 from benchmarks.peers.base import Chat, Peer, PeerError, missing
 from benchmarks.peers.registry import PEERS, present
 from benchmarks.plots import INSTALL, PLOTS, can_draw, spread_out, write_plots
@@ -121,7 +122,7 @@ def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path
     assert document["remarks"] == {"a": "slow"}
     assert document["curves"] == [{"plot": "turn", "side": "a", "points": [[1.0, 2.0]]}]
     assert document["missing"] == [{"peer": "p", "install": "i", "reason": "r"}]
-    assert read_results(out) == results
+    assert read_run(out).results == results
     assert {"system", "processor", "cores", "filesystem", "python", "libraries", "data"} <= set(document["machine"])
     assert len(document["results"]) == len(results)
     for entry in document["results"]:
@@ -396,15 +397,10 @@ def test_names_of_lines_keep_their_distance() -> None:
 
 
 def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes: Notes, tmp_path: Path) -> None:
-    """`--markdown OUT` has a line for each target, missed ones marked.
-
-    It has a table for each plot of peers, and what is missing.
-    """
+    """A run as Markdown has a line for each target, a table for each plot, and missing peers."""
     figures = {figure.id: figure for case in CASES for figure in case.figures}
-    some = Notes()
-    some.curves = notes.curves
-    some.miss(Missing("p", "pip install p", "r"))
-    text = markdown(describe(tmp_path, "none"), figures, results, some, [Path("plots/turn.svg")])
+    run = Run(results, describe(tmp_path, "none"), curves=notes.curves, missing=[Missing("p", "pip install p", "r")])
+    text = markdown(run, figures, ["plots/turn.svg"])
     lines = text.splitlines()
     targets = [result for result in results if result.target is not None and result.ratio is not None]
     assert text.count(", missed |") == len([result for result in targets if not result.met])
@@ -415,6 +411,12 @@ def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes
     shown = StringIO()
     show_curves(Console(width=200, file=shown), notes.curves)
     assert "plain SQLite FULL" in shown.getvalue()
+
+
+def test_the_page_has_the_numbers_of_the_baseline() -> None:
+    """`benchmarks/README.md` is the output of `python -m benchmarks.page`."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_numbers(page)
 
 
 def test_a_history_is_what_turns_would_have_left(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from benchmarks.report import (
 )
 from benchmarks.sessions import data_in_use
 
-__all__ = ["main", "measure"]
+__all__ = ["argument_parser", "main", "measure"]
 
 RECORDED = Path(os.environ.get("EVERDELTA_SHARED") or Path(__file__).resolve().parents[2] / "shared") / "data"
 
@@ -61,7 +61,7 @@ def measure(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line and return the exit code."""
-    parser = _parser()
+    parser = argument_parser()
     options = parser.parse_args(arguments)
     console = Console(stderr=True)
     try:
@@ -99,8 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="python -m benchmarks", description="Measure the engine beside others, as ratios within one run.")
+def argument_parser() -> ArgumentParser:
+    """Return the parser of the program's options."""
+    parser = ArgumentParser(
+        prog="python -m benchmarks", description="Measure the engine beside others, as ratios within one run."
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--short", action="store_true", help="fewer rounds, shorter histories: a few minutes (default)")
     size.add_argument("--full", action="store_true", help="everything, histories of a million events: an hour or so")

@@ -1,6 +1,7 @@
 """Run benchmarks from the command line and print tables.
 
-    python -m benchmarks [--short|--full] [--only ID …] [--json OUT] [--baseline FILE] [--plot DIR] [--list]
+    python -m benchmarks [--short|--full] [--only ID …] [--json OUT] [--baseline FILE]
+                         [--plot DIR] [--directory DIR] [--list]
 
 Exit code 0 when every case ran, whether or not the targets were met; 2 for a wrong call.
 """

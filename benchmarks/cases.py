@@ -1,4 +1,4 @@
-"""Everything that can be run, in order.  A case that is not here does not exist."""
+"""All cases, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -99,11 +99,10 @@ FULL = Sizes(
 
 
 def chosen(names: Sequence[str]) -> list[Case]:
-    """The cases that are named; all if none is.
+    """Return the named cases; all if none is named.
 
-    A name is that of a case, that of a figure, or the beginning of one before a dot.
-
-    `KeyError` for a name that means nothing.
+    A name is that of a case, of a figure, or the part of one before a dot. `KeyError` for any other
+    name.
     """
     wanted: list[Case] = []
     for name in names:

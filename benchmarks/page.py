@@ -1,4 +1,4 @@
-"""Write the numbers of a run into `benchmarks/README.md`: `python -m benchmarks.page [RUN.json]`.
+"""Write the numbers of a run into `README.md`: `python -m benchmarks.page [RUN.json]`.
 
 Without an argument the run is `benchmarks/baseline.json`, which the page must always agree with.
 """

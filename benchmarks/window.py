@@ -1,8 +1,7 @@
-"""The longest recorded sessions driven through a window of 32k tokens.
+"""The longest recorded sessions driven through a window of 32k tokens, by prune policy.
 
-Once for each prune policy: what it takes, and what it would cost.
-
-Not the driving (`driving.py`).  Prices are the policy's default ones, printed in the titles; the summaries are the offline digest's, charged as
+Measured are the time they take and the money they would cost. `driving.py` drives them. Prices are
+the policy's defaults, printed in the titles; summaries are those of the offline digest, charged as
 if a model had written them.
 """
 
@@ -15,8 +14,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 import eventlog
-from benchmarks.driving import Driven, Recorded, drive, recorded_turns
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.driving import DriveResult, RecordedTurn, drive, recorded_turns
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.workloads import generated_session
 from eventlog.importers import import_file
 from projections.window.policy import DEFAULT_POLICY
@@ -24,14 +23,14 @@ from projections.window.policy import DEFAULT_POLICY
 __all__ = ["CASES", "PLANNED", "driven_by", "longest_turns"]
 
 PLANNED = ("recency", "superseded", "cost-aware")
-"""The prune policies that are compared."""
+"""Prune policies that are compared."""
 AGENTS = ("claude_code", "codex")
 
 
-def longest_turns(recorded: Path | None, directory: Path, generated: int, most: int) -> list[list[Recorded]]:
-    """The turns of the longest recorded sessions, or of a generated one where there are none."""
+def longest_turns(recorded: Path | None, directory: Path, generated: int, most: int) -> list[list[RecordedTurn]]:
+    """Return the turns of the longest recorded sessions, or of a generated one."""
     files = _longest(recorded, most) if recorded is not None else []
-    found: list[list[Recorded]] = []
+    found: list[list[RecordedTurn]] = []
     for path in files or [generated_session(directory / "generated.jsonl", generated)]:
         with eventlog.open("memory:") as store:
             import_file(store, path)
@@ -41,45 +40,45 @@ def longest_turns(recorded: Path | None, directory: Path, generated: int, most: 
 
 
 def _longest(recorded: Path, most: int) -> list[Path]:
-    """The largest files of either agent whose whole sessions are recorded, largest first."""
+    """Return the largest files of whole sessions of either agent, largest first."""
     found = [path for agent in AGENTS for path in recorded.glob(f"entireio_{agent}/*.jsonl")]
     return sorted(found, key=lambda path: (-path.stat().st_size, path.name))[:most]
 
 
-def driven_by(planner: str, turns: list[Recorded]) -> Driven:
-    """One session through the window under one prune policy."""
+def driven_by(planner: str, turns: list[RecordedTurn]) -> DriveResult:
+    """Drive one session through the window under one prune policy."""
     policy = replace(DEFAULT_POLICY, prune=replace(DEFAULT_POLICY.prune, policy=planner))
     with eventlog.open("memory:") as store:
         return drive(store.create_session(), turns, policy)
 
 
 class _Sums(NamedTuple):
-    """All sessions under one policy."""
+    """Sums over all sessions under one policy."""
 
-    drives: list[Driven]
+    drives: list[DriveResult]
 
-    def measured(self, planner: str, recency_cost: float) -> dict[str, Measured]:
+    def measured(self, planner: str, recency_cost: float) -> dict[str, Measurement]:
         drives = self.drives
         cost = float(sum(found.cost for found in drives))
         steps = sum(found.steps for found in drives)
         return {
-            f"window.{planner}.largest": Measured(
+            f"window.{planner}.largest": Measurement(
                 max(found.largest for found in drives), max(found.usable for found in drives)
             ),
-            f"window.{planner}.compactions": Measured(sum(found.compactions for found in drives), steps),
-            f"window.{planner}.pruned": Measured(sum(found.freed_by_prune for found in drives) / 1e3),
-            f"window.{planner}.compacted": Measured(sum(found.freed_by_compaction for found in drives) / 1e3),
-            f"window.{planner}.prefix": Measured(fmean(found.common_prefix for found in drives)),
-            f"window.{planner}.cost": Measured(cost, recency_cost),
-            f"window.{planner}.uncached": Measured(float(sum(found.cost_uncached for found in drives)), cost),
+            f"window.{planner}.compactions": Measurement(sum(found.compactions for found in drives), steps),
+            f"window.{planner}.pruned": Measurement(sum(found.freed_by_prune for found in drives) / 1e3),
+            f"window.{planner}.compacted": Measurement(sum(found.freed_by_compaction for found in drives) / 1e3),
+            f"window.{planner}.prefix": Measurement(fmean(found.common_prefix for found in drives)),
+            f"window.{planner}.cost": Measurement(cost, recency_cost),
+            f"window.{planner}.uncached": Measurement(float(sum(found.cost_uncached for found in drives)), cost),
         }
 
 
-def _driven(setting: Setting) -> dict[str, Measured]:
+def _driven(setting: Setting) -> dict[str, Measurement]:
     sessions = longest_turns(setting.recorded, setting.directory, setting.sizes.generated, most=3)
     sums = {planner: _Sums([driven_by(planner, turns) for turns in sessions]) for planner in PLANNED}
     recency = float(sum(found.cost for found in sums["recency"].drives))
-    measured: dict[str, Measured] = {}
+    measured: dict[str, Measurement] = {}
     for planner in PLANNED:
         measured |= sums[planner].measured(planner, recency)
     return measured

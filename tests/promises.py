@@ -34,7 +34,7 @@ PROMISES = (
 
 
 def marks(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the promises a file proves, each with the test's name; "" if the whole file is marked."""
+    """Yield the promises a file proves, with the test's name; "" if the file is marked."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":

@@ -21,12 +21,12 @@ from benchmarks.baseline import Run, compared, read_run
 from benchmarks.cases import CASES, chosen
 from benchmarks.children import Worker, child
 from benchmarks.engine import WAITS, waiting_turn
-from benchmarks.figures import Curve, Figure, Measured, Missing, Notes, Result, Sizes, Target, results_of
+from benchmarks.figures import Curve, Figure, Measurement, Missing, Notes, Result, Sizes, Target, results_of
 from benchmarks.history import begun, compacted, items_of
 from benchmarks.limits import RawFile, decode_lines, decode_stream, encode_one_by_one
 from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
 from benchmarks.markdown import markdown
-from benchmarks.measure import Samples, Spent, in_turn, kept, spent, written
+from benchmarks.measure import Samples, Timing, in_turn, kept, spent, written
 from benchmarks.page import PAGE, with_numbers
 from benchmarks.peers.base import Chat, Peer, PeerError, missing
 from benchmarks.peers.registry import PEERS, present
@@ -41,7 +41,7 @@ from benchmarks.report import (
     show_rows,
     write_json,
 )
-from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
 from benchmarks.scenarios.page_cache import cached, drop
 from benchmarks.scenarios.sqlite_sessions import SqliteSessions
 from benchmarks.sqlite_turns import SameFacts, TwoRows
@@ -78,7 +78,7 @@ NEEDS_BASELINE = (
 
 @pytest.fixture(scope="module")
 def notes() -> Notes:
-    """What the cases of `results` put down."""
+    """Notes that the cases of `results` write."""
     return Notes()
 
 
@@ -130,7 +130,7 @@ def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path
 
 
 def test_the_table_names_every_figure(results: list[Result]) -> None:
-    """What a person reads has a line for each figure, measured or only listed."""
+    """Tables have a line for each figure, measured or only listed."""
     figures = {figure.id: figure for case in CASES for figure in case.figures}
     text = StringIO()
     console = Console(width=300, file=text)
@@ -212,7 +212,7 @@ def test_a_case_must_measure_its_figures() -> None:
     case = CASES[0]._replace(id="c", figures=(Figure("a", "", "s"),))
     with pytest.raises(ValueError, match="c measured"):
         results_of(case, {})
-    [result] = results_of(case, {"a": Measured(2.0)})
+    [result] = results_of(case, {"a": Measurement(2.0)})
     assert (result.baseline, result.ratio, result.met) == (None, None, None)
 
 
@@ -274,8 +274,7 @@ def test_peers_are_installed_as_the_group_has_them() -> None:
 def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
     """Turns that a peer was given are there when its store is opened again.
 
-
-    Of the peers that are installed: those of the group `bench` are not among the tests' own requirements.
+    Only installed peers are tried: the extra `bench` is no requirement of the tests.
     """
     if peer.chat is not None:
         chat = peer.chat(tmp_path / "chat")
@@ -306,7 +305,7 @@ def test_a_server_that_does_not_start_is_missing() -> None:
 
 
 def test_a_run_is_compared_by_ratios() -> None:
-    """Better and worse follow the target's side, whatever the machine.
+    """Better and worse follow the target's side, on any machine.
 
     Figures without a baseline are compared as they are.
     """
@@ -467,21 +466,21 @@ def test_a_worker_answers_again_and_again() -> None:
 def test_a_latency_has_figures_and_columns() -> None:
     """Median and slow end are figures; processor time is a column of each side."""
     slow, quick = Samples(), Samples()
-    slow.add([Spent(0.004, 0.002), Spent(0.008, 0.003)])
-    quick.add([Spent(0.001, 0.001)])
+    slow.add([Timing(0.004, 0.002), Timing(0.008, 0.003)])
+    quick.add([Timing(0.001, 0.001)])
     found = beside("a", slow, quick)
     assert set(found) == {figure.id for figure in figures_of("a", "work", "other work")}
-    assert found["a"] == pytest.approx(Measured(6.0, 1.0))
-    assert found["a.p99"] == pytest.approx(Measured(8.0, 1.0))
+    assert found["a"] == pytest.approx(Measurement(6.0, 1.0))
+    assert found["a.p99"] == pytest.approx(Measurement(8.0, 1.0))
     notes = Notes()
-    put_down(notes, "works", {"slow": slow, "quick": quick})
+    add_rows(notes, "works", {"slow": slow, "quick": quick})
     assert [(row.table, row.side) for row in notes.rows] == [("works", "slow"), ("works", "quick")]
     assert notes.rows[0].cells == pytest.approx({"ms": 6.0, "p10 ms": 4.0, "CPU ms": 2.5, "p99 ms": 8.0})
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system drops no pages")
 def test_pages_are_dropped_from_the_cache(tmp_path: Path) -> None:
-    """What was just written is cached; after dropping it is not, and is read unharmed."""
+    """Written pages are cached; once dropped they are not, and are read unharmed."""
     (tmp_path / "empty").touch()
     file = tmp_path / "below" / "file"
     file.parent.mkdir()
@@ -533,19 +532,19 @@ def test_samples_give_medians_and_percentiles() -> None:
     assert samples.median == 50.5
     assert samples.percentile(0.99) == 100.0
     samples = Samples()
-    samples.add([Spent(1.0, 0.5), Spent(3.0, 0.7)])
+    samples.add([Timing(1.0, 0.5), Timing(3.0, 0.7)])
     assert (samples.median, samples.median_cpu) == (2.0, 0.6)
 
 
 def test_processor_time_is_not_waiting() -> None:
-    """What only waits spends seconds and hardly any processor time."""
+    """A wait takes seconds and hardly any processor time."""
     waited = spent(lambda: time.sleep(0.05))
     assert waited.cpu < 0.05 <= waited.seconds
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts a process's writes")
 def test_bytes_written_are_counted(tmp_path: Path) -> None:
-    """What is written is counted to the byte."""
+    """Written bytes are counted exactly."""
     before = written()
     (tmp_path / "file").write_bytes(b"x" * 1000)
     assert written() - before == 1000
@@ -650,7 +649,7 @@ def test_syncs_are_counted_by_system_call(tmp_path: Path) -> None:
 
 
 def test_only_calls_that_sync_count_between_the_marks() -> None:
-    """What is outside the two marks does not count, nor a write that syncs nothing."""
+    """Only syncs between the two marks count; a write that syncs nothing does not."""
     mark = "7 fsync(1048575) = -1 EBADF (Bad file descriptor)"
     calls = [
         "7 fdatasync(3) = 0",

@@ -7,7 +7,7 @@ import builtins
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -133,7 +133,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 @every_page
 def test_named_files_exist(page: str) -> None:
-    """Modules, pages and folders that a page names are there, in full or by the end of their path."""
+    """Modules, pages and folders that a page names exist, by path or by its end."""
     text = prose(page)
     for name in re.findall(r"(?<![\w/.:-])([\w./-]*\w\.(?:py|md))\b(?!\.)", text):
         known = name.removeprefix("./").lstrip("/")
@@ -201,9 +201,10 @@ def test_calls_of_the_command_line_are_right(page: str) -> None:
 
 @every_page
 def test_named_options_exist(page: str) -> None:
-    """An option that a page names belongs to a command of `eventlog`, to the benchmarks or to pytest."""
+    """Options that a page names belong to `eventlog`, the benchmarks or pytest."""
     benchmarks = {option for action in argument_parser()._actions for option in action.option_strings}
-    known = frozenset().union(*options().values()) | benchmarks | PYTEST_OPTIONS | {"--help"}
+    known = benchmarks | PYTEST_OPTIONS | {"--help"}
+    known.update(*options().values())
     for code in codes(page):
         if (option := re.match(r"--[a-z][\w-]*", code)) is not None:
             assert option[0] in known, code
@@ -276,7 +277,7 @@ def homes() -> dict[str, list[str]]:
 
 @every_page
 def test_named_classes_exist(page: str) -> None:
-    """Classes that a page names are classes of the tree or of Python, with the attributes it names."""
+    """Classes that a page names exist in the tree or Python, with their attributes."""
     for code in codes(page):
         if (match := re.fullmatch(r"([A-Z][A-Za-z]*[a-z][A-Za-z]*)(?:\.(\w+))?(\(.*\)|\[.*\])?", code)) is None:
             continue
@@ -302,7 +303,7 @@ def test_named_modules_and_functions_exist(page: str) -> None:
 
 
 @contextmanager
-def handles() -> Iterator[dict[str, Any]]:
+def handles() -> Generator[dict[str, Any]]:
     """The objects that pages call by these names."""
     with eventlog.open("memory:") as store:
         session = store.create_session()

@@ -18,7 +18,7 @@ PACKAGES = ("eventlog", "projections", "tests", "benchmarks")
 LONGEST = 88
 """Characters of a first line: what an editor shows of it beside the name."""
 BEGINNINGS = re.compile(r"(The same|It|What)\b")
-WORDS = re.compile(r"\b(whoever|nobody|somebody)\b", re.IGNORECASE)
+WORDS = re.compile(r"\b(whoever|nobody|somebody|whatever)\b", re.IGNORECASE)
 SECTION = re.compile(r"§|\b(issue #?|spec )\d", re.IGNORECASE)
 PUBLISHED = re.compile(r"\b(RFC|NIST|POSIX|ISO|Unicode)\b")
 DOCUMENT = re.compile(r"(?<![\w.*{}-])([\w][\w./-]*\.md)\b")
@@ -40,7 +40,7 @@ class Text(NamedTuple):
 
 
 def texts_of(place: str, source: str) -> Iterator[Text]:
-    """Yield the docstrings and comments of a module; strings that explain an attribute are texts."""
+    """Yield the docstrings of a module, those of attributes included, and its comments."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             for index, statement in enumerate(node.body):
@@ -102,11 +102,8 @@ def test_pages_keep_the_rules(page: str) -> None:
 
 def test_every_rule_finds_what_it_is_for() -> None:
     """Each rule refuses a module that breaks it, and takes one that does not."""
-    bad = (
-        '"""It is what it is."""\n\n\nclass A:\n    """'
-        + "a" * 89
-        + '"""\n\n    b = 1  # nobody, see §3\n    """See `no_page.md`."""\n'
-    )
+    bad = f'"""It is what it is."""\n\n\nclass A:\n    """{"a" * 89}"""\n\n    b = 1  # {{}}, see §3\n    """See `no_page.md`."""\n'
+    bad = bad.format("nobody")
     good = '"""Append one event."""\n\n\nclass A:\n    """A page: `README.md`, RFC 6962 §2.1."""\n'
     assert [[text.place for text in texts_of("m", bad) if rule(text)] for rule in RULES] == [
         ["m:5"],

@@ -34,7 +34,7 @@ def loop() -> str:
 
 
 class Writer:
-    """A model that writes files, the first two at once, and reads progress from the request alone."""
+    """A model that writes files and knows from the request alone which are written."""
 
     def __init__(self, files: dict[str, str]) -> None:
         self.files = files

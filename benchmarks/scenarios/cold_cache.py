@@ -1,6 +1,6 @@
-"""Opening and loading a conversation whose files are not in the page cache.
+"""Open and load a conversation whose files are not in the page cache.
 
-That is what a user waits for who comes back the next day.
+A user who comes back the next day waits for that.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import eventlog
-from benchmarks.figures import Case, Figure, Measured, Setting
+from benchmarks.figures import Case, Figure, Measurement, Setting
 from benchmarks.history import begun, small_turns
-from benchmarks.measure import Spent, in_turn, spent
-from benchmarks.scenarios.latency import beside, figures_of, put_down
-from benchmarks.scenarios.page_cache import Cached, drop
+from benchmarks.measure import Timing, in_turn, spent
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
+from benchmarks.scenarios.page_cache import PageCount, drop
 from benchmarks.scenarios.sqlite_sessions import SqliteSessions
 from projections.transcript.transcript import Transcript
 
@@ -36,17 +36,17 @@ def _sqlite(path: Path, *, page: bool) -> None:
     assert found
 
 
-def _loads(setting: Setting) -> dict[str, Measured]:
+def _loads(setting: Setting) -> dict[str, Measurement]:
     sizes = setting.sizes
     ours, theirs = setting.directory / "engine", setting.directory / "sqlite"
     with eventlog.open(ours) as store:
         session = begun(store, small_turns(sizes.history // 2))
     with SqliteSessions(theirs) as sqlite:
         sqlite.turns(small_turns(sizes.history // 2), "s")
-    left: list[Cached] = []
+    left: list[PageCount] = []
 
-    def cold(path: Path, work: Callable[[], None]) -> Callable[[], list[Spent]]:
-        def side() -> list[Spent]:
+    def cold(path: Path, work: Callable[[], None]) -> Callable[[], list[Timing]]:
+        def side() -> list[Timing]:
             left.append(drop(path))
             return [spent(work)]
 
@@ -67,12 +67,12 @@ def _loads(setting: Setting) -> dict[str, Measured]:
         "SQLite FULL, whole": found["sqlite.load"],
         f"SQLite FULL, newest {PAGE}": found["sqlite.page"],
     }
-    put_down(setting.notes, "open, load and close, page cache cold", rows)
+    add_rows(setting.notes, "open, load and close, page cache cold", rows)
     return {
         **beside("cold.load", found["load"], found["sqlite.load"]),
         **beside("cold.page", found["page"], found["sqlite.page"]),
         **beside("cold.warm", found["load"], warm["load"]),
-        "cold.left": Measured(sum(it.there for it in left), sum(it.all for it in left)),
+        "cold.left": Measurement(sum(it.there for it in left), sum(it.all for it in left)),
     }
 
 

@@ -1,7 +1,7 @@
-"""One durable turn in each of many sessions, round and round, against turns in one.
+"""One durable turn in each of many sessions, round and round, beside turns in one.
 
-A server either keeps the handle and the lease of every session, or begins anew for each request: both are measured, each with
-sessions of its own.
+A server either holds the handle and lease of every session, or begins anew for each request. Both
+are measured, each with sessions of its own.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from typing import TypeVar
 
 import eventlog
 from benchmarks.engine import take_turn
-from benchmarks.figures import Case, Measured, Setting
+from benchmarks.figures import Case, Measurement, Setting
 from benchmarks.history import begun, seasoned, small_turns
-from benchmarks.measure import Spent, in_turn, spent
-from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.measure import Timing, in_turn, spent
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
 from benchmarks.scenarios.sqlite_sessions import SQLITE, SqliteSessions
 from benchmarks.workloads import Turn, turns
 
 __all__ = ["CASES"]
 
 HISTORY = 4
-"""Turns of each session before."""
+"""Turns of each session beforehand."""
 SHARE = 10
-"""One session for so many of those that are listed elsewhere."""
+"""Sessions listed elsewhere for each session here."""
 WARM_UP = 3
 T = TypeVar("T")
 SIDES = {"kept": "everdelta, leases kept", "anew": "everdelta, a lease for each turn", "sqlite": "plain SQLite FULL"}
 
 
-def _in_ring(ring: Sequence[T], count: int, take: Callable[[T, Turn], object]) -> Callable[[], list[Spent]]:
-    """A turn in the next session each time."""
+def _in_ring(ring: Sequence[T], count: int, take: Callable[[T, Turn], object]) -> Callable[[], list[Timing]]:
+    """Return work that takes a turn in the next session each time."""
     works = zip(cycle(ring), turns(count, seed=12), strict=False)
 
-    def side() -> list[Spent]:
+    def side() -> list[Timing]:
         one, turn = next(works)
         return [spent(lambda: take(one, turn))]
 
     return side
 
 
-def _round_and_round(setting: Setting) -> dict[str, Measured]:
+def _round_and_round(setting: Setting) -> dict[str, Measurement]:
     most = max(setting.sizes.sessions // SHARE, 4)
     counts = (1, *sorted({most // 20, most // 5} - {0, 1}), most)
     path = seasoned(setting.directory / "store")
@@ -65,7 +65,7 @@ def _round_and_round(setting: Setting) -> dict[str, Measured]:
             handles = [store.session(name) for name in kept]
             for handle in handles:
                 leases.enter_context(handle.lease())
-            sides: dict[str, Callable[[], list[Spent]]] = {}
+            sides: dict[str, Callable[[], list[Timing]]] = {}
             for count in counts:
                 sides[f"kept {count}"] = _in_ring(handles[:count], most + WARM_UP, take_turn)
                 sides[f"anew {count}"] = _in_ring(anew[:count], most + WARM_UP, take_anew)
@@ -73,7 +73,7 @@ def _round_and_round(setting: Setting) -> dict[str, Measured]:
             found = in_turn(sides, most, warm_up=WARM_UP)
     for count in (1, most):
         rows = {title: found[f"{name} {count}"] for name, title in SIDES.items()}
-        put_down(setting.notes, f"a turn, {count:,} sessions in turn", rows)
+        add_rows(setting.notes, f"a turn, {count:,} sessions in turn", rows)
     for name, title in SIDES.items():
         setting.notes.curve("sessions", title, {count: found[f"{name} {count}"].median * 1e3 for count in counts})
     return {

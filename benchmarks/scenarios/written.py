@@ -1,6 +1,7 @@
 """Bytes that turns write for each byte of their text: to the system, to the disk, kept.
 
-Each side writes in a process of its own, into a store that has been in use for a while, and closes it: folding is part of it.
+Each side writes in a process of its own, into a store that has been in use, and closes it: folding
+is included.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 import eventlog
 from benchmarks.children import child
 from benchmarks.engine import take_turn
-from benchmarks.figures import Case, Figure, Measured, Setting
+from benchmarks.figures import Case, Figure, Measurement, Setting
 from benchmarks.history import seasoned
 from benchmarks.measure import kept, of_process, written
 from benchmarks.scenarios.sqlite_sessions import SQLITE, SqliteSessions
@@ -21,14 +22,14 @@ from benchmarks.workloads import Turn, turns
 __all__ = ["CASES", "write_turns", "write_turns_to_sqlite"]
 
 TIMES = 5
-"""Turns that are written: of those that other cases take, so many times."""
+"""Factor on the number of turns of other cases."""
 SECTOR = 512
 COUNTED = ("handed", "counted", "disk", "kept")
-"""What a child tells, in its order."""
+"""A child's counts, in their order."""
 
 
 def _counted(path: Path) -> list[int]:
-    """Bytes handed to `write`, counted for the disk, and written by it; 0 if unknown."""
+    """Return bytes handed to `write`, counted for the disk, and written by it; 0 if unknown."""
     os.sync()
     return [written(), of_process("io", "write_bytes"), _disk_wrote(path)]
 
@@ -43,7 +44,7 @@ def _disk_wrote(path: Path) -> int:
 
 
 def write_turns(path: Path, work: Iterable[Turn]) -> list[int]:
-    """Take turns in a new session and close the store; returns what was counted."""
+    """Take turns in a new session and close the store; return the counts."""
     size = kept(path)
     with eventlog.open(path) as store:
         session = store.create_session(title="written")
@@ -55,7 +56,7 @@ def write_turns(path: Path, work: Iterable[Turn]) -> list[int]:
 
 
 def write_turns_to_sqlite(path: Path, work: Iterable[Turn]) -> list[int]:
-    """Add two rows for each turn and close the file; returns what was counted."""
+    """Add two rows for each turn and close the file; return the counts."""
     with SqliteSessions(path) as sqlite:
         sqlite.fill()
         sqlite.settle()
@@ -79,7 +80,7 @@ print(json.dumps(getattr(written, sys.argv[1])(Path(sys.argv[2]), turns(int(sys.
 """
 
 
-def _written(setting: Setting) -> dict[str, Measured]:
+def _written(setting: Setting) -> dict[str, Measurement]:
     count = setting.sizes.turns * TIMES
     text = sum(len(turn.plain()) for turn in turns(count, seed=13))
     ours, theirs = setting.directory / "engine", setting.directory / "sqlite"
@@ -89,7 +90,7 @@ def _written(setting: Setting) -> dict[str, Measured]:
         counted = child(_CHILD, write.__name__, str(path), str(count))
         found[path.name] = [number / text for number in counted]
     return {
-        f"written.{name}": Measured(one, other)
+        f"written.{name}": Measurement(one, other)
         for name, one, other in zip(COUNTED, found["engine"], found["sqlite"], strict=True)
     }
 
@@ -106,7 +107,7 @@ CASES = (
                 SQLITE,
             ),
             Figure("written.disk", "bytes that the disk wrote meanwhile, for any process", "B/B", SQLITE),
-            Figure("written.kept", "what the closed store has grown by", "B/B", SQLITE),
+            Figure("written.kept", "growth of the closed store", "B/B", SQLITE),
         ),
         _written,
     ),

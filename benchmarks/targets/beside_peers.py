@@ -11,7 +11,7 @@ from pathlib import Path
 
 import eventlog
 from benchmarks.engine import EngineChat
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.measure import Samples, in_turn, kept, timed
 from benchmarks.peers.base import Chat, Peer
 from benchmarks.peers.registry import LIMITS, present
@@ -22,13 +22,13 @@ __all__ = ["CASES"]
 
 WARM_UP = 2
 LOADS = 3
-"""Times each side's conversation is loaded."""
+"""Loads of each side's conversation."""
 ENGINE = Peer("everdelta", "everdelta", durable=True, chat=EngineChat)
 VIEW = "everdelta, view after a compaction"
 
 
-def _beside_peers(setting: Setting) -> dict[str, Measured]:
-    """Turns and loads of everyone at each length, in turn; puts down the curves."""
+def _beside_peers(setting: Setting) -> dict[str, Measurement]:
+    """Measure turns and loads of all sides at each length, in turn; add the curves."""
     everyone = [ENGINE, *(peer for peer in present(setting.notes) if peer.chat is not None)]
     took: dict[str, dict[int, float]] = {peer.id: {} for peer in everyone}
     loaded: dict[str, dict[int, float]] = {VIEW: {}, **{peer.id: {} for peer in everyone}}
@@ -51,9 +51,9 @@ def _beside_peers(setting: Setting) -> dict[str, Measured]:
         loaded[peer.id][last] for peer in everyone if peer.id not in {*LIMITS, ENGINE.id} and last in loaded[peer.id]
     )
     return {
-        "target.2.turn": Measured(took[ENGINE.id][last], took["sqlite-full"][last]),
-        "target.5.cold": Measured(loaded[VIEW][last], fastest),
-        "target.5.load": Measured(loaded[ENGINE.id][last], fastest),
+        "target.2.turn": Measurement(took[ENGINE.id][last], took["sqlite-full"][last]),
+        "target.5.cold": Measurement(loaded[VIEW][last], fastest),
+        "target.5.load": Measurement(loaded[ENGINE.id][last], fastest),
     }
 
 
@@ -85,7 +85,7 @@ def _turning(work: Iterator[Turn], write: Callable[[Turn], object]) -> Callable[
 def _loading(
     here: Iterable[Peer], places: dict[str, Path], directory: Path, length: int
 ) -> dict[str, Callable[[], list[float]]]:
-    """Each time from a store that was just opened; opening it is not counted, for anyone."""
+    """Load from a store that was just opened; opening is not counted."""
     compacted = directory / f"compacted-{length}"
     chat = EngineChat(compacted)
     chat.seed(turns(length // 2, seed=4))

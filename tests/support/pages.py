@@ -65,7 +65,7 @@ def example(*words: str) -> Block:
 
 
 def prose(page: str) -> str:
-    """Return a page without its Python, JSON and shell blocks; the fences of other blocks go, too."""
+    """Return a page without its Python, JSON and shell blocks, and without other fences."""
 
     def kept(fence: re.Match[str]) -> str:
         return "" if fence[1] else fence[2]
@@ -84,7 +84,7 @@ def codes(page: str) -> list[str]:
 
 
 def command_lines(page: str) -> list[str]:
-    """Return every call of `eventlog` in a page: code spans, and lines of shell and indented blocks."""
+    """Return the calls of `eventlog` in code spans, shell blocks and indented blocks."""
     lines = [line for block in blocks(page) if block.language in {"sh", "console"} for line in block.code.splitlines()]
     lines += [line for line in PAGES[page].splitlines() if line.startswith("    ")]
     lines = [
@@ -94,7 +94,7 @@ def command_lines(page: str) -> list[str]:
 
 
 def links(page: str) -> list[tuple[str, str]]:
-    """Return the links of a page into the repository, as path from its root and anchor ("" for none)."""
+    """Return the links of a page into the repository: path and anchor ("" for none)."""
     found: list[tuple[str, str]] = []
     for target in re.findall(r"\]\(([^)\s]+)\)", _FENCE.sub("", PAGES[page])):
         if "://" not in target:

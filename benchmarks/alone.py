@@ -20,7 +20,7 @@ from time import process_time
 
 import msgspec
 
-from benchmarks.measure import kept, written
+from benchmarks.measure import disk_bytes, written
 from benchmarks.turn_sides import SIDES
 from benchmarks.workloads import turns
 
@@ -74,10 +74,10 @@ def alone(side: str, directory: Path, count: int) -> Alone:
         cwd=_ROOT,
         timeout=3600,
     )
-    found = msgspec.json.decode(ran.stdout, type=Alone)
+    costs = msgspec.json.decode(ran.stdout, type=Alone)
     if not before:
-        return found
-    return msgspec.structs.replace(found, syncs=syncs_between_marks(trace.read_text(encoding="utf-8")) / count)
+        return costs
+    return msgspec.structs.replace(costs, syncs=syncs_between_marks(trace.read_text(encoding="utf-8")) / count)
 
 
 def syncs_between_marks(trace: str) -> int:
@@ -87,12 +87,12 @@ def syncs_between_marks(trace: str) -> int:
         call = _CALL.match(line)
         if call is None:
             continue
-        name, fd, rest = call.groups()
+        name, fd, arguments = call.groups()
         if fd == str(_MARK):
             if inside:
                 return syncs
             inside = True
-        elif inside and (name != "pwritev2" or "SYNC" in rest):
+        elif inside and (name != "pwritev2" or "SYNC" in arguments):
             syncs += 1
     raise ValueError("a trace without its two marks")
 
@@ -107,15 +107,15 @@ def _measured(name: str, directory: Path, count: int) -> Alone:
     side = SIDES[name].make(directory)
     for _ in range(WARM_UP):
         side.turn(next(work))
-    side.settle()
-    size = kept(directory)
+    side.finish_work()
+    size = disk_bytes(directory)
     bytes_before, cpu_before = written(), process_time()
     _mark()
     for turn in work:
         side.turn(turn)
-    side.settle()
+    side.finish_work()
     _mark()
-    cpu, bytes_written, more = process_time() - cpu_before, written() - bytes_before, kept(directory) - size
+    cpu, bytes_written, more = process_time() - cpu_before, written() - bytes_before, disk_bytes(directory) - size
     side.close()
     return Alone(cpu / count, bytes_written / count, more / count)
 

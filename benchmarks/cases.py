@@ -106,10 +106,10 @@ def chosen(names: Sequence[str]) -> list[Case]:
     """
     wanted: list[Case] = []
     for name in names:
-        found = [case for case in CASES if any(_means(name, known) for known in _names(case))]
-        if not found:
+        matching = [case for case in CASES if any(_means(name, candidate) for candidate in _names(case))]
+        if not matching:
             raise KeyError(name)
-        wanted += [case for case in found if case not in wanted]
+        wanted += [case for case in matching if case not in wanted]
     return sorted(wanted, key=CASES.index) if names else list(CASES)
 
 
@@ -117,5 +117,5 @@ def _names(case: Case) -> list[str]:
     return [case.id, *(figure.id for figure in case.figures)]
 
 
-def _means(name: str, known: str) -> bool:
-    return known == name or known.startswith(f"{name}.")
+def _means(name: str, candidate: str) -> bool:
+    return candidate == name or candidate.startswith(f"{name}.")

@@ -81,17 +81,17 @@ class Worker:
 
     def ask(self, asked: object = None) -> Any:
         """Ask, and wait for the answer; question and answer are JSON values."""
-        self.tell(asked)
-        return self.hear()
+        self.send(asked)
+        return self.receive()
 
-    def tell(self, asked: object = None) -> None:
-        """Ask without waiting; `hear` must be called before the next question."""
+    def send(self, asked: object = None) -> None:
+        """Ask without waiting; `receive` must be called before the next question."""
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(asked) + b"\n")
         self._process.stdin.flush()
 
-    def hear(self) -> Any:
-        """Wait for the answer to the last `tell`."""
+    def receive(self) -> Any:
+        """Wait for the answer to the last `send`."""
         return msgspec.json.decode(self._line())
 
     def _line(self) -> bytes:
@@ -103,5 +103,5 @@ class Worker:
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))}
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**variables, "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))}

@@ -84,23 +84,25 @@ class DriveResult(NamedTuple):
 def recorded_turns(session: Session) -> list[RecordedTurn]:
     """Return the answered turns of an imported session, in order."""
     turns: list[RecordedTurn] = []
-    for said in Transcript(session).oldest_first():
-        if said.removed or said.summary:
+    for message in Transcript(session).oldest_first():
+        if message.removed or message.summary:
             continue
-        if said.role == "user":
-            text = "\n".join(part.text for part in said.parts if part.kind == "text" and part.text)
+        if message.role == "user":
+            text = "\n".join(part.text for part in message.parts if part.kind == "text" and part.text)
             if text:
                 turns.append(RecordedTurn(text, ()))
         elif turns:
-            turns[-1] = turns[-1]._replace(steps=(*turns[-1].steps, _step(said)))
+            turns[-1] = turns[-1]._replace(steps=(*turns[-1].steps, _step(message)))
     return [turn for turn in turns if turn.steps]
 
 
-def _step(said: TranscriptMessage) -> RecordedStep:
-    texts = {kind: "\n".join(part.text for part in said.parts if part.kind == kind) for kind in ("reasoning", "text")}
+def _step(message: TranscriptMessage) -> RecordedStep:
+    texts = {
+        kind: "\n".join(part.text for part in message.parts if part.kind == kind) for kind in ("reasoning", "text")
+    }
     calls = tuple(
         RecordedCall(part.tool, part.input or "{}", part.error or part.text, part.status == "failed")
-        for part in said.parts
+        for part in message.parts
         if part.kind == "tool"
     )
     return RecordedStep(texts["reasoning"], texts["text"], calls)
@@ -142,8 +144,8 @@ class _Bill:
 
     def _charge(self, tokens: Tokens) -> Usage:
         prices = self._prices
-        given = tokens.input * prices.input + tokens.cache_read * prices.cache_read
-        cost = (given + tokens.cache_write * prices.cache_write + tokens.output * prices.output) / 1_000_000
+        input_price = tokens.input * prices.input + tokens.cache_read * prices.cache_read
+        cost = (input_price + tokens.cache_write * prices.cache_write + tokens.output * prices.output) / 1_000_000
         whole = tokens.input + tokens.cache_read + tokens.cache_write
         self.cost += cost
         self.uncached += (whole * prices.input + tokens.output * prices.output) / 1_000_000
@@ -167,11 +169,11 @@ def drive(
             if blocked:
                 break
             session.user(turn.text)
-            left = [*turn.steps]
+            remaining = [*turn.steps]
             playing = _NOTHING_LEFT
             while step := window.next_step(allow_repeats=True):
                 if isinstance(step, CallModel):
-                    playing = left.pop(0) if left else _NOTHING_LEFT
+                    playing = remaining.pop(0) if remaining else _NOTHING_LEFT
                     reply, request = window.begin(step)
                     steps += 1
                     if playing.reasoning:
@@ -180,11 +182,11 @@ def drive(
                         reply.add_text(playing.text)
                     for number, call in enumerate(playing.calls):
                         reply.tool(call.tool, call_id=f"call_{steps}_{number}").stream_input(call.input)
-                    said = "".join((playing.reasoning, playing.text, *(call.input for call in playing.calls)))
-                    usage = bill.request(request, said)
+                    output = "".join((playing.reasoning, playing.text, *(call.input for call in playing.calls)))
+                    usage = bill.request(request, output)
                     reply.end_step("tool-calls" if playing.calls else "stop", usage=usage)
                     if not playing.calls:
-                        reply.finish("tool-calls" if left else "stop")
+                        reply.finish("tool-calls" if remaining else "stop")
                 elif isinstance(step, RunTools):
                     for pending, call in zip(step.calls, playing.calls, strict=True):
                         window.run(pending, partial(_result, call))

@@ -13,7 +13,7 @@ from time import perf_counter
 import eventlog
 from benchmarks.engine import take_turn
 from benchmarks.figures import Case, Figure, Measurement, Setting
-from benchmarks.measure import in_turn, kept, timed
+from benchmarks.measure import disk_bytes, in_turn, timed
 from benchmarks.workloads import turns
 from projections.view.model_view import ModelView
 
@@ -58,7 +58,7 @@ def _sides(setting: Setting) -> dict[str, Measurement]:
         name: Measurement(samples["encrypted"].median * 1000, samples["plain"].median * 1000)
         for name, samples in (("encryption.turn", taken), ("encryption.view", opened))
     }
-    sizes = {side: kept(path / "lmdb") / 1e6 for side, path in paths.items()}
+    sizes = {side: disk_bytes(path / "lmdb") / 1e6 for side, path in paths.items()}
     return {**times, "encryption.kept": Measurement(sizes["encrypted"], sizes["plain"])}
 
 

@@ -92,8 +92,8 @@ class EngineChat:
 
     def __init__(self, directory: Path) -> None:
         self._store = eventlog.open(directory)
-        known = next(iter(self._store.sessions()), None)
-        self._session = None if known is None else self._store.session(known.id)
+        first = next(iter(self._store.sessions()), None)
+        self._session = None if first is None else self._store.session(first.id)
 
     def seed(self, work: Sequence[Turn]) -> None:
         """Append all turns through the log."""

@@ -130,7 +130,7 @@ class Notes:
 
     def miss(self, missing: Missing) -> None:
         """Report a peer that is not installed."""
-        if missing.peer not in {known.peer for known in self.missing}:
+        if missing.peer not in {reported.peer for reported in self.missing}:
             self.missing.append(missing)
 
 

@@ -128,10 +128,14 @@ def _rates(setting: Setting, name: str, callers: CallerWork, file: RawFile) -> R
         "tasks": f"{sizes.callers} asyncio tasks",
         "bare.tasks": f"{sizes.callers} asyncio tasks, bare queue and thread",
     }
-    for which, found in samples.items():
-        cells = {"/s": 1 / found.median, "p10 µs": found.percentile(0.1) * 1e6, "CPU µs": found.median_cpu * 1e6}
+    for which, samples_of_side in samples.items():
+        cells = {
+            "/s": 1 / samples_of_side.median,
+            "p10 µs": samples_of_side.percentile(0.1) * 1e6,
+            "CPU µs": samples_of_side.median_cpu * 1e6,
+        }
         setting.notes.row(f"{name}, {len(record):,} B each", titles[which], cells)
-    return {which: 1 / found.median for which, found in samples.items()}
+    return {which: 1 / samples_of_side.median for which, samples_of_side in samples.items()}
 
 
 def _written_by(work: Callable[[], object]) -> int:

@@ -123,19 +123,19 @@ def items_of(number: int, turn: Turn, time: int, bodies: dict[bytes, bytes], *, 
     Large texts go into `bodies`.
     """
     user, assistant = f"msg_{number:020d}u", f"msg_{number:020d}v"
-    asked, said, called = (f"prt_{number:020d}{letter}" for letter in "uvw")
+    question, answer, tool = (f"prt_{number:020d}{letter}" for letter in "uvw")
     at = time + len(turn.answer) * DELTA_TAKES
     command = f'{{"command":"{turn.command}"}}'
     return [
         (time, ev.UserMessageAdded(user)),
-        (time, ev.PartStarted(user, asked, Text(turn.question))),
+        (time, ev.PartStarted(user, question, Text(turn.question))),
         (time, ev.AssistantMessageStarted(assistant, user, model=_MODEL)),
-        (time, ev.PartStarted(assistant, said, Text(""))),
-        *_streamed(said, turn.answer, time, each_delta=each_delta),
-        (at, ev.PartEnded(said)),
-        (at, ev.PartStarted(assistant, called, Tool("call_1", "bash"))),
-        (at, ev.ToolRunning(called, command)),
-        (at, ev.ToolCompleted(called, to_content(turn.output, bodies))),
+        (time, ev.PartStarted(assistant, answer, Text(""))),
+        *_streamed(answer, turn.answer, time, each_delta=each_delta),
+        (at, ev.PartEnded(answer)),
+        (at, ev.PartStarted(assistant, tool, Tool("call_1", "bash"))),
+        (at, ev.ToolRunning(tool, command)),
+        (at, ev.ToolCompleted(tool, to_content(turn.output, bodies))),
         (at, ev.MessageFinished(assistant, "tool-calls")),
     ]
 

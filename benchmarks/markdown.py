@@ -74,8 +74,8 @@ def _beside(title: str, curves: Sequence[Curve]) -> str:
     heads = [f"{length:,.0f}" for length in lengths]
     lines = [f"| {title} | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
     for curve in curves:
-        known = dict(curve.points)
-        cells = [number(known[length]) if length in known else "" for length in lengths]
+        points = dict(curve.points)
+        cells = [number(points[length]) if length in points else "" for length in lengths]
         if any(cells):
             lines.append(f"| {curve.side} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-__all__ = ["Samples", "Timing", "in_turn", "kept", "of_process", "spent", "timed", "written"]
+__all__ = ["Samples", "Timing", "disk_bytes", "in_turn", "of_process", "spent", "timed", "written"]
 
 
 class Timing(NamedTuple):
@@ -33,9 +33,9 @@ class Samples:
         self.cpu: list[float] = []
         """Processor times, if they were measured."""
 
-    def add(self, found: Iterable[float | Timing]) -> None:
+    def add(self, samples: Iterable[float | Timing]) -> None:
         """Add times."""
-        for sample in found:
+        for sample in samples:
             if isinstance(sample, Timing):
                 self.times.append(sample.seconds)
                 self.cpu.append(sample.cpu)
@@ -116,7 +116,7 @@ def written() -> int:
     return of_process("io", "wchar")
 
 
-def kept(directory: Path) -> int:
+def disk_bytes(directory: Path) -> int:
     """Return the allocated bytes of a directory on the disk."""
     blocks = 0
     for path in directory.rglob("*"):

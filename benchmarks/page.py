@@ -25,8 +25,8 @@ def with_numbers(page: str, run: Path = BASELINE) -> str:
     """Return the page with the numbers of a run between its marks."""
     figures = {figure.id: figure for case in CASES for figure in case.figures}
     drawn = [f"plots/{name}.svg" for name in PLOTS if (HERE / "plots" / f"{name}.svg").exists()]
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, _, numbered = page.partition(BEGIN)
+    _, _, after = numbered.partition(END)
     return f"{before}{BEGIN}{markdown(read_run(run), figures, drawn)}{END}{after}"
 
 

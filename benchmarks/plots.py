@@ -203,8 +203,8 @@ def spread_out(heights: Sequence[float]) -> list[float]:
         ):
             last = groups.pop()
             groups[-1] += last
-    found = dict(pair for group in groups for pair in zip(group, _place(group, heights, apart), strict=True))
-    return [found[number] for number in range(len(heights))]
+    placed = dict(pair for group in groups for pair in zip(group, _place(group, heights, apart), strict=True))
+    return [placed[number] for number in range(len(heights))]
 
 
 def _place(group: Sequence[int], heights: Sequence[float], apart: float) -> list[float]:

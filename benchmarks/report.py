@@ -35,8 +35,8 @@ def write_json(path: Path, machine: Mapping[str, object], results: Sequence[Resu
     "rows": [{"table", "side", "cells": {heading: number}}], "curves": [{"plot", "side", "points":
     [[length, value]]}], "remarks": {side: text}, "missing": [{"peer", "install", "reason"}]}`
     """
-    said = {"rows": notes.rows, "curves": notes.curves, "remarks": notes.remarks, "missing": notes.missing}
-    data = msgspec.json.encode({"machine": machine, "results": results, **said})
+    notes_of_run = {"rows": notes.rows, "curves": notes.curves, "remarks": notes.remarks, "missing": notes.missing}
+    data = msgspec.json.encode({"machine": machine, "results": results, **notes_of_run})
     path.write_bytes(msgspec.json.format(data, indent=2) + b"\n")
 
 
@@ -105,8 +105,8 @@ def show_curves(console: Console, curves: Sequence[Curve]) -> None:
         for length in lengths:
             table.add_column(f"{length:,.0f}", justify="right")
         for curve in lines:
-            known = dict(curve.points)
-            table.add_row(curve.side, *(number(known[length]) if length in known else "" for length in lengths))
+            points = dict(curve.points)
+            table.add_row(curve.side, *(number(points[length]) if length in points else "" for length in lengths))
         console.print(table)
 
 

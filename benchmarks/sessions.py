@@ -34,14 +34,14 @@ def data_in_use(recorded: Path | None) -> str:
 
 def session_files(setting: Setting) -> list[Path]:
     """Return the files to import as whole sessions, longest first."""
-    found = recorded_sessions(setting.recorded) if setting.recorded is not None else []
-    return found or [generated_session(setting.directory / "generated.jsonl", setting.sizes.generated)]
+    files = recorded_sessions(setting.recorded) if setting.recorded is not None else []
+    return files or [generated_session(setting.directory / "generated.jsonl", setting.sizes.generated)]
 
 
 def stream_files(setting: Setting) -> list[Path]:
     """Return the recorded streams whose formats have an importer."""
-    found = recorded_streams(setting.recorded) if setting.recorded is not None else []
-    return list(known_files(found)) or sorted(DEMO.glob("*.sse"))
+    files = recorded_streams(setting.recorded) if setting.recorded is not None else []
+    return list(known_files(files)) or sorted(DEMO.glob("*.sse"))
 
 
 def known_files(paths: Sequence[Path], formats: Sequence[str] = ()) -> Iterator[Path]:
@@ -49,10 +49,10 @@ def known_files(paths: Sequence[Path], formats: Sequence[str] = ()) -> Iterator[
     for path in paths:
         try:
             with path.open("rb") as file:
-                found = detect(file.read(1 << 16), str(path))
+                format = detect(file.read(1 << 16), str(path))
         except ImportFormatError:
             continue
-        if not formats or found in formats:
+        if not formats or format in formats:
             yield path
 
 

@@ -66,7 +66,7 @@ def _turn(setting: Setting) -> dict[str, Measurement]:
         with session.lease():
             sides: dict[str, Callable[[], list[float]]] = {
                 "engine": lambda: [timed(lambda: take_turn(session, next(work[0])))],
-                "raw": lambda: [timed(lambda: raw.write(next(work[1]).plain()))],
+                "raw": lambda: [timed(lambda: raw.write(next(work[1]).text_bytes()))],
             }
             samples = in_turn(sides, count, warm_up=WARM_UP)
     return {"slow.turn": Measurement(samples["engine"].median * 1000, samples["raw"].median * 1000)}
@@ -74,13 +74,13 @@ def _turn(setting: Setting) -> dict[str, Measurement]:
 
 def _many(setting: Setting) -> dict[str, Measurement]:
     with _opened(setting.directory / "many") as store, SlowFile(setting.directory / "bare") as file:
-        found = {
+        rates_of = {
             "log": of_log(setting, store, file, "appends to the log, flushes of 1 ms"),
             "session": of_sessions(setting, store, file, "user messages, flushes of 1 ms"),
         }
     return {
         f"slow.{name}.{side}": Measurement(rates[side], rates["alone"])
-        for name, rates in found.items()
+        for name, rates in rates_of.items()
         for side in ("threads", "tasks")
     }
 

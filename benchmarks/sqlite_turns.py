@@ -81,7 +81,7 @@ class Wal(ABC):
         else:
             raise RuntimeError(f"the WAL still grows after {ENOUGH:,} turns: {size:,} bytes")
         self.connection.execute("PRAGMA synchronous=FULL")
-        self.settle()
+        self.finish_work()
 
     def wal_bytes(self) -> int:
         """Return the size of the WAL's file."""
@@ -91,7 +91,7 @@ class Wal(ABC):
         """Return the bytes of the database on the disk, without its WAL."""
         return self._path.stat().st_blocks * 512
 
-    def settle(self) -> None:
+    def finish_work(self) -> None:
         """Move the WAL's pages into the database; its file stays."""
         self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -123,9 +123,9 @@ class TwoRows(Wal):
         """Return a turn's two rows."""
         self._number += 1
         call = {"type": "tool", "call": f"call_{self._number}", "name": "bash", "input": {"command": turn.command}}
-        said = {"type": "text", "text": "".join(turn.answer)}
+        answer = {"type": "text", "text": "".join(turn.answer)}
         yield self.row(session, "user", [{"type": "text", "text": turn.question}])
-        yield self.row(session, "assistant", [said, {**call, "output": turn.output}])
+        yield self.row(session, "assistant", [answer, {**call, "output": turn.output}])
 
     def row(self, session: str, role: str, parts: Sequence[object]) -> MessageRow:
         """Return a message's row."""

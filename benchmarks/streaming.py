@@ -58,11 +58,14 @@ def _flush(setting: Setting) -> dict[str, Measurement]:
     """
     sizes = setting.sizes
     texts = deltas(PER_FLUSH)
-    plain = len("".join(texts))
+    characters = len("".join(texts))
     with opened(setting.directory, "flush") as store:
         session = store.create_session(title="flushes")
         each = _flushes(session, texts, sizes.flushes)
-    return {"flush.bytes": Measurement(median(each), plain), "flush.bytes.all": Measurement(mean(each), plain)}
+    return {
+        "flush.bytes": Measurement(median(each), characters),
+        "flush.bytes.all": Measurement(mean(each), characters),
+    }
 
 
 def _flushes(session: eventlog.Session, texts: list[str], count: int) -> list[int]:

@@ -33,7 +33,7 @@ class Side(Protocol):
         """Store a turn; durable when it returns."""
         ...
 
-    def settle(self) -> None:
+    def finish_work(self) -> None:
         """Do deferred work: move what was written to where it stays."""
         ...
 
@@ -73,7 +73,7 @@ class EngineSide:
         """Take a turn."""
         self._take(self._session, turn)
 
-    def settle(self) -> None:
+    def finish_work(self) -> None:
         """Close the store, which ends its background work, and open it again."""
         self._open.close()
         self._session = self._opened()
@@ -91,9 +91,9 @@ class RawSide:
 
     def turn(self, turn: Turn) -> None:
         """Make one write and one sync."""
-        self.file.write(turn.plain())
+        self.file.write(turn.text_bytes())
 
-    def settle(self) -> None:
+    def finish_work(self) -> None:
         """Do nothing: no work was deferred."""
 
     def close(self) -> None:

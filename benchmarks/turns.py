@@ -44,9 +44,9 @@ def _beside(setting: Setting) -> dict[str, Measurement]:
         samples = in_turn(sides, count, warm_up=WARM_UP)
     costs = {name: alone(name, folder / f"{name}-alone", setting.sizes.counted) for name in SIDES}
     for name, kind in SIDES.items():
-        found, cost = samples[name], costs[name]
+        side_samples, cost = samples[name], costs[name]
         cells = {
-            **found.columns(),
+            **side_samples.columns(),
             "CPU in all": cost.cpu * 1e3,
             "syncs": cost.syncs,
             "KB written": cost.written / 1e3,

@@ -77,10 +77,10 @@ class _SideWorker:
 
     def more(self, count: int) -> list[Timing]:
         """Let the worker take `count` turns."""
-        told: _WorkerAnswer = self._worker.ask(count)
+        answer: _WorkerAnswer = self._worker.ask(count)
         self._done += count
-        self.private[self._done], self.resident[self._done] = told["private"] / 1e6, told["resident"] / 1e6
-        return [Timing(*work) for work in told["works"]]
+        self.private[self._done], self.resident[self._done] = answer["private"] / 1e6, answer["resident"] / 1e6
+        return [Timing(*work) for work in answer["works"]]
 
 
 def _on_end(setting: Setting) -> dict[str, Measurement]:
@@ -99,8 +99,8 @@ def _on_end(setting: Setting) -> dict[str, Measurement]:
     ours, theirs = sides["readme"], sides["facts"]
     marks = sorted(ours.private)
     first, half, last = marks[0], marks[len(marks) // 2], marks[-1]
-    found, against = _shares(samples["readme"]), _shares(samples["facts"])
-    return {f"turn.sustained.{share}": Measurement(found[share], against[share]) for share in found} | {
+    shares, against = _shares(samples["readme"]), _shares(samples["facts"])
+    return {f"turn.sustained.{share}": Measurement(shares[share], against[share]) for share in shares} | {
         "turn.sustained.memory": Measurement(ours.private[last], theirs.private[last]),
         "turn.sustained.memory.first": Measurement(ours.private[first], theirs.private[first]),
         "turn.sustained.memory.growth": Measurement(ours.private[last], ours.private[half]),

@@ -48,7 +48,7 @@ class Turn(NamedTuple):
     command: str
     output: str
 
-    def plain(self) -> bytes:
+    def text_bytes(self) -> bytes:
         """Return its bytes and nothing else: what any engine has to write."""
         return "".join((self.question, *self.answer, self.command, self.output)).encode()
 
@@ -100,14 +100,14 @@ def turns(count: int, seed: int = 2) -> list[Turn]:
 
 def recorded_sessions(data: Path, most: int = 4) -> list[Path]:
     """Return the largest Claude Code files of a folder of recorded sessions, largest first."""
-    found = sorted(data.glob("entireio_claude_code/*.jsonl"), key=lambda path: (-path.stat().st_size, path.name))
-    return found[:most]
+    files = sorted(data.glob("entireio_claude_code/*.jsonl"), key=lambda path: (-path.stat().st_size, path.name))
+    return files[:most]
 
 
 def recorded_streams(data: Path, most: int = 40) -> list[Path]:
     """Return the largest recorded streams of server-sent events, of any format, largest first."""
-    found = sorted(data.glob("sse_extracted/*.sse"), key=lambda path: (-path.stat().st_size, path.name))
-    return found[:most]
+    files = sorted(data.glob("sse_extracted/*.sse"), key=lambda path: (-path.stat().st_size, path.name))
+    return files[:most]
 
 
 def generated_session(path: Path, turns_: int) -> Path:

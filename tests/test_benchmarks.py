@@ -26,7 +26,7 @@ from benchmarks.history import begun, compacted, items_of
 from benchmarks.limits import RawFile, decode_lines, decode_stream, encode_one_by_one
 from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
 from benchmarks.markdown import markdown
-from benchmarks.measure import Samples, Timing, in_turn, kept, spent, written
+from benchmarks.measure import Samples, Timing, disk_bytes, in_turn, spent, written
 from benchmarks.page import PAGE, with_numbers
 from benchmarks.peers.base import Chat, Peer, PeerError, missing
 from benchmarks.peers.registry import PEERS, present
@@ -290,7 +290,7 @@ def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
         for text in deltas(5):
             stream.append(text)
         stream.finish()
-        assert kept(tmp_path / "stream") > 0
+        assert disk_bytes(tmp_path / "stream") > 0
     assert peer.chat is not None or peer.streamer is not None
 
 
@@ -457,8 +457,8 @@ def test_a_worker_answers_again_and_again() -> None:
     """A worker keeps what it has; one that fails is an error where it is asked."""
     with Worker(adds, "10") as worker:
         assert [worker.ask(1), worker.ask(5)] == [11, 16]
-        worker.tell(4)
-        assert worker.hear() == 20
+        worker.send(4)
+        assert worker.receive() == 20
         with pytest.raises(subprocess.CalledProcessError):
             worker.ask(-1)
 
@@ -508,7 +508,7 @@ def test_many_conversations_in_one_sqlite_file(tmp_path: Path) -> None:
         sqlite.erase("b")
         assert (sqlite.load("a"), sqlite.load("b")) == (2, 0)
         sqlite.vacuum()
-    assert kept(tmp_path / "sqlite") < 100_000
+    assert disk_bytes(tmp_path / "sqlite") < 100_000
 
 
 def test_sides_take_turns_in_changing_order() -> None:
@@ -558,7 +558,7 @@ def test_the_workload_is_the_same_each_time() -> None:
     for turn in work:
         assert len("".join(turn.answer)) == ANSWER_CHARACTERS
         assert len(turn.output.encode()) == TOOL_BYTES
-        assert len(turn.plain()) > ANSWER_CHARACTERS + TOOL_BYTES
+        assert len(turn.text_bytes()) > ANSWER_CHARACTERS + TOOL_BYTES
     assert len(deltas(7)) == 7
 
 
@@ -583,8 +583,8 @@ def test_the_limits_do_the_work(tmp_path: Path) -> None:
     """The raw file holds the turn's bytes, and what is encoded one by one is made."""
     [turn] = turns(1)
     with RawFile(tmp_path / "raw", size=1 << 20) as raw:
-        raw.write(turn.plain())
-    assert (tmp_path / "raw").read_bytes().startswith(turn.plain())
+        raw.write(turn.text_bytes())
+    assert (tmp_path / "raw").read_bytes().startswith(turn.text_bytes())
     encode_one_by_one(deltas(4), ["a", "b"])
 
 

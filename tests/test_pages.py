@@ -126,23 +126,27 @@ def test_the_table_of_layers_is_the_one_that_is_checked() -> None:
 @every_page
 def test_links_lead_somewhere(page: str) -> None:
     """Links lead to files of the repository, and their anchors to headings."""
-    for path, anchor in links(page):
-        assert (ROOT / path).exists(), path
-        assert not anchor or anchor in anchors(path), f"{path}#{anchor}"
+    wrong = [
+        f"{path}#{anchor}"
+        for path, anchor in links(page)
+        if not (ROOT / path).exists() or (anchor and anchor not in anchors(path))
+    ]
+    assert wrong == []
 
 
 @every_page
 def test_named_files_exist(page: str) -> None:
     """Modules, pages and folders that a page names exist, by path or by its end."""
-    text = prose(page)
-    for name in re.findall(r"(?<![\w/.:-])([\w./-]*\w\.(?:py|md))\b(?!\.)", text):
-        known = name.removeprefix("./").lstrip("/")
-        while known.startswith("../"):
-            known = known[3:]
-        assert any(file == known or file.endswith(f"/{known}") for file in FILES), name
+    wrong: list[str] = []
+    for name in re.findall(r"(?<![\w/.:-])([\w./-]*\w\.(?:py|md))\b(?!\.)", prose(page)):
+        end = re.sub(r"^(\.{0,2}/)+", "", name)
+        if not any(file == end or file.endswith(f"/{end}") for file in FILES):
+            wrong.append(name)
     for code in codes(page):
-        if re.fullmatch(rf"({'|'.join(TOPS)}|\.ci)/[\w./-]*", code) and code not in OTHERS_FILES:
-            assert (ROOT / code).exists(), code
+        is_path = re.fullmatch(rf"({'|'.join(TOPS)}|\.ci)/[\w./-]*", code) and code not in OTHERS_FILES
+        if is_path and not (ROOT / code).exists():
+            wrong.append(code)
+    assert wrong == []
 
 
 @every_page

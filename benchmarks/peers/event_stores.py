@@ -44,9 +44,9 @@ _SEEDED = 100
 
 def _events(turn: Turn) -> list[tuple[str, bytes]]:
     call = {"call": "call_1", "name": "bash", "input": turn.command}
-    told = (("user", {"text": turn.question}), ("assistant", {"text": "".join(turn.answer), **call}))
+    messages = (("user", {"text": turn.question}), ("assistant", {"text": "".join(turn.answer), **call}))
     result = ("result", {"call": "call_1", "output": turn.output})
-    return [(kind, msgspec.json.encode(fields)) for kind, fields in (*told, result)]
+    return [(kind, msgspec.json.encode(fields)) for kind, fields in (*messages, result)]
 
 
 class RecorderChat:
@@ -123,7 +123,7 @@ class UmaChat:
     def load(self) -> int:
         """Read every event of the session and decode its data."""
         query = self._module.Query([self._module.QueryItem(tags=["s"])])
-        return len([msgspec.json.decode(found.event.data) for found in self._client.read(query)])
+        return len([msgspec.json.decode(recorded.event.data) for recorded in self._client.read(query)])
 
     def close(self) -> None:
         """Stop the server."""

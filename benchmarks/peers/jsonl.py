@@ -59,8 +59,8 @@ class JsonlChat:
     def _lines(self, turn: Turn) -> bytes:
         call = {"type": "tool_use", "id": "call_1", "name": "bash", "input": {"command": turn.command}}
         result = {"type": "tool_result", "tool_use_id": "call_1", "content": turn.output}
-        said = {"type": "text", "text": "".join(turn.answer)}
-        messages = (("user", turn.question), ("assistant", [said, call]), ("user", [result]))
+        answer = {"type": "text", "text": "".join(turn.answer)}
+        messages = (("user", turn.question), ("assistant", [answer, call]), ("user", [result]))
         return b"".join(self._encode({"role": role, "content": content}) + b"\n" for role, content in messages)
 
 

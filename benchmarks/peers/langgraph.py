@@ -38,13 +38,15 @@ class LangGraphChat:
 
     def seed(self, work: Sequence[Turn]) -> None:
         """Add all messages in one update of the state."""
-        self._graph.update_state(_CONFIG, {"messages": [said for turn in work for said in self._all(turn)]}, "tools")
+        self._graph.update_state(
+            _CONFIG, {"messages": [message for turn in work for message in self._all(turn)]}, "tools"
+        )
 
     def turn(self, turn: Turn) -> None:
         """Run the graph once."""
         self._turn = turn
-        said = self._messages.HumanMessage(turn.question)
-        self._graph.invoke({"messages": [said]}, _CONFIG, durability=self._durability)
+        message = self._messages.HumanMessage(turn.question)
+        self._graph.invoke({"messages": [message]}, _CONFIG, durability=self._durability)
 
     def load(self) -> int:
         """Load the state of the thread."""
@@ -106,7 +108,7 @@ _DURABILITIES: tuple[tuple[str, str, Literal["async", "sync"]], ...] = (("", "",
 PEERS = tuple(
     Peer(
         f"langgraph{name}{suffix}",
-        f"LangGraph {title}{said}",
+        f"LangGraph {title}{label}",
         durable=durability == "sync",
         package=_PACKAGE,
         install=_INSTALL,
@@ -115,5 +117,5 @@ PEERS = tuple(
         quick=1_000,
     )
     for name, title, kind in (("", "SqliteSaver", _added), ("-delta", "DeltaChannel", _delta))
-    for suffix, said, durability in _DURABILITIES
+    for suffix, label, durability in _DURABILITIES
 )

@@ -44,10 +44,10 @@ class AgentsChat:
 
 def _items(turn: Turn) -> list[dict[str, object]]:
     """Return a turn as items of the Responses interface, which this package stores."""
-    said = {"type": "output_text", "text": "".join(turn.answer), "annotations": list[object]()}
+    answer = {"type": "output_text", "text": "".join(turn.answer), "annotations": list[object]()}
     return [
         {"role": "user", "content": turn.question},
-        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [said]},
+        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [answer]},
         {"type": "function_call", "call_id": "call_1", "name": "bash", "arguments": turn.command, "id": "fc_1"},
         {"type": "function_call_output", "call_id": "call_1", "output": turn.output},
     ]

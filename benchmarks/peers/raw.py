@@ -29,11 +29,11 @@ class LmdbChat:
 
     def seed(self, work: Sequence[Turn]) -> None:
         """Put all turns in one commit."""
-        self._put([turn.plain() for turn in work])
+        self._put([turn.text_bytes() for turn in work])
 
     def turn(self, turn: Turn) -> None:
         """Put a turn in one durable commit."""
-        self._put([turn.plain()])
+        self._put([turn.text_bytes()])
 
     def append(self, text: str) -> None:
         """Put a delta in one durable commit."""
@@ -67,11 +67,11 @@ class FileChat:
 
     def seed(self, work: Sequence[Turn]) -> None:
         """Write all bytes at once."""
-        self._file.write(b"".join(turn.plain() for turn in work))
+        self._file.write(b"".join(turn.text_bytes() for turn in work))
 
     def turn(self, turn: Turn) -> None:
         """Write a turn's bytes; durable when it returns."""
-        self._write(turn.plain())
+        self._write(turn.text_bytes())
 
     def append(self, text: str) -> None:
         """Write a delta's bytes; durable when it returns."""

@@ -27,12 +27,12 @@ def present(notes: Notes) -> list[Peer]:
 
     The other peers are reported as missing.
     """
-    found: list[Peer] = []
+    installed: list[Peer] = []
     for peer in PEERS:
         gap = missing(peer)
         if gap is None:
-            found.append(peer)
+            installed.append(peer)
             notes.remark(peer.title, peer.note)
         else:
             notes.miss(gap)
-    return found
+    return installed

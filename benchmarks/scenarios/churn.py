@@ -12,7 +12,7 @@ from pathlib import Path
 import eventlog
 from benchmarks.engine import take_turn
 from benchmarks.figures import Case, Figure, Measurement, Setting, Target
-from benchmarks.measure import Samples, Timing, kept, spent
+from benchmarks.measure import Samples, Timing, disk_bytes, spent
 from benchmarks.scenarios.latency import add_rows, beside, figures_of
 from benchmarks.scenarios.sqlite_sessions import SQLITE, SqliteSessions
 from benchmarks.targets.space import free_pages
@@ -35,7 +35,7 @@ def _cycle(path: Path, sessions: int, work: Sequence[Turn]) -> tuple[list[Timing
             names.append(session.id)
             with session.lease():
                 works += [spent(partial(take_turn, session, turn)) for turn in work]
-        full = kept(path)
+        full = disk_bytes(path)
         for name in names:
             store.erase(name)
         store.vacuum()
@@ -58,16 +58,16 @@ def _cycles(setting: Setting) -> dict[str, Measurement]:
     path, work = setting.directory / "engine", turns(TURNS, seed=14)
     ours, theirs = ([Samples() for _ in range(CYCLES + 1)] for _ in range(2))
     full: dict[int, float] = {}
-    left: dict[int, float] = {}
+    vacuumed: dict[int, float] = {}
     with SqliteSessions(setting.directory / "sqlite") as sqlite:
         sqlite.fill()
         for number in range(1, CYCLES + 1):
             works, size = _cycle(path, sessions, work)
             ours[number].add(works)
             theirs[number].add(_sqlite_cycle(sqlite, sessions, work))
-            full[number], left[number] = size / 1e6, kept(path) / 1e6
+            full[number], vacuumed[number] = size / 1e6, disk_bytes(path) / 1e6
     setting.notes.curve("churn", "before erasing", full)
-    setting.notes.curve("churn", "after vacuuming", left)
+    setting.notes.curve("churn", "after vacuuming", vacuumed)
     free, every = free_pages(path)
     sides = {"everdelta": ours, SQLITE: theirs}
     for number in (1, CYCLES):
@@ -77,8 +77,8 @@ def _cycles(setting: Setting) -> dict[str, Measurement]:
         **beside("churn.turn", ours[-1], ours[1]),
         **beside("churn.turn.sqlite", ours[-1], theirs[-1]),
         "churn.full": Measurement(full[CYCLES], full[1]),
-        "churn.left": Measurement(left[CYCLES], left[1]),
-        "churn.erased": Measurement(max(left[CYCLES] - left[1], 0.0) * 1e6 / (sessions * (CYCLES - 1))),
+        "churn.left": Measurement(vacuumed[CYCLES], vacuumed[1]),
+        "churn.erased": Measurement(max(vacuumed[CYCLES] - vacuumed[1], 0.0) * 1e6 / (sessions * (CYCLES - 1))),
         "churn.free": Measurement(max(free, 0), every),
     }
 

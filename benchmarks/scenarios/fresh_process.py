@@ -81,8 +81,8 @@ def _starts(setting: Setting) -> dict[str, Measurement]:
             sqlite.turns(small_turns(length // 2), "s")
         sides[f"engine-{name}"] = _side(_ENGINE, ours)
         sides[f"sqlite-{name}"] = _side(_SQLITE, theirs)
-    found = in_turn(sides, sizes.rounds * 4)
-    step = {(side, name): _step(all_, place) for side, all_ in found.items() for place, name in enumerate(STEPS)}
+    samples = in_turn(sides, sizes.rounds * 4)
+    step = {(side, name): _step(all_, place) for side, all_ in samples.items() for place, name in enumerate(STEPS)}
     sides_now = {"everdelta": "engine", SQLITE: "sqlite"}
     for name in STEPS:
         rows = {title: step[f"{side}-long", name] for title, side in sides_now.items()}
@@ -96,10 +96,10 @@ def _side(code: str, path: Path) -> Callable[[], list[Timing]]:
     return lambda: [Timing(*pair) for pair in child(code, str(path))]
 
 
-def _step(found: Samples, place: int) -> Samples:
+def _step(samples: Samples, place: int) -> Samples:
     """Return one step of the children's measurements."""
     step = Samples()
-    step.add(map(Timing, found.times[place :: len(STEPS)], found.cpu[place :: len(STEPS)]))
+    step.add(map(Timing, samples.times[place :: len(STEPS)], samples.cpu[place :: len(STEPS)]))
     return step
 
 

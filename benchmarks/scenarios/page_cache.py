@@ -36,11 +36,11 @@ def drop(directory: Path) -> PageCount:
                 os.fsync(descriptor)
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                found = cached(descriptor)
+                pages = cached(descriptor)
             finally:
                 os.close(descriptor)
-            there += found.there
-            every += found.all
+            there += pages.there
+            every += pages.all
     return PageCount(there, every)
 
 

@@ -46,8 +46,8 @@ class SqliteSessions(TwoRows):
 
     def newest(self, session: str) -> int:
         """The number of the newest message."""
-        found = self.connection.execute("SELECT max(id) FROM message WHERE session = ?", (session,)).fetchone()
-        return int(found[0])
+        row = self.connection.execute("SELECT max(id) FROM message WHERE session = ?", (session,)).fetchone()
+        return int(row[0])
 
     def erase(self, session: str) -> None:
         """Delete a conversation."""

@@ -70,14 +70,14 @@ def _alternating(setting: Setting) -> dict[str, Measurement]:
             "alone": _in_turn([alone, alone]),
             "sqlite": _in_turn(theirs),
         }
-        found = in_turn(sides, setting.sizes.turns, warm_up=WARM_UP)
+        samples = in_turn(sides, setting.sizes.turns, warm_up=WARM_UP)
     add_rows(
-        setting.notes, "a user message, two processes in turn", {title: found[name] for name, title in SIDES.items()}
+        setting.notes, "a user message, two processes in turn", {title: samples[name] for name, title in SIDES.items()}
     )
     return {
-        **beside("two.own", found["own"], found["sqlite"]),
-        **beside("two.one", found["one"], found["sqlite"]),
-        **beside("two.alone", found["own"], found["alone"]),
+        **beside("two.own", samples["own"], samples["sqlite"]),
+        **beside("two.one", samples["one"], samples["sqlite"]),
+        **beside("two.alone", samples["own"], samples["alone"]),
     }
 
 

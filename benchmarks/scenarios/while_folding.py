@@ -91,7 +91,7 @@ def _writer(store: eventlog.Store) -> Callable[[], None]:
 def _reading(setting: Setting) -> dict[str, Measurement]:
     count = setting.sizes.turns
     ours, theirs = setting.directory / "engine", setting.directory / "sqlite"
-    found: dict[str, Samples] = {}
+    samples: dict[str, Samples] = {}
     folds: set[int] = set()
     with eventlog.open(ours) as store, SqliteSessions(theirs) as sqlite:
         session = store.session(begun(store, small_turns(HISTORY)))
@@ -113,7 +113,7 @@ def _reading(setting: Setting) -> dict[str, Measurement]:
                 return [spent(work)]
 
             sides = {f"{name}.{what}": partial(side, work) for what, work in works.items()}
-            found.update(in_turn(sides, count, warm_up=WARM_UP))
+            samples.update(in_turn(sides, count, warm_up=WARM_UP))
 
         read(reads | others, "idle")
         with Worker(writes_in_sqlite, str(theirs)):
@@ -127,15 +127,15 @@ def _reading(setting: Setting) -> dict[str, Measurement]:
             read(reads, "within")
         within = len(folds) - 1
     for what, table in (("page", f"newest {PAGE} messages"), ("head", "head of a session")):
-        rows = {title: found[f"{name}.{what}"] for name, title in SIDES.items()}
+        rows = {title: samples[f"{name}.{what}"] for name, title in SIDES.items()}
         add_rows(setting.notes, f"{table}, while something is written", rows)
     return {
-        **beside("folding.page", found["apart.page"], found["idle.page"]),
-        **beside("folding.page.within", found["within.page"], found["idle.page"]),
-        **beside("folding.page.sqlite", found["apart.page"], found["apart.sqlite.page"]),
-        **beside("folding.head", found["apart.head"], found["idle.head"]),
-        **beside("folding.head.within", found["within.head"], found["idle.head"]),
-        **beside("folding.head.sqlite", found["apart.head"], found["apart.sqlite.head"]),
+        **beside("folding.page", samples["apart.page"], samples["idle.page"]),
+        **beside("folding.page.within", samples["within.page"], samples["idle.page"]),
+        **beside("folding.page.sqlite", samples["apart.page"], samples["apart.sqlite.page"]),
+        **beside("folding.head", samples["apart.head"], samples["idle.head"]),
+        **beside("folding.head.within", samples["within.head"], samples["idle.head"]),
+        **beside("folding.head.sqlite", samples["apart.head"], samples["apart.sqlite.head"]),
         "folding.folds": Measurement(apart, 2 * count),
         "folding.folds.within": Measurement(within, 2 * count),
     }

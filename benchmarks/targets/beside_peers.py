@@ -12,7 +12,7 @@ from pathlib import Path
 import eventlog
 from benchmarks.engine import EngineChat
 from benchmarks.figures import Case, Figure, Measurement, Setting, Target
-from benchmarks.measure import Samples, in_turn, kept, timed
+from benchmarks.measure import Samples, disk_bytes, in_turn, timed
 from benchmarks.peers.base import Chat, Peer
 from benchmarks.peers.registry import LIMITS, present
 from benchmarks.targets.opening import cold_view, compact_and_go_on
@@ -36,11 +36,11 @@ def _beside_peers(setting: Setting) -> dict[str, Measurement]:
     for length in setting.sizes.peer_lengths:
         here = [peer for peer in everyone if setting.sizes.patient or peer.quick is None or length <= peer.quick]
         places = {peer.id: setting.directory / f"{peer.id}-{length}" for peer in here}
-        for name, found in _turns_of(here, places, length, setting.sizes.peer_turns).items():
-            took[name][length] = found.median * 1e3
-        size |= {name: {**size[name], length: kept(place) / 1e6} for name, place in places.items()}
-        for name, found in in_turn(_loading(here, places, setting.directory, length), LOADS, warm_up=0).items():
-            loaded[name][length] = found.median * 1e3
+        for name, samples in _turns_of(here, places, length, setting.sizes.peer_turns).items():
+            took[name][length] = samples.median * 1e3
+        size |= {name: {**size[name], length: disk_bytes(place) / 1e6} for name, place in places.items()}
+        for name, samples in in_turn(_loading(here, places, setting.directory, length), LOADS, warm_up=0).items():
+            loaded[name][length] = samples.median * 1e3
     for peer in everyone:
         setting.notes.curve("turn", peer.title, took[peer.id])
         setting.notes.curve("load", peer.title, loaded[peer.id])

@@ -153,8 +153,10 @@ def _against_disk(setting: Setting) -> dict[str, Measurement]:
         bare.close()
         writes.close()
     return {
-        f"target.3.{name}": Measurement(1 / found.median, 1 / median(raw[name][1:]))  # the first belongs to the warm-up
-        for name, found in samples.items()
+        f"target.3.{name}": Measurement(
+            1 / side_samples.median, 1 / median(raw[name][1:])
+        )  # the first belongs to the warm-up
+        for name, side_samples in samples.items()
     }
 
 

@@ -65,7 +65,7 @@ def _replays(setting: Setting) -> dict[str, Measurement]:
             },
             setting.sizes.rounds,
         )
-    rate = {name: count / found.median for name, found in samples.items()}
+    rate = {name: count / side_samples.median for name, side_samples in samples.items()}
     return {
         "target.6.runs": Measurement(rate["runs"], rate["bare"]),
         "target.6.deltas": Measurement(rate["deltas"], rate["bare"]),

@@ -14,7 +14,7 @@ import lmdb
 
 import eventlog
 from benchmarks.figures import Case, Figure, Measurement, Setting, Target
-from benchmarks.measure import kept
+from benchmarks.measure import disk_bytes
 from benchmarks.sessions import known_files, session_files, stream_files
 from benchmarks.workloads import DELTA_CHARACTERS, in_deltas, prose
 from eventlog.importers import import_file
@@ -40,7 +40,7 @@ def _imported(path: Path, files: Sequence[Path]) -> Measurement:
     with eventlog.open(path) as store:
         for file in files:
             import_file(store, file)
-    return Measurement(kept(path) / 1e6, sum(file.stat().st_size for file in files) / 1e6)
+    return Measurement(disk_bytes(path) / 1e6, sum(file.stat().st_size for file in files) / 1e6)
 
 
 def _recordings(setting: Setting) -> dict[str, Measurement]:
@@ -54,20 +54,20 @@ def _recordings(setting: Setting) -> dict[str, Measurement]:
         "target.4.sessions": _imported(path, sessions),
         "target.4.streams": _imported(setting.directory / "streams", stream_files(setting)),
     }
-    return {**measured, "target.4.journal": Measurement(kept(path / "journal") / 1e6)}
+    return {**measured, "target.4.journal": Measurement(disk_bytes(path / "journal") / 1e6)}
 
 
 def _answers(setting: Setting) -> list[str]:
     """Return the assistants' texts of the recorded sessions, or prose."""
-    found: list[str] = []
+    texts: list[str] = []
     if setting.recorded is not None:
         with eventlog.open("memory:") as store:
             for path in session_files(setting):
                 import_file(store, path)
             for info in list(store.sessions()):
-                for said in Transcript(store.session(info.id)).oldest_first():
-                    found += [part.text for part in said.parts if part.kind in ("text", "reasoning", "tool")]
-    return found or [prose(Random(number), 2 * LONG_ANSWER) for number in range(ANSWERS)]
+                for message in Transcript(store.session(info.id)).oldest_first():
+                    texts += [part.text for part in message.parts if part.kind in ("text", "reasoning", "tool")]
+    return texts or [prose(Random(number), 2 * LONG_ANSWER) for number in range(ANSWERS)]
 
 
 def _cut_to(texts: Sequence[str], least: int, most: int) -> list[str]:
@@ -86,19 +86,19 @@ def _streamed(path: Path, answers: Sequence[str]) -> float:
 
     def stream(texts: Sequence[str]) -> int:
         with eventlog.open(path, clock=lambda: next(clock), lease_ttl=LEASE_TTL) as store:
-            known = next(iter(store.sessions()), None)
-            session = store.create_session() if known is None else store.session(known.id)
+            first = next(iter(store.sessions()), None)
+            session = store.create_session() if first is None else store.session(first.id)
             for text in texts:
                 with session.assistant(model="bench/mark") as reply:
                     append = reply.stream_text().append
                     for delta in in_deltas(text):
                         append(delta)
                     reply.finish()
-        return kept(path) - kept(path / "journal")
+        return disk_bytes(path) - disk_bytes(path / "journal")
 
     before = stream(answers[:1])
-    rest = answers[1:] or answers
-    return (stream(rest) - before) / sum(len(text.encode("utf-8", "replace")) for text in rest)
+    others = answers[1:] or answers
+    return (stream(others) - before) / sum(len(text.encode("utf-8", "replace")) for text in others)
 
 
 def _clock() -> Iterator[int]:

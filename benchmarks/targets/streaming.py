@@ -91,9 +91,9 @@ def _at_full_speed(setting: Setting) -> dict[str, Measurement]:
             samples = in_turn(sides | quick, setting.sizes.rounds)
     samples |= in_turn({peer.id: side(peer) for peer in peers if peer.id not in quick}, 1, warm_up=0)
     titles = {"everdelta": "everdelta"} | {peer.id: peer.title for peer in peers}
-    for name, found in samples.items():
+    for name, side_samples in samples.items():
         length = counts.get(name, STREAMED)
-        setting.notes.curve("stream", titles[name], {STREAMED: found.median / length * 1e6})
+        setting.notes.curve("stream", titles[name], {STREAMED: side_samples.median / length * 1e6})
     return {"target.1.time": Measurement(samples["everdelta"].median * 1e3, samples["sqlite-normal"].median * 1e3)}
 
 

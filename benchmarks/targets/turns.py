@@ -33,8 +33,8 @@ def _by_length(setting: Setting) -> dict[str, Measurement]:
             stack.enter_context(session.lease())
             sides[str(length)] = _taking(session, count + WARM_UP, length)
         samples = in_turn(sides, count, warm_up=WARM_UP)
-    median = {int(name): found.median * 1e3 for name, found in samples.items()}
-    p99 = {int(name): found.percentile(0.99) * 1e3 for name, found in samples.items()}
+    median = {int(name): side_samples.median * 1e3 for name, side_samples in samples.items()}
+    p99 = {int(name): side_samples.percentile(0.99) * 1e3 for name, side_samples in samples.items()}
     setting.notes.curve("length", "median", median)
     setting.notes.curve("length", "99 of 100 below", p99)
     short, long = lengths[0], lengths[-1]

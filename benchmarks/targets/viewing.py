@@ -46,7 +46,7 @@ def _next(setting: Setting) -> dict[str, Measurement]:
         samples = in_turn(sides, ROUNDS, warm_up=2)
         longest = store.session(names[lengths[-1]])
         warm = in_turn({"warm": _following(longest, warm=True)}, ROUNDS, warm_up=2)["warm"]
-    micro = {int(name): found.median * 1e6 for name, found in samples.items()}
+    micro = {int(name): side_samples.median * 1e6 for name, side_samples in samples.items()}
     setting.notes.curve("next", "everdelta", micro)
     return {
         "target.7.next": Measurement(micro[lengths[-1]], NEXT),
@@ -60,7 +60,7 @@ def _rendered(setting: Setting) -> dict[str, Measurement]:
         session = store.session(begun(store, turns(REQUEST_TURNS, seed=8)))
         live = LiveView(session)
         messages = live.advance().messages
-        plain = chat_messages(messages)
+        request = chat_messages(messages)
         encoder = ChatEncoder()
         encoder.encode(messages)
 
@@ -70,7 +70,7 @@ def _rendered(setting: Setting) -> dict[str, Measurement]:
             return [timed(lambda: encoder.encode(later))]
 
         def bare() -> list[float]:
-            return [timed(lambda: msgspec.json.encode(plain))]
+            return [timed(lambda: msgspec.json.encode(request))]
 
         rounds = setting.sizes.rounds * 4
         samples = in_turn(
@@ -82,7 +82,7 @@ def _rendered(setting: Setting) -> dict[str, Measurement]:
             {"replay": lambda: [timed(lambda: ChatEncoder().encode(ModelView.of(session).messages))], "bare": bare},
             setting.sizes.rounds,
         )
-    milli = {name: found.median * 1e3 for name, found in samples.items()}
+    milli = {name: side_samples.median * 1e3 for name, side_samples in samples.items()}
     return {
         "target.7.render.cold": Measurement(milli["cold"], milli["bare"]),
         "target.7.render.end": Measurement(milli["end"], milli["bare"]),

@@ -23,7 +23,7 @@ PROMISES = (
     "Idempotent: a request id gives its first result, for the session's whole life.",
     "Append-only: nothing is changed or removed but by redaction and erasure, which are recorded.",
     "Replay equals live: from the first event, from a checkpoint, or followed live, a state has the same bytes.",
-    "Bounded opening: opening and paging cost what they show, whatever the length of the history.",
+    "Bounded opening: opening and paging cost what they show, however long the history is.",
     "Reversible: each prune, compaction and rollback can be undone; the view is then what it was, byte for byte.",
     "Time travel: the view of every past model step is rebuilt byte for byte.",
     "Tamper-evident: any change of committed events is found against a head kept elsewhere.",

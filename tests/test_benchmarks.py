@@ -17,16 +17,17 @@ from rich.console import Console
 import eventlog
 from benchmarks.__main__ import measure
 from benchmarks.alone import alone, syncs_between_marks, tracer
-from benchmarks.baseline import compared, read_results
+from benchmarks.baseline import Run, compared, read_run
 from benchmarks.cases import CASES, chosen
 from benchmarks.children import Worker, child
 from benchmarks.engine import WAITS, waiting_turn
-from benchmarks.figures import Curve, Figure, Measured, Missing, Notes, Result, Sizes, Target, results_of
+from benchmarks.figures import Curve, Figure, Measurement, Missing, Notes, Result, Sizes, Target, results_of
 from benchmarks.history import begun, compacted, items_of
 from benchmarks.limits import RawFile, decode_lines, decode_stream, encode_one_by_one
 from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
 from benchmarks.markdown import markdown
-from benchmarks.measure import Samples, Spent, in_turn, kept, spent, written
+from benchmarks.measure import Samples, Timing, disk_bytes, in_turn, spent, written
+from benchmarks.page import PAGE, with_numbers
 from benchmarks.peers.base import Chat, Peer, PeerError, missing
 from benchmarks.peers.registry import PEERS, present
 from benchmarks.plots import INSTALL, PLOTS, can_draw, spread_out, write_plots
@@ -40,7 +41,7 @@ from benchmarks.report import (
     show_rows,
     write_json,
 )
-from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
 from benchmarks.scenarios.page_cache import cached, drop
 from benchmarks.scenarios.sqlite_sessions import SqliteSessions
 from benchmarks.sqlite_turns import SameFacts, TwoRows
@@ -60,9 +61,9 @@ TINY = Sizes(
     import_bytes=20_000,
 )  # fmt: skip
 MAY_BE_ZERO = ("target.4.free", "churn.free", "churn.erased", "cold.left", "folding.folds", "window.", "written.")
-"""Figures of which a run may have none.
+"""Figures of which there may be none.
 
-Free pages, what a short session never needs, what no system needs to count.
+Free pages, what a short session never needs, what no system need count.
 """
 NEEDS_BASELINE = (
     "deltas.one",
@@ -77,7 +78,7 @@ NEEDS_BASELINE = (
 
 @pytest.fixture(scope="module")
 def notes() -> Notes:
-    """The notes of the cases of `results`."""
+    """Notes that the cases of `results` write."""
     return Notes()
 
 
@@ -118,7 +119,7 @@ def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path
     assert document["remarks"] == {"a": "slow"}
     assert document["curves"] == [{"plot": "turn", "side": "a", "points": [[1.0, 2.0]]}]
     assert document["missing"] == [{"peer": "p", "install": "i", "reason": "r"}]
-    assert read_results(out) == results
+    assert read_run(out).results == results
     assert {"system", "processor", "cores", "filesystem", "python", "libraries", "data"} <= set(document["machine"])
     assert len(document["results"]) == len(results)
     for entry in document["results"]:
@@ -126,7 +127,7 @@ def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path
 
 
 def test_the_table_names_every_figure(results: list[Result]) -> None:
-    """The printed table has a line for each figure, measured or only listed."""
+    """Tables have a line for each figure, measured or only listed."""
     figures = {figure.id: figure for case in CASES for figure in case.figures}
     text = StringIO()
     console = Console(width=300, file=text)
@@ -205,7 +206,7 @@ def test_a_case_must_measure_its_figures() -> None:
     case = CASES[0]._replace(id="c", figures=(Figure("a", "", "s"),))
     with pytest.raises(ValueError, match="c measured"):
         results_of(case, {})
-    [result] = results_of(case, {"a": Measured(2.0)})
+    [result] = results_of(case, {"a": Measurement(2.0)})
     assert (result.baseline, result.ratio, result.met) == (None, None, None)
 
 
@@ -262,9 +263,9 @@ def test_peers_are_installed_as_the_group_has_them() -> None:
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if missing(peer) is None], ids=lambda peer: peer.id)
 def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
-    """Turns given to a peer are there when its store is opened again.
+    """Turns that a peer was given are there when its store is opened again.
 
-    Tested on installed peers: the group `bench` is not among the tests' requirements.
+    Only installed peers are tried: the extra `bench` is no requirement of the tests.
     """
     if peer.chat is not None:
         chat = peer.chat(tmp_path / "chat")
@@ -280,7 +281,7 @@ def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
         for text in deltas(5):
             stream.append(text)
         stream.finish()
-        assert kept(tmp_path / "stream") > 0
+        assert disk_bytes(tmp_path / "stream") > 0
     assert peer.chat is not None or peer.streamer is not None
 
 
@@ -386,15 +387,10 @@ def test_names_of_lines_keep_their_distance() -> None:
 
 
 def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes: Notes, tmp_path: Path) -> None:
-    """`--markdown OUT` has a line for each target, missed ones marked.
-
-    It has a table for each plot of peers, and a list of missing peers.
-    """
+    """A run as Markdown has a line for each target, a table for each plot, and missing peers."""
     figures = {figure.id: figure for case in CASES for figure in case.figures}
-    some = Notes()
-    some.curves = notes.curves
-    some.miss(Missing("p", "pip install p", "r"))
-    text = markdown(describe(tmp_path, "none"), figures, results, some, [Path("plots/turn.svg")])
+    run = Run(results, describe(tmp_path, "none"), curves=notes.curves, missing=[Missing("p", "pip install p", "r")])
+    text = markdown(run, figures, ["plots/turn.svg"])
     lines = text.splitlines()
     targets = [result for result in results if result.target is not None and result.ratio is not None]
     assert text.count(", missed |") == len([result for result in targets if not result.met])
@@ -405,6 +401,12 @@ def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes
     shown = StringIO()
     show_curves(Console(width=200, file=shown), notes.curves)
     assert "plain SQLite FULL" in shown.getvalue()
+
+
+def test_the_page_has_the_numbers_of_the_baseline() -> None:
+    """`benchmarks/README.md` is the output of `python -m benchmarks.page`."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_numbers(page)
 
 
 def test_a_history_is_what_turns_would_have_left(tmp_path: Path) -> None:
@@ -440,8 +442,8 @@ def test_a_worker_answers_again_and_again() -> None:
     """A worker keeps its state between calls; its error is raised at the caller."""
     with Worker(adds, "10") as worker:
         assert [worker.ask(1), worker.ask(5)] == [11, 16]
-        worker.tell(4)
-        assert worker.hear() == 20
+        worker.send(4)
+        assert worker.receive() == 20
         with pytest.raises(subprocess.CalledProcessError):
             worker.ask(-1)
 
@@ -449,21 +451,21 @@ def test_a_worker_answers_again_and_again() -> None:
 def test_a_latency_has_figures_and_columns() -> None:
     """Median and slow end are figures; processor time is a column of each side."""
     slow, quick = Samples(), Samples()
-    slow.add([Spent(0.004, 0.002), Spent(0.008, 0.003)])
-    quick.add([Spent(0.001, 0.001)])
+    slow.add([Timing(0.004, 0.002), Timing(0.008, 0.003)])
+    quick.add([Timing(0.001, 0.001)])
     found = beside("a", slow, quick)
     assert set(found) == {figure.id for figure in figures_of("a", "work", "other work")}
-    assert found["a"] == pytest.approx(Measured(6.0, 1.0))
-    assert found["a.p99"] == pytest.approx(Measured(8.0, 1.0))
+    assert found["a"] == pytest.approx(Measurement(6.0, 1.0))
+    assert found["a.p99"] == pytest.approx(Measurement(8.0, 1.0))
     notes = Notes()
-    put_down(notes, "works", {"slow": slow, "quick": quick})
+    add_rows(notes, "works", {"slow": slow, "quick": quick})
     assert [(row.table, row.side) for row in notes.rows] == [("works", "slow"), ("works", "quick")]
     assert notes.rows[0].cells == pytest.approx({"ms": 6.0, "p10 ms": 4.0, "CPU ms": 2.5, "p99 ms": 8.0})
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system drops no pages")
 def test_pages_are_dropped_from_the_cache(tmp_path: Path) -> None:
-    """Written pages are cached; after dropping they are not, and read back unharmed."""
+    """Written pages are cached; once dropped they are not, and are read unharmed."""
     (tmp_path / "empty").touch()
     file = tmp_path / "below" / "file"
     file.parent.mkdir()
@@ -491,7 +493,7 @@ def test_many_conversations_in_one_sqlite_file(tmp_path: Path) -> None:
         sqlite.erase("b")
         assert (sqlite.load("a"), sqlite.load("b")) == (2, 0)
         sqlite.vacuum()
-    assert kept(tmp_path / "sqlite") < 100_000
+    assert disk_bytes(tmp_path / "sqlite") < 100_000
 
 
 def test_sides_take_turns_in_changing_order() -> None:
@@ -515,12 +517,12 @@ def test_samples_give_medians_and_percentiles() -> None:
     assert samples.median == 50.5
     assert samples.percentile(0.99) == 100.0
     samples = Samples()
-    samples.add([Spent(1.0, 0.5), Spent(3.0, 0.7)])
+    samples.add([Timing(1.0, 0.5), Timing(3.0, 0.7)])
     assert (samples.median, samples.median_cpu) == (2.0, 0.6)
 
 
 def test_processor_time_is_not_waiting() -> None:
-    """A waiting job spends seconds and hardly any processor time."""
+    """A wait takes seconds and hardly any processor time."""
     waited = spent(lambda: time.sleep(0.05))
     assert waited.cpu < 0.05 <= waited.seconds
 
@@ -541,7 +543,7 @@ def test_the_workload_is_the_same_each_time() -> None:
     for turn in work:
         assert len("".join(turn.answer)) == ANSWER_CHARACTERS
         assert len(turn.output.encode()) == TOOL_BYTES
-        assert len(turn.plain()) > ANSWER_CHARACTERS + TOOL_BYTES
+        assert len(turn.text_bytes()) > ANSWER_CHARACTERS + TOOL_BYTES
     assert len(deltas(7)) == 7
 
 
@@ -566,8 +568,8 @@ def test_the_limits_do_the_work(tmp_path: Path) -> None:
     """The raw-file limits write the turn's bytes and encode its values."""
     [turn] = turns(1)
     with RawFile(tmp_path / "raw", size=1 << 20) as raw:
-        raw.write(turn.plain())
-    assert (tmp_path / "raw").read_bytes().startswith(turn.plain())
+        raw.write(turn.text_bytes())
+    assert (tmp_path / "raw").read_bytes().startswith(turn.text_bytes())
     encode_one_by_one(deltas(4), ["a", "b"])
 
 
@@ -629,7 +631,7 @@ def test_syncs_are_counted_by_system_call(tmp_path: Path) -> None:
 
 
 def test_only_calls_that_sync_count_between_the_marks() -> None:
-    """Calls outside the two marks and writes without a sync do not count."""
+    """Only syncs between the two marks count; a write that syncs nothing does not."""
     mark = "7 fsync(1048575) = -1 EBADF (Bad file descriptor)"
     calls = [
         "7 fdatasync(3) = 0",

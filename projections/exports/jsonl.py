@@ -15,7 +15,7 @@ from eventlog.integrity.fork_anchor import portable
 from eventlog.log.contract import Commit
 from eventlog.session.session import Session, Sessions
 from eventlog.values import Body
-from projections.reports.session_tree import Member, exported
+from projections.reports.session_tree import ExportRange, export_ranges
 
 __all__ = ["jsonl_lines"]
 
@@ -33,7 +33,7 @@ def jsonl_lines(session: Session, *, tree: bool = False) -> Iterator[bytes]:
     """
     sessions = events = 0
     yield line_of({"eventlog": VERSION, "schema": SCHEMA})
-    for member in exported(session, tree=tree):
+    for member in export_ranges(session, tree=tree):
         sessions += 1
         for line, count in _stream(member):
             events += count
@@ -41,7 +41,7 @@ def jsonl_lines(session: Session, *, tree: bool = False) -> Iterator[bytes]:
     yield line_of({"end": {"sessions": sessions, "events": events}})
 
 
-def _stream(member: Member) -> Iterator[tuple[bytes, int]]:
+def _stream(member: ExportRange) -> Iterator[tuple[bytes, int]]:
     """The lines of one session, each with its number of events."""
     session, upto = member
     base = session.version - session.info.events

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session
 from projections.formats.text import sendable
-from projections.reports.session_tree import below
+from projections.reports.session_tree import descendants
 from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptPart
 
 __all__ = ["markdown_blocks", "markdown_of"]
@@ -41,7 +41,7 @@ def markdown_blocks(session: Session, *, tree: bool = False) -> Iterator[str]:
     if not tree:
         yield from _session(session, inherited=True)
         return
-    for number, info in enumerate(below(store, session.id)):
+    for number, info in enumerate(descendants(store, session.id)):
         if number:
             yield "\n---\n\n"
         yield from _session(store.session(info.id), inherited=number == 0)

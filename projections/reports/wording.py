@@ -1,4 +1,4 @@
-"""Numbers of things in words, for whatever is printed for people."""
+"""Numbers with their noun, for output to people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["counted"]
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: "1 message", "2 messages", "0 losses"."""
+    """Return a number with its noun: "1 message", "2 messages", "0 losses"."""
     if number == 1:
         return f"1 {noun}"
     if noun.endswith("y"):

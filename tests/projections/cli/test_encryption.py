@@ -45,7 +45,7 @@ def test_without_the_key_file_it_says_what_to_name(cli: Cli, stream: Path, keys:
     head.write_text(cli("head", "--json").out)
     report = cli("verify", "--against", head, "--json")
     assert (report.code, report.json["sessions"][0]["locked"]) == (0, True)
-    assert "nothing was read" in cli("verify").out
+    assert "no content was read" in cli("verify").out
     assert cli("prove", listed["id"], "--version", "2", "--json").json["version"] == 2
     assert cli("backup", tmp_path / "b").code == 0
     for command in (

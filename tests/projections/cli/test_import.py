@@ -69,7 +69,7 @@ def test_import_of_a_pipe_says_what_to_do(stream: Path, tmp_path: Path) -> None:
     """What cannot be read twice is refused in one line that says how to import it."""
     done = program("--store", tmp_path / "store", "import", "/dev/stdin", input=stream.read_text())
     assert (done.returncode, done.stdout) == (Exit.USAGE, "")
-    assert "save what comes from a pipe" in done.stderr
+    assert "save its content to a file first" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

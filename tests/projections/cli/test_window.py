@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from projections.cli.bar_chart import Stretch, widths
+from projections.cli.bar_chart import Slice, widths
 from projections.cli.exits import Exit
 from projections.window import ContextWindow
 from projections.window.report import window_report
@@ -139,7 +139,7 @@ def test_a_bar_is_as_wide_as_asked_for() -> None:
     """The stretches of a bar sum to its width, each at least one character, larger ones never narrower."""
     for tokens in ([1], [1, 1, 1], [1000, 1, 1], [5, 5, 90], [333, 333, 334, 1, 2, 3], [10**9, 1]):
         for columns in (20, 33, 100):
-            found = widths([Stretch(str(size), size) for size in tokens], columns)
+            found = widths([Slice(str(size), size) for size in tokens], columns)
             assert sum(found) == columns
             assert min(found) >= 1
             assert [x for _, x in sorted(zip(tokens, found, strict=True))] == sorted(found)

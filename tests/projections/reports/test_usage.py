@@ -15,7 +15,7 @@ from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.importers.opencode.importer import tell_export
 from eventlog.values import Tokens, Usage
-from projections.reports.session_tree import below, whole_tree
+from projections.reports.session_tree import descendants, whole_tree
 from projections.reports.usage import UsageTotals, session_usage, total
 from tests.support.export_sessions import put
 from tests.support.parity import scenarios
@@ -83,7 +83,7 @@ def test_forks_and_subsessions_are_three_numbers(store: Store) -> None:
     assert costs(deep) == (Decimal(100), Decimal(11), Decimal(1117))
     assert costs(sub) == (Decimal(1000), Decimal(0), Decimal(1117))
     assert whole_tree(store, "sub")[0].id == "root"
-    assert {info.id for info in below(store, "deep")} == {"deep", "sub"}
+    assert {info.id for info in descendants(store, "deep")} == {"deep", "sub"}
 
 
 def test_rollbacks_give_nothing_back(store: Store) -> None:

@@ -17,7 +17,7 @@ from eventlog.values import Agent, Patch, Retry, Subtask, Text
 from projections.conversation.parts import TextPart
 from projections.replay.loop import replay
 from projections.transcript import pages
-from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptProjection, said
+from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptProjection, transcript_message
 from tests.support.history_strategies import Command, Grower, commands
 
 PROJECTION = TranscriptProjection()
@@ -46,7 +46,7 @@ def test_reading_backwards_equals_the_fold(steps: list[Command], window: int, da
             state, _ = replay(PROJECTION, session, at)
             for part in redacted & state.where.keys():
                 state.where[part][1].redacted = True
-            expected = [said(message, store.text) for message in state.messages.values()]
+            expected = [transcript_message(message, store.text) for message in state.messages.values()]
             assert [*Transcript(session, at).newest_first()] == expected[::-1]
             assert Transcript(session, at).oldest_first() == expected
 

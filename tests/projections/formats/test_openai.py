@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.formats.incremental import JoinedArray
+from projections.formats.incremental import IncrementalArray
 from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
 from projections.view.messages import Messages
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
@@ -149,7 +149,7 @@ def test_only_what_is_new_is_encoded() -> None:
         asked.append(clean(message.source))
         return [{"id": message.source}]
 
-    joined = JoinedArray(make)
+    joined = IncrementalArray(make)
     view = [NeutralMessage("user", (), str(number)) for number in range(500)]
     joined.encode(view, (), ())
     assert len(asked) == 500

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 import eventlog
 from projections.formats.ai_sdk import model_messages
 from projections.formats.anthropic import CONTINUE, OPENING, AnthropicEncoder, anthropic_request, encode_anthropic
-from projections.formats.calls import CallIds, Names, Rendered
+from projections.formats.calls import CallIds, Names, RenderCache
 from projections.formats.openai_responses import responses_request
 from projections.view.model_view import LiveView
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
@@ -370,7 +370,7 @@ def test_a_message_is_rendered_once() -> None:
         made.append(message)
         return names
 
-    rendered = Rendered(make)
+    rendered = RenderCache(make)
     with eventlog.open("memory:") as store:
         session = store.create_session()
         live = LiveView(session)

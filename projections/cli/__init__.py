@@ -1,6 +1,6 @@
 """The command line `eventlog`: look at a store, fill it from files, and maintain it.
 
-`README.md` beside this file lists the commands.  Programs use the packages `eventlog` and
+`README.md` beside this file lists the commands. Programs use the packages `eventlog` and
 `projections` instead.
 """
 

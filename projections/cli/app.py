@@ -28,7 +28,7 @@ def application() -> typer.Typer:
         name="eventlog",
         cls=CommandGroup,
         help="Store, inspect and replay conversations of LLM agents.",
-        epilog="--store and --key-file may also follow the command.  Exit codes: 0 done, 1 faults found, "
+        epilog="--store and --key-file may also follow the command. Exit codes: 0 done, 1 faults found, "
         "2 wrong call, 3 not found, 4 data damaged, 5 busy, 6 storage failed, 7 compaction failed.",
         no_args_is_help=True,
     )

@@ -2,7 +2,7 @@
 
       0  done
       1  done, and something is wrong: `verify`, `audit` or `repair` found a fault
-      2  the call is wrong: an unknown option, a file of no known format, a command the session refuses
+      2  the call is wrong: an unknown option, an unknown file format, a command the session refuses
       3  not found: a store, a session, a version, a file, a key
       4  stored data is damaged, or written by a newer program
       5  another program was first or is at work: try again

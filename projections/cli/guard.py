@@ -1,12 +1,12 @@
 """Run a command in a child process, so that a damaged store cannot crash the program.
 
 LMDB trusts its pages: one flipped byte can kill the process that reads it (SIGBUS, SIGSEGV,
-SIGABRT).  To check all pages before each command would take as long as the store is large.  So the
-program forks.  The child runs the command; the parent waits, passes the exit code on, and explains
+SIGABRT). To check all pages before each command would take as long as the store is large. So the
+program forks. The child runs the command; the parent waits, passes the exit code on, and explains
 a crash in words.
 
 The two processes end together: the parent forwards signals to the child, and the kernel kills the
-child when the parent is gone.  Only Linux can do both; on other systems the command runs in the
+child when the parent is gone. Only Linux can do both; on other systems the command runs in the
 program's own process.
 """
 

@@ -1,7 +1,7 @@
 """Output of commands: text that is safe on a terminal, tables, JSON, notes, progress.
 
-Rich is loaded only to draw on a terminal.  Pipes and files get plain text, and tables as lines of
-tab-separated cells.  JSON is one document and a newline, or one document a line.
+Rich is loaded only to draw on a terminal. Pipes and files get plain text, and tables as lines of
+tab-separated cells. JSON is one document and a newline, or one document a line.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def marked(text: str, mark: str) -> str:
 def moment(milliseconds: int) -> str:
     """Return a time for people: in UTC, marked so, to the second.
 
-    Imports give records without a time one on the first day of 1970, which is shown as unknown.  A
+    Imports give records without a time one on the first day of 1970, which is shown as unknown. A
     time beyond the calendar is shown as its number.
     """
     if 0 <= milliseconds < DAY:
@@ -97,7 +97,7 @@ def moment(milliseconds: int) -> str:
 def prepare() -> None:
     """Make the standard streams safe to use.
 
-    Characters that the encoding lacks are replaced.  A closed stream is replaced by the null device,
+    Characters that the encoding lacks are replaced. A closed stream is replaced by the null device,
     before a file of the store could get its file descriptor.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -218,8 +218,8 @@ def table(
     """Print a table; `None` is an empty cell.
 
     On a terminal the columns in `numbers` are aligned to the right, the columns in `folded` may
-    wrap, and empty columns are left out.  A terminal that is too narrow gets a paragraph for each
-    row.  A pipe or file gets every column, so that scripts can rely on them.
+    wrap, and empty columns are left out. A terminal that is too narrow gets a paragraph for each
+    row. A pipe or file gets every column, so that scripts can rely on them.
     """
     cells = [["" if cell is None else safe(str(cell), one_line=True) for cell in row] for row in rows]
     names = [safe(name, one_line=True) for name in columns]
@@ -281,7 +281,7 @@ def _drawn(rows: Sequence[Sequence[str]], right: Sequence[bool], breaks: Sequenc
 def progress(what: str, *, unit: str = "") -> Generator[Callable[[int, int | None], None]]:
     """Show a progress bar on standard error if that is a terminal; yields its `on_progress`.
 
-    `on_progress(done, total)` moves the bar.  The unit "bytes" shows sizes and speed.
+    `on_progress(done, total)` moves the bar. The unit "bytes" shows sizes and speed.
     """
     if not sys.stderr.isatty():
         yield lambda _done, _total: None

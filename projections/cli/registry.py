@@ -1,7 +1,7 @@
 """The commands by name and group, with the sentence that `eventlog --help` shows of each.
 
 Command NAME is the function `run` of `commands/NAME.py`, which is loaded when NAME is called: a
-call does not pay for the other commands.  The sentence is the first line of that function's
+call does not pay for the other commands. The sentence is the first line of that function's
 docstring; a test compares the two.
 """
 

@@ -1,8 +1,8 @@
 """The store and the session that a command is about.
 
 The store is the directory that `--store` names, else EVENTLOG_STORE, else `eventlog` in the user's
-data directory (`$XDG_DATA_HOME`, by default `~/.local/share`).  Reading opens it read-only and
-never makes one.  The keys of an encrypted store are in the file that `--key-file` names, else
+data directory (`$XDG_DATA_HOME`, by default `~/.local/share`). Reading opens it read-only and
+never makes one. The keys of an encrypted store are in the file that `--key-file` names, else
 EVENTLOG_KEY_FILE; a new store is encrypted with them.
 """
 

@@ -1,6 +1,6 @@
 """Export sessions as event JSONL, without loss; the importer `event_jsonl` reads it.
 
-`eventlog/importers/event_jsonl/format.py` describes the format.  At most one append or one body is
+`eventlog/importers/event_jsonl/format.py` describes the format. At most one append or one body is
 in memory.
 """
 
@@ -29,8 +29,9 @@ LINE_CHARACTERS = 1 << 20
 def jsonl_lines(session: Session, *, tree: bool = False) -> Iterator[bytes]:
     """Yield the lines of the file, each with its line feed.
 
-    The sessions that this one was forked from come before it, up to what it inherits.  `tree` includes
-    its forks and sub-sessions, and theirs.  Raises `DamagedError` where the store cannot be read.
+    The sessions that this one was forked from come before it, up to what it inherits. `tree`
+    includes its forks and sub-sessions, and theirs. Raises `DamagedError` where the store cannot be
+    read.
     """
     sessions = events = 0
     yield line_of({"eventlog": VERSION, "schema": SCHEMA})

@@ -1,8 +1,8 @@
 """Export a session as Markdown: a transcript for people.
 
 Texts are Markdown as they are, reasoning is quoted, and calls and their output are in fences longer
-than any in them.  Marks show what is pruned, covered, removed, open or failed.  The export is not
-lossless.  It streams in bounded memory.
+than any in them. Marks show what is pruned, covered, removed, open or failed. The export is not
+lossless. It streams in bounded memory.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 A session that was imported from such an export, and not changed since, is exported JSON-equal.
 Native messages and changes are in OpenCode's form, with defaults for what it requires (project,
-slug, paths).  What OpenCode has no form for (settings, pins, digests, single deltas) is omitted, and
+slug, paths). What OpenCode has no form for (settings, pins, digests, single deltas) is omitted, and
 so is what a rollback hides.
 
 Ids that are not OpenCode's are replaced, and so are those of a fork, because OpenCode copies the
-messages of the parent into it.  The document is in memory as a whole.
+messages of the parent into it. The document is in memory as a whole.
 """
 
 from __future__ import annotations

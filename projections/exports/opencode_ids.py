@@ -1,6 +1,6 @@
 """Ids for OpenCode: with its prefixes, and in the order by which OpenCode sorts.
 
-If all message ids of a document fit, they stay; else all are replaced, and likewise the part ids.  A
+If all message ids of a document fit, they stay; else all are replaced, and likewise the part ids. A
 new id is `msg_` or `prt_`, twelve growing hexadecimal digits, and fourteen of a hash of the session
 and the old id, so it never changes.
 """

@@ -1,7 +1,7 @@
 """A message as a record of OpenCode's export, with defaults for what it requires.
 
 `eventlog/importers/opencode/emit.py` makes the record from events of the form that the importer
-makes.  Here native events are brought into that form, and later changes are applied to the record.
+makes. Here native events are brought into that form, and later changes are applied to the record.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """A view as `ModelMessage` JSON of the AI SDK (version 5).
 
-The AI SDK itself obeys the rules of providers.  These messages obey the rules of the AI SDK:
+The AI SDK itself obeys the rules of providers. These messages obey the rules of the AI SDK:
 
 * Every call has one result, and call ids are unique in the list.
-* No text is empty.  Provider metadata is sent as `providerOptions`.
+* No text is empty. Provider metadata is sent as `providerOptions`.
 * The result of a tool that the provider ran is in the assistant message, as JSON if it is JSON.
-* Files in results are `media` of a `content` output, which accepts bytes only; a text names a file at
-  an address.
+* Files in results are `media` of a `content` output, which accepts bytes only; a text names a file
+  at an address.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """A view as a request of Anthropic's Messages API: `system` blocks and `messages`.
 
-Tool schemas and sampling are the caller's.  The request obeys the rules of the API:
+Tool schemas and sampling are the caller's. The request obeys the rules of the API:
 
-* User and assistant alternate, beginning with the user.  Neighbours of one role become one message;
-  `OPENING` precedes a conversation that begins with the assistant.
-* A call is answered in the next message, with results first.  The calls of a message follow its
+* User and assistant alternate, beginning with the user. Neighbours of one role become one message,
+  and `OPENING` precedes a conversation that begins with the assistant.
+* A call is answered in the next message, with results first. The calls of a message follow its
   other blocks.
 * Call ids and tool names consist of `[A-Za-z0-9_-]`; call ids are unique in the request.
-* No text is blank.  A last assistant message (a prefill) does not end with white space, and no
+* No text is blank. A last assistant message (a prefill) does not end with white space, and no
   message ends with thinking.
-* Thinking is sent with its signature, or as `redacted_thinking`.  Thinking without either, of another
-  provider or of an interrupted answer, is omitted.
+* Thinking is sent with its signature, or as `redacted_thinking`. Other thinking, of another provider
+  or of an interrupted answer, is omitted.
 * A tool that Anthropic ran has its own blocks in the same message, if its result has the form that
-  belongs to the tool.  Otherwise (cleared, redacted, of another provider) it becomes an ordinary call
+  belongs to the tool. Otherwise (cleared, redacted, of another provider) it is an ordinary call
   with its result in the next message.
 """
 

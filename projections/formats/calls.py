@@ -25,7 +25,7 @@ class CallIds:
     """Gives each call of a request a unique id, message by message.
 
     Ids of providers are unique within a message only, and a request may have those of several
-    providers.  A call keeps its id if it is allowed and no earlier call has it.  Otherwise it gets a
+    providers. A call keeps its id if it is allowed and no earlier call has it. Otherwise it gets a
     hash of its own id and its message's, which never changes, so that a later view begins as the
     earlier one did.
     """

@@ -1,7 +1,7 @@
 """Encode one request after another; only new messages are encoded.
 
 The messages that a request has in common with the one before are already encoded in a buffer; the
-others are appended.  So a request with a new end costs its new messages and one copy of its bytes.
+others are appended. So a request with a new end costs its new messages and one copy of its bytes.
 """
 
 from __future__ import annotations

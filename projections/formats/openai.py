@@ -35,7 +35,7 @@ def encode_chat(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) 
 
 
 class ChatEncoder:
-    """Encodes one view after another; each message is encoded once.  Not thread-safe."""
+    """Encodes one view after another; each message is encoded once. Not thread-safe."""
 
     __slots__ = ("_joined",)
 

@@ -3,12 +3,12 @@
 The request obeys the rules of the API:
 
 * Reasoning is sent as the item that it came from, with all its summaries (`itemId` and
-  `reasoningEncryptedContent` of its metadata, as the AI SDK names them).  Reasoning without an id,
+  `reasoningEncryptedContent` of its metadata, as the AI SDK names them). Reasoning without an id,
   or with no item after it, is refused by the API and therefore omitted.
 * A text keeps the id of its item; texts of a message with the same id are one item.
-* A web search that OpenAI ran has its own item, if its input is a search action.  Every other tool
+* A web search that OpenAI ran has its own item, if its input is a search action. Every other tool
   becomes `function_call` and `function_call_output`.
-* Call ids have at most 64 characters and are unique in the request.  No text is empty.
+* Call ids have at most 64 characters and are unique in the request. No text is empty.
 
 `openai.py` has Chat Completions.
 """

@@ -1,8 +1,8 @@
 """Audit: rebuild the request of each model step and compare it with the recorded digest.
 
 A step records the version of its view, how the view was rendered, and what hooks changed; this is
-enough to rebuild the request.  A step without a digest is *unknown*.  A step whose view had a part
-that was redacted since is *redacted*.  Neither is a match nor a mismatch.  `verify` checks the
+enough to rebuild the request. A step without a digest is *unknown*. A step whose view had a part
+that was redacted since is *redacted*. Neither is a match nor a mismatch. `verify` checks the
 events themselves.
 """
 

@@ -1,7 +1,7 @@
 """Recorded events as readable JSON (`schemas/events.json`) and as one short line.
 
 The JSON is for user interfaces: it has names instead of codes, and large texts are references
-(hash, bytes, characters).  It is not the stored form.
+(hash, bytes, characters). It is not the stored form.
 """
 
 from __future__ import annotations

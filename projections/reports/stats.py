@@ -1,7 +1,7 @@
 """Counts of a session: messages, parts, tools, deltas, events by kind, and usage.
 
-Messages, parts and tools are counted in the effective history, which a rollback shortens.  Events,
-deltas and usage are counted in everything that was recorded.  No body is read.
+Messages, parts and tools are counted in the effective history, which a rollback shortens. Events,
+deltas and usage are counted in everything that was recorded. No body is read.
 """
 
 from __future__ import annotations

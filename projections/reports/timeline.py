@@ -1,6 +1,6 @@
 """Timeline of a session: messages, steps, prunes, compactions, rollbacks, forks and cost.
 
-One pass over the history, rolled back events included.  Entries have no content.
+One pass over the history, rolled back events included. Entries have no content.
 """
 
 from __future__ import annotations

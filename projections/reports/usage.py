@@ -1,8 +1,8 @@
 """Usage of sessions by model: tokens and cost, as the providers reported them.
 
-A cost that was not recorded stays unknown.  Usage counts everything that was spent, on every
-branch: a rollback subtracts nothing, and a fork's parent spent what the fork inherits.  So a
-session has three sums: its own, the inherited one, and that of the whole tree.  Money is decimal.
+A cost that was not recorded stays unknown. Usage counts everything that was spent, on every
+branch: a rollback subtracts nothing, and a fork's parent spent what the fork inherits. So a
+session has three sums: its own, the inherited one, and that of the whole tree. Money is decimal.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read a history from its end: whole messages, newest first, with all later changes.
 
-Events are read in ranges of versions.  An event about a message that is not yet reached is deferred
+Events are read in ranges of versions. An event about a message that is not yet reached is deferred
 until it is, so a page costs its own events and the few later ones about its messages.
 """
 

@@ -1,6 +1,6 @@
 """Transcript of a session: all messages, with marks for removed, pruned, covered ones.
 
-It is read newest first, page by page.  A page is made from the events of its own messages and the
+It is read newest first, page by page. A page is made from the events of its own messages and the
 few later ones about them, so its cost does not grow with the history before it.
 `TranscriptProjection` gives the same messages from a projection of the whole history.
 """

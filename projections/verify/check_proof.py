@@ -2,9 +2,9 @@
 
     python check_proof.py PROOF [HEAD]
 
-PROOF is a file with the output of `eventlog prove SESSION --version V --json [--against HEAD]`, HEAD
-one with an earlier output of `eventlog head --json`.  Prints what is proven and the digest that it
-is proven against; exit code 1 if the proof does not hold.
+PROOF is a file with the output of `eventlog prove SESSION --version V --json [--against HEAD]`,
+HEAD one with an earlier output of `eventlog head --json`. Prints what is proven and the digest that
+it is proven against; exit code 1 if the proof does not hold.
 """
 
 import json
@@ -61,8 +61,8 @@ def consistent(old: dict[str, Any], new: dict[str, Any]) -> bool:
 def check(proof: dict[str, Any], head: dict[str, Any] | None = None) -> bool:
     """Return whether the proof holds.
 
-    The append is in the session's tree, the session in the store's, and the earlier head, if there is
-    one, is a beginning of today's.
+    The append is in the session's tree, the session in the store's, and the earlier head, if there
+    is one, is a beginning of today's.
     """
     leaf, above = bytes.fromhex(proof["leaf"]), bytes.fromhex(proof["store"]["leaf"])
     first, count, length = *unpack_from("<16xQQ", leaf), *unpack_from("<48xH", leaf)

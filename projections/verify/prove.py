@@ -1,11 +1,11 @@
 """Proofs that an event is in a store's history, and that the history was not rewritten.
 
-A proof is JSON values; `check_proof.py` checks one without the store.  It has the bytes of one
+A proof is JSON values; `check_proof.py` checks one without the store. It has the bytes of one
 append as they were hashed (the leaf, with its salt), the hashes from the leaf to the root of its
-session's tree, and those from there to the head of the store.  Against an earlier head it also has
+session's tree, and those from there to the head of the store. Against an earlier head it also has
 the hashes from the earlier root to today's.
 
-A proof reveals all events of its append, and nothing but hashes of the others.  For an encrypted
+A proof reveals all events of its append, and nothing but hashes of the others. For an encrypted
 append it has the ciphertext: making it needs no key, and it reveals no content.
 """
 
@@ -37,9 +37,10 @@ __all__ = ["prove"]
 def prove(store: Store, session: Session, version: int, against: StoreHead | None = None) -> dict[str, Any]:
     """Return the proof that a version of the session is in the store's history.
 
-    An inherited version is proven in the ancestor that has it.  Raises `NotFoundError` if there is
+    An inherited version is proven in the ancestor that has it. Raises `NotFoundError` if there is
     no such version, or no such session in `against`; `RefusedError` for an append that lost its
-    content to a redaction or an erasure; `DamagedError` if the stored data is not what was committed.
+    content to a redaction or an erasure; `DamagedError` if the stored data is not what was
+    committed.
     """
     if not 1 <= version <= session.info.version:
         raise NotFoundError("version", str(version), session=session.id)

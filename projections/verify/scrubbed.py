@@ -1,9 +1,9 @@
 """Scrubbed appends: check that a recorded redaction explains each of them.
 
-A scrub removes content from an append and keeps its hash.  The append cannot be hashed again, so a
-forger could pass off any change as a scrub.  Therefore a redaction of one of its parts must be
-recorded, in its session or in an ancestor, and nothing of that part may be left.  The redaction
-itself is in a hash tree.  `eventlog/integrity/scrub_ledger.py` covers what else the append says.
+A scrub removes content from an append and keeps its hash. The append cannot be hashed again, so a
+forger could pass off any change as a scrub. Therefore a redaction of one of its parts must be
+recorded, in its session or in an ancestor, and nothing of that part may be left. The redaction
+itself is in a hash tree. `eventlog/integrity/scrub_ledger.py` covers what else the append says.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
 def _explained(spans: list[Span], redacted: set[str]) -> bool:
     """Return whether a redaction explains a scrubbed append.
 
-    It does if nothing is left of one redacted part of it, or if the digest of a view is gone.  One
+    It does if nothing is left of one redacted part of it, or if the digest of a view is gone. One
     part is enough: another may have been redacted after the last scrub, and is still there.
     """
     if redacted and any(_lost_its_digest(span) for span in spans):

@@ -1,6 +1,6 @@
 """Check the head of an encrypted session against its appends, without the key.
 
-A head is under no hash: with another key's id in it, a session would seem to have lost its key.  But
+A head is under no hash: with another key's id in it, a session would seem to have lost its key. But
 each append has the id of its key and the encrypted catalog entry at that time, and appends are in
 the hash tree.
 """
@@ -22,7 +22,7 @@ __all__ = ["seal_fault"]
 def seal_fault(stored: Log, session: str) -> Fault | None:
     """Return where a session's head differs from its appends, or None.
 
-    `stored` is the log with the ciphertext.  None also for a session that is not encrypted, and for
+    `stored` is the log with the ciphertext. None also for a session that is not encrypted, and for
     one whose appends are gone.
     """
     head = stored.head(session)

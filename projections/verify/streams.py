@@ -1,7 +1,7 @@
 """Check the event streams of sessions, each read once, however many forks inherit it.
 
 A fork inherits the beginning of another session's stream, and its faults: a fault up to the version
-of the fork is reported for the fork, too.  Bodies are read with the stream that refers to them.
+of the fork is reported for the fork, too. Bodies are read with the stream that refers to them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Check the head of an erased session (its tombstone) against its events.
 
-A head is under no hash, and one that says "erased" hides the session from every list.  Until a
-vacuum all events are there; after it, only those that forks inherit.  If the key is gone, only the
+A head is under no hash, and one that says "erased" hides the session from every list. Until a
+vacuum all events are there; after it, only those that forks inherit. If the key is gone, only the
 part of the catalog entry that is not encrypted can be compared.
 """
 

@@ -3,10 +3,10 @@
 * Everything stored can be read, versions are contiguous, and bodies match their hashes.
 * Every append is hashed again and compared with the session's hash tree.
 * What a fork inherits, and what a scrub left, is compared with the head that was recorded then.
-* Against a saved head: no session is gone, and each history then is the beginning of its history now.
+* Against a saved head: no session is gone, and no history up to that head has changed.
 * `deep`: replay equals live, and every checkpoint equals a replay.
 
-Nothing is written.  What cannot be read is reported with its session and version, and the check goes
+Nothing is written. What cannot be read is reported with its session and version, and the check goes
 on with everything else.
 """
 
@@ -96,8 +96,8 @@ def verify(
 ) -> StoreReport:
     """Verify the whole store, or one session and the sessions it was forked from.
 
-    `against` is an earlier head of this store.  `progress_for(id)` is called for each session and
-    returns its `on_progress(version, newest)`.  Raises `NotFoundError` for a session that neither
+    `against` is an earlier head of this store. `progress_for(id)` is called for each session and
+    returns its `on_progress(version, newest)`. Raises `NotFoundError` for a session that neither
     exists nor is in the earlier head.
     """
     report = StoreReport(store.log.probe())
@@ -134,7 +134,7 @@ def verify_session(
     """Verify one session; `on_progress(version, newest)` is called for every span read.
 
     The live state and the checkpoints of `projections` are compared with replays, and with them the
-    checkpoints of command state; without projections only stored data is checked.  `kept` is an
+    checkpoints of command state; without projections only stored data is checked. `kept` is an
     earlier head of the session.
     """
     require(Store, store, "store is a Store")

@@ -30,8 +30,8 @@ def run(
 ) -> None:
     """Rebuild the request of each model step and check its digest.
 
-    A step without a recorded digest is unknown, and one whose view had a part that was redacted since is redacted;
-    neither is a fault.  Exit code 1 if any step does not match.
+    A step without a recorded digest is unknown, and one whose view had a part that was redacted
+    since is redacted; neither is a fault. Exit code 1 if any step does not match.
     """
     from projections.reports.audit import audit, audited_step
 

@@ -23,7 +23,8 @@ def run(
 ) -> None:
     """Copy the store to a directory while programs write to it.
 
-    A second backup into the same directory adds only what is new.  If a backup is interrupted, run it again.
+    A second backup into the same directory adds only what is new. If a backup is interrupted, run
+    it again.
     """
     with reading(context) as store, output.progress("backup", unit="events") as on_progress:
         result = store.backup(to, told=on_progress)

@@ -54,9 +54,9 @@ def run(
 ) -> None:
     """Replace the older messages in the view by a summary.
 
-    This is done however full the window is.  The messages stay in the session: `eventlog recall` prints them,
-    `eventlog undo` returns them to the view.  A compaction that fails leaves the view as it was, and ends with exit
-    code 7 and the reason.
+    This is done however full the window is. The messages stay in the session: `eventlog recall`
+    prints them, `eventlog undo` returns them to the view. A compaction that fails leaves the view
+    as it was, and ends with exit code 7 and the reason.
     """
     with writing_session(context, session) as handle:
         choice = choose_summarizer(summarizer, summary_model, api_key_env, _session_model(window_of(handle, window)))

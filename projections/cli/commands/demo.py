@@ -33,8 +33,8 @@ LONGEST = 300
 def run(context: typer.Context) -> None:
     """Show the engine at work on a small recorded session.
 
-    Imports the recording, streams it delta by delta into a second session, and prints the view of the model and the
-    numbers.  Uses a temporary store unless --store or EVENTLOG_STORE names one.
+    Imports the recording, streams it delta by delta into a second session, and prints the view of
+    the model and the numbers. Uses a temporary store unless --store or EVENTLOG_STORE names one.
     """
     with _directory(named_store(context)) as path:
         import eventlog
@@ -43,7 +43,7 @@ def run(context: typer.Context) -> None:
             _show(store)
         output.line()
         if named_store(context) is None:
-            output.line("The temporary store is deleted.  For a store of your own: eventlog --store PATH import FILE")
+            output.line("The temporary store is deleted. For a store of your own: eventlog --store PATH import FILE")
         else:
             keys = key_file(context)
             locked = "" if keys is None else f" --key-file {keys}"

@@ -23,7 +23,8 @@ def run(
 ) -> None:
     """Show what changed between two views of a session.
 
-    Lists the parts that were added, pruned, compacted, rolled back or otherwise changed, with their tokens.
+    Lists the parts that were added, pruned, compacted, rolled back or otherwise changed, with their
+    tokens.
     """
     import msgspec
 

@@ -38,8 +38,9 @@ def run(
 ) -> None:
     """Erase a session, so that it can no longer be read.
 
-    The store keeps its id, the root of its hash tree, the time and the reason, so that `eventlog verify --against`
-    can tell an erasure from a loss.  `eventlog vacuum` then removes the content from the files.
+    The store keeps its id, the root of its hash tree, the time and the reason, so that `eventlog
+    verify --against` can tell an erasure from a loss. `eventlog vacuum` then removes the content
+    from the files.
     """
     with writing(context) as store:
         name = session_of(store, session).id

@@ -26,8 +26,8 @@ def run(
 ) -> None:
     """Print every event of a session in order.
 
-    Inherited events, and events that a rollback hides, are printed, too.  With --json each event is an object on a
-    line of its own, so that a history of any length can be streamed.
+    Inherited events, and events that a rollback hides, are printed, too. With --json each event is
+    an object on a line of its own, so that a history of any length can be streamed.
     """
     from eventlog.errors import NotFoundError
     from projections.reports.event_json import event_kind, event_record, event_summary

@@ -40,8 +40,9 @@ def run(
 ) -> None:
     """Erase the least recently used sessions, down to given limits.
 
-    Whole sessions are erased until the store is within all limits given.  Sub-sessions are erased with their session;
-    forks are kept with their history; a session that a program is running stays.
+    Whole sessions are erased until the store is within all limits given. Sub-sessions are erased
+    with their session; forks are kept with their history; a session that a program is running
+    stays.
     """
     with reading(context) if dry_run else writing(context) as store:
         result = store.expire(

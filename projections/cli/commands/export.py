@@ -48,8 +48,8 @@ def run(
 ) -> None:
     """Write a session to a file or to standard output.
 
-    An existing file is replaced once the new one is complete.  jsonl includes the history that the session inherited
-    from the sessions it was forked from.
+    An existing file is replaced once the new one is complete. jsonl includes the history that the
+    session inherited from the sessions it was forked from.
     """
     with reading_session(context, session) as handle:
         if format == "opencode" and tree:
@@ -108,7 +108,8 @@ def _write_tree(session: Session, directory: Path) -> None:
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a file under a temporary name, then rename it, so that it is never incomplete.
 
-    Raises `UsageFault` for a file of a store or a key file.  A pipe or device is written to directly.
+    Raises `UsageFault` for a file of a store or a key file. A pipe or device is written to
+    directly.
     """
     path = path.resolve()  # a link's target is replaced, not the link
     _refuse_store_and_keys(path)

@@ -14,8 +14,9 @@ __all__ = ["run"]
 def run(context: typer.Context, *, json: JSON = False) -> None:
     """Print the digest of the store's history, to keep elsewhere.
 
-    Keep it where those who can write the store cannot write: later it shows whether the history was changed.  With
-    --json the heads of all sessions are printed, too, which `eventlog verify --against` needs to name the change.
+    Keep it where those who can write the store cannot write: later it shows whether the history was
+    changed. With --json the heads of all sessions are printed, too, which `eventlog verify
+    --against` needs to name the change.
     """
     with reading(context) as store:
         head = store.head()

@@ -37,9 +37,9 @@ def run(
 ) -> None:
     """Import recorded sessions and streams into the store.
 
-    The store is made if it does not exist.  Importing a file again adds only what is new in it.  Skipped records are
-    listed with the reason.  If a file cannot be imported, the others still are, and the exit code is that of the
-    first failure.
+    The store is made if it does not exist. Importing a file again adds only what is new in it.
+    Skipped records are listed with the reason. If a file cannot be imported, the others still are,
+    and the exit code is that of the first failure.
     """
     results: list[dict[str, Any]] = []
     first_failure = Exit.OK

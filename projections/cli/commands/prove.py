@@ -25,8 +25,8 @@ def run(
     """Prove that an event is in the store's history.
 
     The proof (--json) convinces a reader who has only the head of the store: the file
-    projections/verify/check_proof.py checks it and needs nothing but Python.  With --against it also proves that the
-    session's history at that head is the beginning of its history now.
+    projections/verify/check_proof.py checks it and needs nothing but Python. With --against it also
+    proves that the session's history at that head is the beginning of its history now.
     """
     from projections.verify.prove import prove
 

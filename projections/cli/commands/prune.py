@@ -41,7 +41,8 @@ def run(
 ) -> None:
     """Clear old tool results from the view where that is worth it.
 
-    The full results stay in the session: `eventlog recall` prints them, `eventlog undo` returns them to the view.
+    The full results stay in the session: `eventlog recall` prints them, `eventlog undo` returns
+    them to the view.
     """
     from projections.window.report import preview_prune
 

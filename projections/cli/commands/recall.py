@@ -56,8 +56,9 @@ def run(
 ) -> None:
     """Print a part or message in full, also if it left the view.
 
-    Text leaves the view by truncation, pruning or compaction.  With --lines, --bytes or --search only some of it is
-    printed.  With --covered the ids of everything that a compaction covers are listed instead.
+    Text leaves the view by truncation, pruning or compaction. With --lines, --bytes or --search
+    only some of it is printed. With --covered the ids of everything that a compaction covers are
+    listed instead.
     """
     from projections.window.retrieval.covered import covered_by
     from projections.window.retrieval.recall import recall

@@ -24,8 +24,9 @@ def run(
 ) -> None:
     """Hide a part in every view of its session and its forks.
 
-    The part is hidden at every version, earlier ones included.  Other places with the same text are listed, so that
-    they can be redacted, too.  `eventlog scrub` then removes the content from the files.
+    The part is hidden at every version, earlier ones included. Other places with the same text are
+    listed, so that they can be redacted, too. `eventlog scrub` then removes the content from the
+    files.
     """
     from msgspec.structs import asdict
 

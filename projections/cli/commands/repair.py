@@ -24,8 +24,8 @@ def run(
 ) -> None:
     """Save what is sound of a damaged store into a new store.
 
-    Every loss is listed with its session and versions.  The damaged store is only read.  Exit code 1 if anything was
-    lost.
+    Every loss is listed with its session and versions. The damaged store is only read. Exit code 1
+    if anything was lost.
     """
     from msgspec.structs import asdict
 

@@ -26,8 +26,8 @@ def run(
 ) -> None:
     """Make a new store from a backup.
 
-    With --position the store is as it was when event P was its newest.  An append that reaches beyond P is left out;
-    `eventlog events --json` shows positions.
+    With --position the store is as it was when event P was its newest. An append that reaches
+    beyond P is left out; `eventlog events --json` shows positions.
     """
     from eventlog import restore
 

@@ -22,8 +22,9 @@ def run(
 ) -> None:
     """Return a session to an earlier version.
 
-    The session is then as it was right after version V, also if an earlier rollback hid that version.  Nothing is
-    deleted: `eventlog undo` takes the rollback back, and so does a rollback to the version right before it.
+    The session is then as it was right after version V, also if an earlier rollback hid that
+    version. Nothing is deleted: `eventlog undo` takes the rollback back, and so does a rollback to
+    the version right before it.
     """
     with writing_session(context, session) as handle:
         result = handle.rollback(to)

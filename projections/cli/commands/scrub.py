@@ -15,10 +15,11 @@ __all__ = ["run"]
 def run(context: typer.Context, *, json: JSON = False) -> None:
     """Remove redacted and erased content from every file.
 
-    The store is rewritten; no other program may have it open.  `eventlog verify` still passes.  The next
-    `eventlog backup` removes the content from a backup.
+    The store is rewritten; no other program may have it open. `eventlog verify` still passes. The
+    next `eventlog backup` removes the content from a backup.
 
-    This is not the scrub of file systems, which reads everything to check its hashes: `eventlog verify` does that.
+    This is not the scrub of file systems, which reads everything to check its hashes: `eventlog
+    verify` does that.
     """
     from msgspec.structs import asdict
 

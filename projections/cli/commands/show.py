@@ -34,8 +34,8 @@ def run(
 ) -> None:
     """Print the transcript of a session.
 
-    --limit and --before print a page, which is read from the end of the history, however long that is.  The last line
-    (in JSON: `next`) says the --before of the next older page.
+    --limit and --before print a page, which is read from the end of the history, however long that
+    is. The last line (in JSON: `next`) says the --before of the next older page.
     """
     from projections.transcript.transcript import Transcript
 

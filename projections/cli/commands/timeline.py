@@ -22,7 +22,8 @@ BAR = 20
 def run(context: typer.Context, session: SESSION, *, json: JSON = False) -> None:
     """Print what happened in a session, and when.
 
-    Lists messages, steps with the fill of the window, prunes, compactions, rollbacks, forks and cost.
+    Lists messages, steps with the fill of the window, prunes, compactions, rollbacks, forks and
+    cost.
     """
     import msgspec
 

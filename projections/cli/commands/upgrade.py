@@ -14,8 +14,8 @@ __all__ = ["run"]
 def run(context: typer.Context, *, json: JSON = False) -> None:
     """Bring the store to the format of this program.
 
-    No other command changes the format of a store; opening a store of another format is refused.  Events of earlier
-    schema versions need no upgrade.
+    No other command changes the format of a store; opening a store of another format is refused.
+    Events of earlier schema versions need no upgrade.
     """
     from eventlog.log.embedded.directory import FORMAT_VERSION, format_of
 

@@ -35,8 +35,8 @@ def run(
 ) -> None:
     """Check that every event is readable and as it was committed.
 
-    Without SESSION the whole store is checked, data that belongs to no session included.  With --against the history
-    up to the saved head must be unchanged.  Exit code 1 if there is a fault.
+    Without SESSION the whole store is checked, data that belongs to no session included. With
+    --against the history up to the saved head must be unchanged. Exit code 1 if there is a fault.
     """
     from eventlog.errors import DamagedError
     from projections.verify.verify import StoreReport, verify

@@ -60,8 +60,8 @@ def run(
 ) -> None:
     """Print the messages that the model would be sent.
 
-    The form of a provider includes the system prompt in the provider's place; the neutral form has the conversation
-    only.
+    The form of a provider includes the system prompt in the provider's place; the neutral form has
+    the conversation only.
     """
     import msgspec
 

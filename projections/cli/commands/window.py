@@ -54,9 +54,9 @@ def run(
 ) -> None:
     """Show what fills the context window and what would leave it next.
 
-    Prints tokens by kind, tool, message and part, the next prune and compaction, and earlier ones; changes nothing.
-    The sizes of the request and of what would leave it are corrected by what the provider reported for earlier
-    requests; all other sizes are as counted.
+    Prints tokens by kind, tool, message and part, the next prune and compaction, and earlier ones;
+    changes nothing. The sizes of the request and of what would leave it are corrected by what the
+    provider reported for earlier requests; all other sizes are as counted.
     """
     from projections.window.report import window_report
 

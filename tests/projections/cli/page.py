@@ -1,6 +1,6 @@
-"""The generated parts of the page of the command line: commands, exit codes, formats, schemas.
+"""Generated parts of the page of the command line: commands, exit codes, formats, schemas.
 
-`python -m tests.projections.cli.page` writes them into the page.  No tests here.
+`python -m tests.projections.cli.page` writes them into the page. No tests here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _required(option: Any) -> str:
 
 
 def _option(option: Any) -> str:
-    """Return the long name of an option; of a flag that is on by default, the name that turns it off."""
+    """Return the long name of an option; of a flag that is on, the name that turns it off."""
     return str(max(option.secondary_opts if option.default is True else option.opts, key=len))
 
 

@@ -45,7 +45,7 @@ from tests.support.cli_runner import ROOT, Cli
     ],
 )
 def test_errors_are_one_line_that_helps(cli: Cli, store: Path, arguments: list[str], code: Exit, words: str) -> None:
-    """A wrong call ends with its exit code and one line on standard error that says what to do."""
+    """A wrong call ends with its exit code and one line that says what to do."""
     del store
     answer = cli(*arguments)
     assert answer.code == code
@@ -101,7 +101,7 @@ def test_every_error_of_the_engine_has_an_exit_code(error: BaseException) -> Non
 
 
 def test_a_defect_is_said_in_one_line(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nobody foresaw ends in one line and exit code 70, and shows its place when asked to."""
+    """An unexpected error ends with one line and exit code 70; EVENTLOG_DEBUG=1 shows where."""
     del store
 
     def broken(*_: object, **__: object) -> None:
@@ -157,7 +157,7 @@ def test_closed_streams_are_quiet(store: Path, closed: str) -> None:
 
 
 def test_broken_pipe_is_quiet(tmp_path: Path) -> None:
-    """When whoever reads has enough, the command ends with 141 and says nothing."""
+    """When the reader closes the output, the command ends with 141 and prints no error."""
     with eventlog.open(tmp_path / "store") as opened:
         session = opened.create_session(id="s")
         with session.assistant() as reply:

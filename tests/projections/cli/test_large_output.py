@@ -51,18 +51,18 @@ def large(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_show_holds_a_large_output_once(large: Path, form: list[str]) -> None:
-    """`show` takes the text of the largest output and a small margin beside what any command takes, printed or as JSON."""
+    """`show` needs the memory of the largest output and a small margin."""
     assert peak(large, "show", "big", *form) - peak(large, "sessions") < BYTES * ONCE + MARGIN
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_view_holds_it_once_beside_the_tokenizer(large: Path, form: list[str]) -> None:
-    """`view` takes the text once, the tables that tokens are counted with, and the same margin."""
+    """`view` needs the memory of its text, the token tables, and a small margin."""
     assert peak(large, "view", "big", *form) - peak(large, "sessions") < BYTES * ONCE + TOKENIZER + MARGIN
 
 
 def test_view_for_a_provider_holds_it_once(large: Path) -> None:
-    """A request as a provider takes it is printed piece by piece, and nothing is counted for it."""
+    """The request of a provider is printed piece by piece, without counting tokens."""
     assert peak(large, "view", "big", "--format", "anthropic") - peak(large, "sessions") < BYTES * ONCE + MARGIN
 
 

@@ -24,7 +24,7 @@ def test_generated_parts_are_up_to_date() -> None:
 def test_the_first_commands_print_what_the_page_shows(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each command of the example succeeds and prints, but for ids and spaces, the lines below it."""
+    """Each command of the example prints the lines below it, but for ids and spaces."""
     monkeypatch.chdir(tmp_path)
     (document,) = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
     (tmp_path / "chat.json").write_text(document)

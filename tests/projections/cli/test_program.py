@@ -30,7 +30,7 @@ def test_help_loads_little() -> None:
 
 
 def test_help_says_what_the_commands_say() -> None:
-    """The list of commands, which loads none of them, names all there are, each with the sentence that its own help begins with."""
+    """The help has each command with the first sentence of the command's own help."""
     commands: Any = CommandGroup(name="eventlog").commands
     assert {name: command.get_short_help_str(1_000) for name, command in commands.items()} == COMMANDS
     assert sorted(COMMANDS) == sorted(cli_runner.COMMANDS)
@@ -51,7 +51,7 @@ def test_a_command_loads_its_own_module_only() -> None:
 
 
 def test_version_and_no_arguments(cli: Cli) -> None:
-    """`--version` names the program; without a command the help is shown and the call is wrong."""
+    """`--version` prints the version; a call without a command shows the help and fails."""
     assert re.fullmatch(r"eventlog(?: \d+\.\d+\.\d+|, not installed)\n", cli("--version").out)
     answer = cli()
     assert answer.code == Exit.USAGE

@@ -52,7 +52,7 @@ def test_sessions(cli: Cli, store: Path) -> None:
 
 
 def test_sessions_filtered_and_by_page(cli: Cli, store: Path) -> None:
-    """Spec §15: sessions are chosen by scope, parent, state, title and activity, and pages join up to the whole list."""
+    """Sessions are filtered by scope, parent, state, title and activity; pages join up."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").subsession(id="ses_c3", title="Count the LINES")
         opened.session("ses_b2").archive()
@@ -92,7 +92,7 @@ def test_sessions_piped_is_a_plain_table(cli: Cli, store: Path) -> None:
 
 
 def test_show(cli: Cli, store: Path) -> None:
-    """`show` tells all that was said, with whole outputs and what failed, in order or newest first."""
+    """`show` prints all messages with full outputs and errors, in either order."""
     del store
     document = cli("show", "ses_a1", "--json").json
     valid("show", document)
@@ -129,7 +129,7 @@ def test_show_by_page(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_view_neutral(cli: Cli, store: Path) -> None:
-    """`view --json` gives the neutral messages, the version and the tokens; each call has its result."""
+    """`view --json` gives neutral messages, version and tokens; each call has its result."""
     document = cli("view", "ses_a1", "--json").json
     valid("view", document)
     with eventlog.open(store, read_only=True) as opened:
@@ -143,7 +143,7 @@ def test_view_neutral(cli: Cli, store: Path) -> None:
 
 
 def test_view_openai(cli: Cli, store: Path) -> None:
-    """`view --format openai` prints the messages of a request, wrapped with --json and bare without."""
+    """`view --format openai` prints the messages of a request, with and without --json."""
     del store
     document = cli("view", "ses_a1", "--format", "openai", "--json").json
     valid("view", document)
@@ -164,7 +164,7 @@ def test_view_at_a_version(cli: Cli, store: Path) -> None:
 
 
 def test_view_options(cli: Cli, store: Path) -> None:
-    """Capabilities, the model and the preset change what is sent; a name that is unknown is a wrong call."""
+    """Capabilities, model and preset change the view; an unknown name is a wrong call."""
     del store
     kinds_of = [
         part["type"]
@@ -206,7 +206,7 @@ def test_events(cli: Cli, store: Path) -> None:
 
 
 def test_stats(cli: Cli, store: Path) -> None:
-    """`stats` counts what is there: messages, parts, tools, deltas, usage; and the store's totals."""
+    """`stats` counts messages, parts, tools, deltas and usage, and the store's totals."""
     document = cli("stats", "ses_a1", "--json").json
     valid("stats", document)
     found = document["session"]
@@ -231,7 +231,7 @@ def test_stats(cli: Cli, store: Path) -> None:
 
 
 def test_rollback_and_redo(cli: Cli, store: Path) -> None:
-    """A rollback makes the view what it was at that version, and a rollback to before the rollback brings it back."""
+    """A rollback returns the view of a version; another one takes the rollback back."""
     with eventlog.open(store, read_only=True) as opened:
         version = opened.session("ses_a1").version
         before = opened.session("ses_a1").find("m2") - 1
@@ -249,7 +249,7 @@ def test_rollback_and_redo(cli: Cli, store: Path) -> None:
 
 
 def test_fork(cli: Cli, store: Path) -> None:
-    """A fork has the view of its parent at that version, and later events of the parent do not reach it."""
+    """A fork has its parent's view at that version, and no later event of the parent."""
     with eventlog.open(store, read_only=True) as opened:
         before = opened.session("ses_a1").find("m2") - 1
     made = cli("fork", "ses_a1", "--at", before, "--json").json
@@ -267,7 +267,7 @@ def test_fork(cli: Cli, store: Path) -> None:
 
 @pytest.mark.parametrize("columns", [20, 80])
 def test_a_narrow_terminal_cuts_nothing(tmp_path: Path, columns: int) -> None:
-    """Numbers and ids are whole whatever the terminal's width; long titles are folded, with every character there."""
+    """Numbers and ids are whole at every width; long titles wrap without losing a character."""
     title = "A title that is long enough to need three lines or more of a narrow terminal, with averyveryverylongword"
     with eventlog.open(tmp_path / "store") as opened:
         for number in range(2):

@@ -47,7 +47,7 @@ def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_verify_finds_damage(cli: Cli, store: Path) -> None:
-    """A changed byte in the stored events is found: exit code 1, and the sessions are named that it concerns.
+    """A changed byte in the events ends with exit code 1 and names the sessions.
 
     Those are the ones of the same block: what another process has added later can still be read.
     """
@@ -70,7 +70,7 @@ def test_verify_finds_damage(cli: Cli, store: Path) -> None:
 
 
 def test_verify_finds_a_wrong_body_and_a_wrong_fold() -> None:
-    """A body that is not what its hash says is named by version, and so is a projection that forgets what was live."""
+    """A changed body is named by version, and so is a projection that differs from live."""
 
     class Forgetful(TranscriptProjection):
         name = "forgetful"

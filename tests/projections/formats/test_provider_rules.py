@@ -1,4 +1,4 @@
-"""The rules of providers that the renderers' tests rely on: each of them catches a request that breaks it."""
+"""Each provider rule of the renderers' tests refuses a request that breaks it."""
 
 from __future__ import annotations
 

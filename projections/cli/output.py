@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ __all__ = [
     "heading",
     "line",
     "marked",
-    "moment",
     "note",
     "note_warnings",
     "prepare",
@@ -45,8 +43,6 @@ _HARMFUL_IN_A_LINE = re.compile(
 """Tab and newline as well, and marks of writing direction: a line has other text beside a name."""
 _HIDDEN_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
 """Harmful characters that JSON does not escape."""
-DAY = 86_400_000
-"""Milliseconds."""
 _PIECE = 1 << 18
 """Characters that are written at a time."""
 NARROW = 12
@@ -78,20 +74,6 @@ def marked(text: str, mark: str) -> str:
     """Return the text with a mark before each of its lines."""
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     return "\n".join(mark + line for line in lines)
-
-
-def moment(milliseconds: int) -> str:
-    """Return a time for people: in UTC, marked so, to the second.
-
-    Imports give records without a time one on the first day of 1970, which is shown as unknown. A
-    time beyond the calendar is shown as its number.
-    """
-    if 0 <= milliseconds < DAY:
-        return "unknown"
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{milliseconds} ms"
 
 
 def prepare() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
@@ -17,6 +16,7 @@ from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session
 from projections.formats.text import sendable
 from projections.reports.session_tree import descendants
+from projections.reports.wording import moment
 from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptPart
 
 __all__ = ["markdown_blocks", "markdown_of"]
@@ -24,8 +24,6 @@ __all__ = ["markdown_blocks", "markdown_of"]
 SILENT = {"step-start", "step-finish", "snapshot"}
 """Kinds of parts that are omitted."""
 _FENCES = re.compile("`{3,}")
-_MARKS = ("synthetic", "ignored", "removed", "redacted", "pruned", "open")
-DAY = 86_400_000
 
 
 def markdown_of(session: Session, *, tree: bool = False) -> str:
@@ -114,7 +112,7 @@ def _message(message: TranscriptMessage) -> str:
 
 
 def _part(part: TranscriptPart) -> str:
-    marks = _marked([name for name in _MARKS if getattr(part, name)])
+    marks = _marked(part.marks)
     text = part.text.strip("\n")
     if part.kind == "text":
         return f"{text}{marks}\n\n" if text or marks else ""
@@ -155,10 +153,4 @@ def _line(text: str) -> str:
 
 
 def _moment(milliseconds: int) -> str:
-    """Return a time in UTC to the second; "" for the placeholder of records without one."""
-    if 0 <= milliseconds < DAY:
-        return ""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):
-        return f"{milliseconds} ms"
+    return moment(milliseconds, zone=" UTC", unknown="")

@@ -9,7 +9,7 @@ Tool schemas and sampling are the caller's. The request obeys the rules of the A
 * Call ids and tool names consist of `[A-Za-z0-9_-]`; call ids are unique in the request.
 * No text is blank. A last assistant message (a prefill) does not end with white space, and no
   message ends with thinking.
-* Thinking is sent with its signature, or as `redacted_thinking`. Other thinking, of another provider
+* Thinking is sent with its signature, or as `redacted_thinking`. Other thinking, of another model
   or of an interrupted answer, is omitted.
 * A tool that Anthropic ran has its own blocks in the same message, if its result has the form that
   belongs to the tool. Otherwise (cleared, redacted, of another provider) it is an ordinary call

@@ -73,6 +73,12 @@ class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     open: bool = False
     """Whether the part has not ended."""
 
+    @property
+    def marks(self) -> list[str]:
+        """Return the marks that are set."""
+        names = ("synthetic", "ignored", "removed", "redacted", "pruned", "open")
+        return [name for name in names if getattr(self, name)]
+
 
 class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One message of the transcript; times are UTC milliseconds."""

@@ -38,7 +38,7 @@ from projections.verify.sealed_heads import seal_fault
 from projections.verify.streams import Problem, StreamChecks
 from projections.verify.tombstones import tombstone_fault
 
-__all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session", "verify_store"]
+__all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session"]
 
 S = TypeVar("S")
 
@@ -116,11 +116,6 @@ def verify(
         on_progress = None if progress_for is None else progress_for(name)
         report.sessions.append(_session(streams, name, projections, on_progress, saved.get(name)))
     return report
-
-
-def verify_store(store: Store) -> list[str]:
-    """Check every commit and body, also those of no session; return a line for each fault."""
-    return store.log.probe() or store.log.check()
 
 
 def verify_session(

@@ -11,7 +11,7 @@ from projections.cli import output
 from projections.cli.exits import Exit
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
-from projections.reports.wording import counted
+from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
     from projections.reports.audit import AuditedStep, StepRequest
@@ -81,7 +81,7 @@ def _print_steps(steps: list[AuditedStep]) -> None:
     rows = [
         [
             step.number,
-            output.moment(step.time),
+            moment(step.time),
             step.purpose,
             step.model,
             step.view_version,

@@ -10,6 +10,7 @@ from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
+from projections.reports.wording import moment
 
 __all__ = ["run"]
 
@@ -41,6 +42,6 @@ def run(
             if json:
                 output.document(event_record(recorded))
                 continue
-            event, moment = recorded.event, output.moment(recorded.time)
+            event, time = recorded.event, moment(recorded.time)
             summary = f"{event_kind(event):<25} {event_summary(event)}"
-            output.line(f"{recorded.version:>7}  {moment}  {summary}".rstrip())
+            output.line(f"{recorded.version:>7}  {time}  {summary}".rstrip())

@@ -11,7 +11,7 @@ from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
-from projections.reports.wording import counted
+from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
     from projections.window.retrieval.covered import CoveredRange
@@ -180,7 +180,7 @@ def _print_covered(session: str, covered: CoveredRange, *, json: bool) -> None:
         (
             message.id,
             "summary" if message.summary else message.role,
-            output.moment(message.created),
+            moment(message.created),
             part.id,
             *described,
         )

@@ -9,6 +9,7 @@ import typer
 from projections.cli import output, times
 from projections.cli.options import JSON
 from projections.cli.store_option import reading
+from projections.reports.wording import moment
 
 __all__ = ["run"]
 
@@ -48,7 +49,7 @@ def run(
 
     With --limit or --after a page is listed, in order of id.
     """
-    moment = times.since("--since", since)
+    active_since = times.since("--since", since)
     with reading(context) as store:
         sessions = list(
             store.sessions(
@@ -57,7 +58,7 @@ def run(
                 parent=parent,
                 archived=archived,
                 text=text,
-                active_since=moment,
+                active_since=active_since,
                 limit=None if limit is None else limit + 1,
             )
         )
@@ -79,7 +80,7 @@ def run(
                 info.id,
                 info.title,
                 info.scope,
-                output.moment(info.updated),
+                moment(info.updated),
                 info.version,
                 info.messages,
                 info.tokens,

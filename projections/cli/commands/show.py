@@ -11,6 +11,7 @@ import typer
 from projections.cli import output
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
+from projections.reports.wording import moment
 
 if TYPE_CHECKING:
     from projections.transcript.transcript import TranscriptMessage, TranscriptPart
@@ -69,12 +70,13 @@ def run(
 
 def _document(message: TranscriptMessage) -> dict[str, Any]:
     import msgspec
+    from msgspec.structs import asdict
 
-    fields: dict[str, Any] = {name: getattr(message, name) for name in message.__struct_fields__}
-    fields["parts"] = [{name: getattr(part, name) for name in part.__struct_fields__} for part in message.parts]
+    fields = asdict(message)
+    fields["parts"] = [asdict(part) for part in message.parts]
     fields["model"] = None if message.model is None else str(message.model)
     if message.error is not None:
-        fields["error"] = {name: getattr(message.error, name) for name in message.error.__struct_fields__}
+        fields["error"] = asdict(message.error)
     return {name: msgspec.to_builtins(value) for name, value in fields.items()}
 
 
@@ -87,15 +89,13 @@ def _print(message: TranscriptMessage) -> None:
         *(["unfinished"] if message.role == "assistant" and message.finished is None else []),
     ]
     suffix = f"  [{', '.join(marks)}]" if marks else ""
-    output.heading(f"{message.role}  version {message.version}  {output.moment(message.created)}{suffix}")
+    output.heading(f"{message.role}  version {message.version}  {moment(message.created)}{suffix}")
     for part in message.parts:
         _print_part(part)
 
 
 def _print_part(part: TranscriptPart) -> None:
-    names = ("synthetic", "ignored", "removed", "redacted", "pruned", "open")
-    marks = [name for name in names if getattr(part, name)]
-    suffix = f" [{', '.join(marks)}]" if marks else ""
+    suffix = f" [{', '.join(part.marks)}]" if part.marks else ""
     if part.kind == "text":
         output.block(part.text + suffix if suffix else part.text)
     elif part.kind == "reasoning":

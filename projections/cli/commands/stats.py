@@ -55,6 +55,8 @@ def _store_stats(store: Store, path: Path) -> dict[str, Any]:
 
 
 def _session_stats(session: Session) -> dict[str, Any]:
+    from msgspec.structs import asdict
+
     from projections.reports.event_json import kind_named
     from projections.reports.stats import session_stats
     from projections.reports.usage import session_usage
@@ -74,7 +76,7 @@ def _session_stats(session: Session) -> dict[str, Any]:
         "deltas": {"count": stats.deltas, "characters": stats.delta_characters},
         "messages": {"user": stats.user_messages, "assistant": stats.assistant_messages},
         "parts": stats.parts,
-        "tools": [{name: getattr(tool, name) for name in tool.__struct_fields__} for tool in stats.tools],
+        "tools": [asdict(tool) for tool in stats.tools],
         "usage": {
             "own": _usage(stats.usage),
             "inherited": _usage(stats.inherited_usage),
@@ -85,10 +87,8 @@ def _session_stats(session: Session) -> dict[str, Any]:
 
 
 def _usage(by_model: list[UsageTotals]) -> list[dict[str, Any]]:
+    from msgspec.structs import asdict
+
     return [
-        {
-            **{name: getattr(totals, name) for name in totals.__struct_fields__},
-            "cost": str(totals.cost) if totals.calls > totals.unpriced else None,
-        }
-        for totals in by_model
+        {**asdict(totals), "cost": str(totals.cost) if totals.calls > totals.unpriced else None} for totals in by_model
     ]

@@ -9,6 +9,7 @@ import typer
 from projections.cli import output
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
+from projections.reports.wording import moment
 
 if TYPE_CHECKING:
     from projections.reports.timeline import TimelineEntry
@@ -46,7 +47,7 @@ def run(context: typer.Context, session: SESSION, *, json: JSON = False) -> None
     rows = [
         [
             entry.version,
-            output.moment(entry.time),
+            moment(entry.time),
             entry.kind + (" (rolled back)" if entry.hidden else ""),
             entry.what,
             entry.tokens,

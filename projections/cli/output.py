@@ -51,8 +51,8 @@ UNLIMITED = 100_000
 """Columns to measure a table with, as if the terminal had no edge."""
 
 
-def _shown(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code < 0x20:
         return chr(0x2400 + code)
     if code == 0x7F:
@@ -66,8 +66,8 @@ def safe(text: str, *, one_line: bool = False) -> str:
     With `one_line` newlines and tabs are made visible, too.
     """
     if one_line:
-        return _HARMFUL_IN_A_LINE.sub(_shown, text)
-    return _HARMFUL.sub(_shown, text.replace("\r\n", "\n"))
+        return _HARMFUL_IN_A_LINE.sub(_visible, text)
+    return _HARMFUL.sub(_visible, text.replace("\r\n", "\n"))
 
 
 def marked(text: str, mark: str) -> str:
@@ -108,8 +108,8 @@ def block(text: str, mark: str = "") -> None:
         end -= 2 if text.endswith("\r\n") else 1
     sys.stdout.write(mark)
     for piece in _pieces(text, end):
-        plain = safe(piece)
-        sys.stdout.write(plain.replace("\n", "\n" + mark) if mark else plain)
+        printable = safe(piece)
+        sys.stdout.write(printable.replace("\n", "\n" + mark) if mark else printable)
     sys.stdout.write("\n")
 
 
@@ -163,10 +163,10 @@ def document(value: Any, *, indent: int | None = None) -> None:
 
     Lone surrogates and characters that steer a terminal are printed as JSON escapes.
     """
-    plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    encode = json.JSONEncoder(ensure_ascii=plain).encode
+    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    encode = json.JSONEncoder(ensure_ascii=ascii_only).encode
     for piece in _json(value, encode, "\n" if indent is not None else "", " " * (indent or 0)):
-        sys.stdout.write(_HIDDEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", piece))
+        sys.stdout.write(_HIDDEN_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", piece))
     sys.stdout.write("\n")
 
 
@@ -237,9 +237,9 @@ def _print_paragraphs(rows: Sequence[Sequence[str]]) -> None:
             sys.stdout.write(f"{first:<{width}}  {second}\n")
         return
     width = max(map(len, names), default=0)
-    for first, *rest in entries:
+    for first, *cells in entries:
         heading(first)
-        for name, cell in zip(names[1:], rest, strict=True):
+        for name, cell in zip(names[1:], cells, strict=True):
             if cell:
                 sys.stdout.write(f"  {name:<{width}}  {cell}\n")
 

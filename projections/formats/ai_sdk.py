@@ -31,9 +31,8 @@ _LONGEST_ID = 256
 
 def model_messages(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> list[Part]:
     """Return the messages: the system segments, then the view."""
-    found = _system(system)
-    found.extend(made for some in RenderCache(_messages).of(messages, _ids()) for made in some)
-    return found
+    rendered = RenderCache(_messages).of(messages, _ids())
+    return [*_system(system), *(message for group in rendered for message in group)]
 
 
 def encode_model_messages(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
@@ -69,7 +68,7 @@ def _system(system: Sequence[str]) -> list[Part]:
 
 def _messages(message: NeutralMessage, names: Names) -> list[Part]:
     served = message.role == "assistant"
-    content = [part for found in message.parts for part in _part(found, names, served=served)]
+    content = [item for part in message.parts for item in _part(part, names, served=served)]
     return [{"role": message.role, "content": content}] if content else []
 
 

@@ -90,7 +90,7 @@ def anthropic_request(
 
     `prefill` says whether the model accepts a last assistant message.
     """
-    turns = [turn for found in RenderCache(_role_blocks).of(messages, _ids()) for turn in found]
+    turns = [turn for rendered in RenderCache(_role_blocks).of(messages, _ids()) for turn in rendered]
     joined: list[Block] = []
     for role, blocks in _alternating(turns, prefill=prefill):
         if joined and joined[-1]["role"] == role:
@@ -115,12 +115,12 @@ class AnthropicEncoder:
 
     def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True) -> bytes:
         """Return the JSON of a request, equal to that of `encode_anthropic`."""
-        found = [pair for pairs in self._cache.of(messages, _ids()) for pair in pairs]
-        known = {id(turn.blocks): encoded for turn, encoded in found}
+        rendered = [pair for pairs in self._cache.of(messages, _ids()) for pair in pairs]
+        encodings = {id(turn.blocks): encoded for turn, encoded in rendered}
         pieces = [b'{"system":', msgspec.json.encode(_system(system)), b',"messages":[']
         before: Role | None = None
-        for role, blocks in _alternating([turn for turn, _ in found], prefill=prefill):
-            encoded = known.get(id(blocks)) or msgspec.json.encode(blocks)[1:-1]
+        for role, blocks in _alternating([turn for turn, _ in rendered], prefill=prefill):
+            encoded = encodings.get(id(blocks)) or msgspec.json.encode(blocks)[1:-1]
             if role == before:
                 pieces += [b",", encoded]
             else:
@@ -274,10 +274,10 @@ def _result(result: Result, names: Names) -> Block:
 
 def _server_tool(call: Call, result: Result, name: str) -> list[Block]:
     """Return the blocks of a tool that Anthropic ran; none if it must be an ordinary call."""
-    known = _SERVER_TOOLS.get(call.tool)
-    if not call.provider_executed or known is None or not name.startswith("srvtoolu_"):
+    result_types = _SERVER_TOOLS.get(call.tool)
+    if not call.provider_executed or result_types is None or not name.startswith("srvtoolu_"):
         return []
-    kind, contents = known
+    kind, contents = result_types
     content = parsed(result.output)
     if is_array(content):
         sound = kind == "web_search_tool_result" and all(_is_of(entry, ("web_search_result",)) for entry in content)

@@ -25,10 +25,10 @@ def data_of(file: File) -> FileData | None:
     if not file.url.startswith("data:"):
         return None
     head, comma, data = file.url[5:].partition(",")
-    kind, *rest = head.split(";")
+    kind, *parameters = head.split(";")
     if not comma or not data:
         return None
-    if "base64" not in rest:
+    if "base64" not in parameters:
         data = base64.b64encode(unquote_to_bytes(sendable(data))).decode()
     elif not data.isascii():
         return None

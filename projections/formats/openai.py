@@ -23,10 +23,10 @@ ChatMessage = dict[str, Any]
 
 def chat_messages(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> list[ChatMessage]:
     """Return the messages of a request: the system segments, then the view."""
-    found: list[ChatMessage] = [{"role": "system", "content": sendable(segment)} for segment in system]
+    chat: list[ChatMessage] = [{"role": "system", "content": sendable(segment)} for segment in system]
     for message in messages:
-        found += _message(message, sendable)
-    return found
+        chat += _message(message, sendable)
+    return chat
 
 
 def encode_chat(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:

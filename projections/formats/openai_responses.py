@@ -62,7 +62,7 @@ class ResponsesEncoder:
         """Return the JSON of a request, equal to that of `encode_responses`."""
         instructions = _instructions(system)
         head = b'{"instructions":' + msgspec.json.encode(instructions) + b"," if instructions else b"{"
-        items = b",".join(found for found in self._cache.of(messages, _ids()) if found)
+        items = b",".join(encoded for encoded in self._cache.of(messages, _ids()) if encoded)
         return head + b'"input":[' + items + b"]}"
 
 

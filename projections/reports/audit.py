@@ -249,10 +249,10 @@ class _RequestBuilder:
 
     def _text(self, part: str, version: int) -> str:
         """Return the text of a part as it was right after a version."""
-        found = state_at(self._session, PROJECTION, version).state.where.get(part)
-        if found is None or not isinstance(found[1], TextPart):
+        place = state_at(self._session, PROJECTION, version).state.where.get(part)
+        if place is None or not isinstance(place[1], TextPart):
             raise DamagedError(f"the earlier request left no summary {part}")
-        return "".join(map(self._session.text, found[1].pieces))
+        return "".join(map(self._session.text, place[1].pieces))
 
 
 def _render_record(render: str | None) -> _RenderRecord | None:

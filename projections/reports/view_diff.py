@@ -165,8 +165,8 @@ def _what(part: Part, rendered: Rendered) -> str:
         case CompactionPart():
             return "compaction"
         case _:
-            said = rendered.said[0] if rendered.said else None
-            return "file" if isinstance(said, File) else type(said).__name__.lower()
+            content = rendered.said[0] if rendered.said else None
+            return "file" if isinstance(content, File) else type(content).__name__.lower()
 
 
 def _why_gone(session: Session, first: int, second: int, options: RenderOptions, name: str) -> Kind:

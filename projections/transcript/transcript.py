@@ -143,13 +143,13 @@ class Transcript:
         return result
 
 
-def _large(messages: Iterable[Message], known: Container[bytes]) -> dict[bytes, Body]:
-    """Return the bodies that these messages refer to, without the known ones."""
+def _large(messages: Iterable[Message], loaded: Container[bytes]) -> dict[bytes, Body]:
+    """Return the bodies that these messages refer to, without the loaded ones."""
     bodies: dict[bytes, Body] = {}
     for message in messages:
         for part in message.parts:
             for content in _contents(part):
-                if type(content) is Body and content.digest not in known:
+                if type(content) is Body and content.digest not in loaded:
                     bodies[content.digest] = content
     return bodies
 

@@ -73,18 +73,20 @@ def check(proof: dict[str, Any], head: dict[str, Any] | None = None) -> bool:
     old = proof["consistency"]
     if head is not None:
         sessions = {session["id"]: session for session in head["sessions"]}
-        kept = sessions.get(proof["session"], {"appends": 0, "peaks": [""]})
-        root, *others = map(bytes.fromhex, reversed(kept["peaks"]))
+        saved = sessions.get(proof["session"], {"appends": 0, "peaks": [""]})
+        root, *others = map(bytes.fromhex, reversed(saved["peaks"]))
         for peak in others:
             root = sha256(b"\1" + peak + root).digest()
-        holds &= old is not None and (old["size"], old["root"]) == (kept["appends"], root.hex())
+        holds &= old is not None and (old["size"], old["root"]) == (saved["appends"], root.hex())
     return holds and (old is None or consistent(old, proof))
 
 
 if __name__ == "__main__":
-    given, *kept_head = (json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:])
-    if not check(given, *kept_head):
+    the_proof, *heads = (json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:])
+    if not check(the_proof, *heads):
         sys.exit("the proof does not hold")
-    sys.stdout.write(f"version {given['version']} of session {given['session']} is in the history with the head\n")
-    sys.stdout.write(given["store"]["root"] + "\n")
-    sys.stdout.writelines(f"which continues the history with the head\n{head['digest']}\n" for head in kept_head)
+    sys.stdout.write(
+        f"version {the_proof['version']} of session {the_proof['session']} is in the history with the head\n"
+    )
+    sys.stdout.write(the_proof["store"]["root"] + "\n")
+    sys.stdout.writelines(f"which continues the history with the head\n{head['digest']}\n" for head in heads)

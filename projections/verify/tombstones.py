@@ -52,10 +52,10 @@ def tombstone_fault(store: Store, head: Head) -> Fault | None:
         tombstone = ev.SessionErased(shown.reason)
     if tombstone is None:
         return Fault("its head says that it is erased, and no event does", head.version)
-    plain = store.log.engine is store.log
+    encrypted = store.log.engine is not store.log
     if read and counted and entry is not None:
         same = shown == entry or (
-            not plain and shown == evolve_entry(_clear_fields(entry), tombstone)
+            encrypted and shown == evolve_entry(_clear_fields(entry), tombstone)
         )  # erased without the key
     else:  # its cost can no longer be known
         same = shown == evolve_entry(shown, tombstone) and (

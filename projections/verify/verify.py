@@ -124,18 +124,18 @@ def verify_session(
     projections: Sequence[Projection[Any]] = (),
     on_progress: Callable[[int, int], None] | None = None,
     *,
-    kept: SessionHead | None = None,
+    against: SessionHead | None = None,
 ) -> SessionReport:
     """Verify one session; `on_progress(version, newest)` is called for every span read.
 
     The live state and the checkpoints of `projections` are compared with replays, and with them the
-    checkpoints of command state; without projections only stored data is checked. `kept` is an
-    earlier head of the session.
+    checkpoints of command state; without projections only stored data is checked. `against` is
+    an earlier head of the session.
     """
     require(Store, store, "store is a Store")
     require(str, name, "an id is a str")
-    require_or_none(SessionHead, kept, "kept is a SessionHead")
-    return _session(StreamChecks(store, [name]), name, projections, on_progress, kept)
+    require_or_none(SessionHead, against, "against is a SessionHead")
+    return _session(StreamChecks(store, [name]), name, projections, on_progress, against)
 
 
 def _session(
@@ -143,19 +143,19 @@ def _session(
     name: str,
     projections: Sequence[Projection[Any]],
     on_progress: Callable[[int, int], None] | None,
-    kept: SessionHead | None,
+    against: SessionHead | None,
 ) -> SessionReport:
     store, report = streams.store, SessionReport(name)
     head = _try(report, partial(store.log.head, name))
     unsealed = _try(report, partial(seal_fault, store.log.engine, name))
     _add(report, unsealed)
     if head is None:
-        if not report.problems and kept is None:
+        if not report.problems and against is None:
             report.problems.append(Problem("there is no such session"))
         elif not report.problems:
             report.problems.append(Problem("the session is gone, and the saved head has it", 1))
         return report
-    _try(report, partial(_tree, store, head, report, kept))
+    _try(report, partial(_tree, store, head, report, against))
     if is_foreign(head):
         report.version = report.events = head.version
         return report
@@ -240,7 +240,7 @@ def _lineage(store: Store, session: str, against: StoreHead | None) -> list[str]
     return [session]  # erased, gone, damaged or without a conversation: verified by itself
 
 
-def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | None) -> None:
+def _tree(store: Store, head: Head, report: SessionReport, against: SessionHead | None) -> None:
     """Hash every append again and compare with the hash tree."""
     erased = session_head(head).erased
     emptied: list[Commit] = []
@@ -256,7 +256,7 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
             epoch = max(epoch, commit.epoch)
             yield commit
 
-    fault = first_fault(head, read(), None if kept is None else kept.grown)
+    fault = first_fault(head, read(), None if against is None else against.grown)
     if fault is not None:
         report.problems.append(Problem(fault.problem, fault.version))
     elif ends and (ends[0].time, ends[-1].time, ends[-1].position + ends[-1].count - 1) != (
@@ -267,14 +267,14 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
         report.problems.append(Problem("its head has another time or position of its first or last event"))
     if epoch > head.lease.epoch:
         report.problems.append(Problem(f"its lease has epoch {head.lease.epoch}, its events were written in {epoch}"))
-    if kept is not None and kept.erased and not erased:
+    if against is not None and against.erased and not erased:
         report.problems.append(Problem("the session was erased, and is there again"))
-    if kept is not None and erased and not kept.erased and kept.appends >= head.appends:
+    if against is not None and erased and not against.erased and against.appends >= head.appends:
         report.problems.append(Problem("the session is erased, and no event says so", head.version))
     if emptied:
         _add(report, remains_fault(recorded(store.log.engine).get(head.session), emptied))
-    if not erased and (found := unexplained(store, head.session, emptied)) is not None:
-        report.problems.append(Problem("the append lost its content, and no redaction says so", found.first))
+    if not erased and (append := unexplained(store, head.session, emptied)) is not None:
+        report.problems.append(Problem("the append lost its content, and no redaction says so", append.first))
 
 
 def _inherited(streams: StreamChecks, head: Head) -> Fault | None:

@@ -143,9 +143,9 @@ def _next_compaction(report: WindowReport) -> str:
         if plan.tail is not None
         else "none"
     )
-    kept = f", kept before it {', '.join(plan.kept)}" if plan.kept else ""
+    pinned = f", kept before it {', '.join(plan.kept)}" if plan.kept else ""
     update = ", its earlier summary brought up to date" if plan.updates else ""
-    return f"compaction: {requested}{counted(plan.messages, 'message')}, {counted(plan.tokens, 'token')}{update}; tail {tail}{kept}{auto}"
+    return f"compaction: {requested}{counted(plan.messages, 'message')}, {counted(plan.tokens, 'token')}{update}; tail {tail}{pinned}{auto}"
 
 
 def _past(report: WindowReport) -> list[str]:
@@ -157,8 +157,8 @@ def _past(report: WindowReport) -> list[str]:
                 f"version {change.version}: pruned {counted(len(change.parts), 'result')}{freed}, {change.policy}"
             )
         else:
-            left = f", {counted(change.tokens_after, 'token')} after it" if change.tokens_after is not None else ""
-            lines.append(f"version {change.version}: compaction {change.parts[0]}{left}")
+            after = f", {counted(change.tokens_after, 'token')} after it" if change.tokens_after is not None else ""
+            lines.append(f"version {change.version}: compaction {change.parts[0]}{after}")
     for failure in report.failures:
         kind = "automatic compaction" if failure.auto else "compaction"
         lines.append(f"version {failure.version}: {kind} failed ({failure.reason})")
@@ -167,7 +167,7 @@ def _past(report: WindowReport) -> list[str]:
 
 def _calibrations(report: WindowReport) -> list[str]:
     return [
-        f"{known.model or 'unnamed model'}: the last request counted {known.counted}, reported {known.reported}, "
-        f"{known.ratio} reported for one more"
-        for known in report.calibration
+        f"{entry.model or 'unnamed model'}: the last request counted {entry.counted}, reported {entry.reported}, "
+        f"{entry.ratio} reported for one more"
+        for entry in report.calibration
     ]

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from projections.cli.exits import PipeFault
 
@@ -109,12 +109,7 @@ class CommandGroup(TyperGroup):
         longest = max(map(len, COMMANDS))
         for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(
-                    [
-                        (f"{name:<{longest}}", TyperCommand(name=name, help=sentence).get_short_help_str(1_000))
-                        for name, sentence in commands.items()
-                    ]
-                )
+                formatter.write_dl([(f"{name:<{longest}}", sentence) for name, sentence in commands.items()])
 
     def invoke(self, ctx: Any) -> Any:
         """Run the named command."""

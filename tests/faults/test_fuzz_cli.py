@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import eventlog
@@ -82,6 +82,7 @@ def test_any_arguments_end_in_a_documented_way(
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
     )
     @given(lines().filter(harmless))
+    @example(["show", "no such"])
     def fuzz(arguments: list[str]) -> None:
         capsys.readouterr()
         code = run(arguments)

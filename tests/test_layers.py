@@ -48,7 +48,10 @@ LAYERS: dict[str, str] = {
         | situation steps | next_step compact window_state | window | aio report | __init__
     """,
     "projections.cli": """
-        exits output options bar_chart guard | store_option times summarizers window_options registry | commands | app | __init__
+        exits output options bar_chart guard
+        | store_option times summarizers window_options registry saved_head import_report view_text stats_tables part_table
+          copy_report
+        | commands | app | __init__
     """,
 }
 """Layers of a package, lowest first: a room imports from earlier rows only."""

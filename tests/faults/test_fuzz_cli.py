@@ -83,6 +83,7 @@ def test_any_arguments_end_in_a_documented_way(
     )
     @example(["show", "no such"])
     @given(lines().filter(harmless))
+    @example(["show", "no such"])
     def fuzz(arguments: list[str]) -> None:
         capsys.readouterr()
         code = run(arguments)

@@ -144,7 +144,7 @@ def test_every_careful_forgery_is_found_against_a_kept_head(place: Place) -> Non
     for tried, forgery in enumerate(all_forgeries(place, "a"), 1):  # noqa: B007 - counted
         place.forge("a", careful(forgery.commits), tree=True)
         with place.open() as store:
-            report = verify_session(store, "a", kept=kept.by_session["a"])
+            report = verify_session(store, "a", against=kept.by_session["a"])
             if forgery.name == "appended":
                 assert report.first_bad is None, "whoever can append can append"
                 continue
@@ -186,7 +186,7 @@ def test_a_rollback_to_an_older_state_is_found(place: Place) -> None:
         place.forge("a", commits[:length], tree=True)
         with place.open() as store:
             assert verify_session(store, "a").first_bad is None, "nothing inside the store tells"
-            report = verify_session(store, "a", kept=kept)
+            report = verify_session(store, "a", against=kept)
             assert report.first_bad == commits[length].first
 
 
@@ -216,12 +216,12 @@ def test_an_erased_session_does_not_come_back(place: Place) -> None:
     """A session that the kept head has as erased, and that is there again, is reported."""
     with place.open() as store:
         kept = replace(store.head().by_session["b"], erased=True)
-        assert [one.problem for one in verify_session(store, "b", kept=kept).problems] == [
+        assert [one.problem for one in verify_session(store, "b", against=kept).problems] == [
             "the session was erased, and is there again"
         ]
         store.session("b").append([(1, ev.SessionErased())])
         assert store.head().by_session["b"].erased
-        assert verify_session(store, "b", kept=kept).sound
+        assert verify_session(store, "b", against=kept).sound
 
 
 def test_nobody_hides_a_change_behind_a_redaction(place: Place) -> None:
@@ -237,7 +237,7 @@ def test_nobody_hides_a_change_behind_a_redaction(place: Place) -> None:
         ]
         place.forge("a", changed, tree=False)
         with place.open() as store:
-            assert verify_session(store, "a", kept=kept).first_bad == forgery.version
+            assert verify_session(store, "a", against=kept).first_bad == forgery.version
 
 
 def test_an_append_that_lost_its_hash_is_a_fault_whatever_is_redacted(place: Place) -> None:
@@ -254,7 +254,7 @@ def test_an_append_that_lost_its_hash_is_a_fault_whatever_is_redacted(place: Pla
         emptied = replace(target, salt=b"", leaf=leaf_of(target))
         place.put("a", [emptied if commit is target else commit for commit in commits], tree=False)
         with place.open() as store:
-            assert verify_session(store, "a", kept=kept).first_bad == target.first
+            assert verify_session(store, "a", against=kept).first_bad == target.first
             with pytest.raises(RefusedError):
                 prove(store, store.session("a"), span.first)
 

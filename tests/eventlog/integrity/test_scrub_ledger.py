@@ -99,7 +99,7 @@ def test_what_is_left_of_a_scrubbed_append_is_named_when_it_changes(tmp_path: Pa
         forged = [CHANGES[name](commit) if commit is target else commit for commit in commits]
         rewrite(path, "a", forged, tree=False)
         with Store(open_log(path, read_only=True)) as store:
-            report = verify_session(store, "a", kept=after.by_session["a"])
+            report = verify_session(store, "a", against=after.by_session["a"])
             assert report.first_bad is not None, target.first
             assert report.first_bad <= target.first
     rewrite(path, "a", commits, tree=False)

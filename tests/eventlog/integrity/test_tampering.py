@@ -107,7 +107,7 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
         write_records(file, list(forged(records, forgery.commits)))
         with Store(open_log(path, read_only=True)) as opened:
             report = verify_session(opened, "a")
-            against = verify_session(opened, "a", kept=kept.by_session["a"])
+            against = verify_session(opened, "a", against=kept.by_session["a"])
         shortened = forgery.commits == commits[: len(forgery.commits)]
         assert report.first_bad == (None if shortened else forgery.version), (forgery.name, report)
         assert against.first_bad is not None or forgery.name == "appended", forgery.name

@@ -29,7 +29,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A store of two sessions: a turn with tool, picture and usage (`ses_a1`), empty `ses_b2`."""
+    """A store with `ses_a1` (tool calls, a picture, usage) and the empty session `ses_b2`."""
     path = tmp_path / "store"
     with eventlog.open(path) as opened:
         session = opened.create_session(id="ses_a1", title="Fix it", scope="alice")

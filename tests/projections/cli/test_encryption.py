@@ -1,4 +1,4 @@
-"""The command line on encrypted stores: key file by option and environment, and without."""
+"""The command line on encrypted stores, with and without the key file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def test_import_makes_an_encrypted_store(cli: Cli, tmp_path: Path, stream: Path, keys: Path) -> None:
-    """--key-file encrypts a new store, and every command reads it by option or environment."""
+    """With --key-file a new store is encrypted, and every command reads it."""
     assert cli("--key-file", keys, "import", stream).code == 0
     assert not files_with(tmp_path / "store", "Hello there")
     name = cli("sessions", "--json", f"--key-file={keys}").json["sessions"][0]["id"]
@@ -45,7 +45,7 @@ def test_without_the_key_file_it_says_what_to_name(cli: Cli, stream: Path, keys:
     head.write_text(cli("head", "--json").out)
     report = cli("verify", "--against", head, "--json")
     assert (report.code, report.json["sessions"][0]["locked"]) == (0, True)
-    assert "nothing was read" in cli("verify").out
+    assert "no content was read" in cli("verify").out
     assert cli("prove", listed["id"], "--version", "2", "--json").json["version"] == 2
     assert cli("backup", tmp_path / "b").code == 0
     for command in (
@@ -61,7 +61,7 @@ def test_without_the_key_file_it_says_what_to_name(cli: Cli, stream: Path, keys:
 
 
 def test_keys_that_do_not_fit_are_a_wrong_call(cli: Cli, store: Path, stream: Path, keys: Path, tmp_path: Path) -> None:
-    """A superfluous, foreign or missing key file ends with exit code 2 and one sentence."""
+    """A wrong or missing key file ends with exit code 2 and a line."""
     with eventlog.open(tmp_path / "other", keys=keys):
         pass
     for arguments, said in (
@@ -89,7 +89,7 @@ def test_erasing_ends_the_key_in_every_backup(cli: Cli, store: Path, tmp_path: P
 
 
 def test_the_demo_makes_an_encrypted_store_that_is_named(tmp_path: Path, keys: Path) -> None:
-    """`demo` encrypts a named store; for a temporary store the key file stays untouched."""
+    """`demo` encrypts a named store, and writes no key for a temporary one."""
     done = program("--store", tmp_path / "d", "--key-file", keys, "demo")
     assert (done.returncode, f"--key-file {keys}" in done.stdout) == (0, True), done.stderr
     assert not leaks(tmp_path)
@@ -101,7 +101,7 @@ def test_the_demo_makes_an_encrypted_store_that_is_named(tmp_path: Path, keys: P
 
 
 def test_every_session_without_its_key_is_marked(cli: Cli, tmp_path: Path, keys: Path) -> None:
-    """Lists mark every session without its key, in the table, in JSON and in the API."""
+    """Lists mark each session whose key is gone, in the table, in JSON and in the API."""
     with eventlog.open(tmp_path / "store", keys=keys) as store:
         kept = store.create_session(id="a", title="kept")
         kept.user("hello")
@@ -111,7 +111,7 @@ def test_every_session_without_its_key_is_marked(cli: Cli, tmp_path: Path, keys:
         lost.fork(id="b-fork")
         lost.subsession(id="b-sub").archive()
     header, *lines = keys.read_text().splitlines()
-    for gone in range(1, len(lines)):  # the first line is the store's own key
+    for gone in range(1, len(lines)):  # the first is the store's own
         keys.write_text("\n".join([header, *lines[:gone], *lines[gone + 1 :]]) + "\n")
         with eventlog.open(tmp_path / "store", keys=keys, read_only=True) as store:
             locked = {info.id for info in store.sessions() if info.locked}

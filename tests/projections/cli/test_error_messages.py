@@ -1,4 +1,4 @@
-"""Messages for a first-time user: abbreviated ids, unknown names, times, numbers, widths."""
+"""Messages for a new user: ambiguous ids, unknown values, times, narrow terminals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = 1_750_000_000_000
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Cli:
-    """The command line on three sessions: of known cost, of unknown cost, without a call."""
+    """The command line on a store of three sessions: cost known, cost unknown, no model call."""
     monkeypatch.setenv("EVENTLOG_STORE", str(tmp_path / "store"))
     with eventlog.open(tmp_path / "store", clock=lambda: NOW) as store:
         for name, cost in (("priced", Decimal("0.25")), ("unpriced", None)):
@@ -35,7 +35,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Cli:
 
 
 def test_a_beginning_names_the_session_that_others_begin_with(tmp_path: Path, cli: Cli) -> None:
-    """`ab` means session `abc` beside `abc:side`, but no session beside `abd`."""
+    """`ab` names the session `abc` beside `abc:side`, and is ambiguous beside another `ab…`."""
     with eventlog.open(tmp_path / "store") as store:
         for name in ("abc", *(f"abc:side{number}" for number in range(9))):
             store.create_session(id=name)
@@ -49,7 +49,7 @@ def test_a_beginning_names_the_session_that_others_begin_with(tmp_path: Path, cl
 
 
 def test_a_cost_that_nobody_said_is_unknown(cli: Cli) -> None:
-    """A cost without prices is null in `sessions` and `stats`, never zero."""
+    """`sessions` and `stats` give no cost where no call has a price, instead of zero."""
     listed = cli("sessions", "--json").json
     valid("sessions", listed)
     costs = {info["id"]: info["cost"] for info in listed["sessions"]}
@@ -61,7 +61,7 @@ def test_a_cost_that_nobody_said_is_unknown(cli: Cli) -> None:
 
 
 def test_a_diff_backwards_says_so(cli: Cli) -> None:
-    """`diff` towards an earlier version says that events are missing, not rolled back."""
+    """Towards an earlier version a missing part is "not there yet", not rolled back."""
     with_all = cli("stats", "priced", "--json").json["session"]["version"]
     found = cli("diff", "priced", with_all, 1, "--json").json
     valid("diff", found)
@@ -86,13 +86,13 @@ def test_a_diff_backwards_says_so(cli: Cli) -> None:
     ],
 )
 def test_since_takes_a_time_or_how_long_ago(cli: Cli, since: str, found: int) -> None:
-    """`--since` takes a date, a time or a duration; a time without a zone is UTC."""
+    """--since takes a date, a time or a duration; times without a zone are UTC."""
     assert len(cli("sessions", "--since", since, "--json").json["sessions"]) == found
 
 
 @pytest.mark.parametrize("since", ["soon", "30", "2025-13-01", "30d ago", ""])
 def test_since_says_what_it_takes(cli: Cli, since: str) -> None:
-    """A bad `--since` is a wrong call that names the accepted forms."""
+    """A wrong time is a wrong call that lists the accepted forms."""
     refused = cli("sessions", "--since", since)
     assert refused.code == Exit.USAGE
     assert "as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d" in refused.err
@@ -130,7 +130,7 @@ def test_no_table_is_wider_than_a_narrow_terminal(tmp_path: Path, cli: Cli, comm
 
 
 def test_an_event_has_a_public_form_for_interfaces(tmp_path: Path, cli: Cli) -> None:
-    """`projections.event_record` is what `events --json` prints, and fits the shipped schema."""
+    """`projections.event_record` gives the line of `events --json`, provisional events too."""
     lines = cli("events", "priced", "--json").out.splitlines()
     with eventlog.open(tmp_path / "store") as store:
         session = store.session("priced")

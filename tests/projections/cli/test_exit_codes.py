@@ -45,7 +45,7 @@ from tests.support.cli_runner import ROOT, Cli
     ],
 )
 def test_errors_are_one_line_that_helps(cli: Cli, store: Path, arguments: list[str], code: Exit, words: str) -> None:
-    """A wrong call ends with its exit code and one line on stderr that says what to do."""
+    """A wrong call ends with its exit code and one line that says what to do."""
     del store
     answer = cli(*arguments)
     assert answer.code == code
@@ -101,7 +101,7 @@ def test_every_error_of_the_engine_has_an_exit_code(error: BaseException) -> Non
 
 
 def test_a_defect_is_said_in_one_line(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A defect ends in one line and exit code 70, and shows its traceback when asked to."""
+    """An unexpected error ends with one line and exit code 70; EVENTLOG_DEBUG=1 shows where."""
     del store
 
     def broken(*_: object, **__: object) -> None:
@@ -124,7 +124,7 @@ def test_interrupted_from_the_keyboard(tmp_path: Path) -> None:
         while not (tmp_path / "store" / "format").exists():
             assert process.poll() is None
             time.sleep(0.02)
-        _wait_for_rest(process.pid)  # the command waits for a program that opens the other end of the pipe
+        _wait_for_rest(process.pid)  # then it waits for a program that opens the other end of the pipe
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (Exit.INTERRUPTED, "", "eventlog: interrupted\n")
@@ -157,7 +157,7 @@ def test_closed_streams_are_quiet(store: Path, closed: str) -> None:
 
 
 def test_broken_pipe_is_quiet(tmp_path: Path) -> None:
-    """A closed output pipe ends the command with exit code 141 and no message."""
+    """When the reader closes the output, the command ends with 141 and prints no error."""
     with eventlog.open(tmp_path / "store") as opened:
         session = opened.create_session(id="s")
         with session.assistant() as reply:

@@ -1,4 +1,4 @@
-"""`export`, and the provider formats of `view`: the library's output, as files or stdout."""
+"""`export`, and `view` in the forms of providers, print what the library makes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_export_to_standard_output(store: Path) -> None:
 
 
 def test_export_to_a_file_can_be_imported(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """An exported tree imports into another store; an existing file is replaced whole."""
+    """An exported tree can be imported elsewhere; an existing file is replaced whole."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").fork(id="ses_fork").user("on")
     target = tmp_path / "out.jsonl"
@@ -60,7 +60,7 @@ def test_export_to_a_file_can_be_imported(cli: Cli, store: Path, tmp_path: Path)
 
 
 def test_a_tree_of_documents_is_a_directory(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """OpenCode exports one session per file: a tree needs a directory, no id leads out of it."""
+    """An OpenCode tree needs a directory for its files; session ids never lead out of it."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").subsession(id="../../evil").user("hi")
         opened.session("ses_a1").subsession(id=".. /../evil").user("hi")
@@ -75,7 +75,7 @@ def test_a_tree_of_documents_is_a_directory(cli: Cli, store: Path, tmp_path: Pat
 
 
 def test_export_says_what_is_wrong(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """A wrong format, session or path ends with its exit code and leaves no file behind."""
+    """A wrong format, session or file ends with its exit code and leaves nothing behind."""
     del store
     assert cli("export", "ses_a1").code == Exit.USAGE
     assert cli("export", "nobody", "--format", "jsonl").code == Exit.MISSING
@@ -97,7 +97,7 @@ def test_markdown_on_a_terminal_is_harmless(store: Path) -> None:
 
 @pytest.mark.parametrize("form", ["anthropic", "responses", "ai-sdk"])
 def test_view_in_a_providers_form(cli: Cli, store: Path, form: str) -> None:
-    """`view --format` prints the provider's request, bare or inside the JSON document."""
+    """`view --format` prints the request of a provider, alone or in the JSON document."""
     with eventlog.open(store, read_only=True) as opened:
         view = ModelView.of(opened.session("ses_a1"))
         expected: dict[str, Any] = {
@@ -116,7 +116,7 @@ def test_view_in_a_providers_form(cli: Cli, store: Path, form: str) -> None:
 
 
 def test_stats_tell_the_tree(cli: Cli, store: Path) -> None:
-    """`stats` has what a session spent, what it inherited, and what its tree spent."""
+    """`stats` has the usage of the session, of its ancestors, and of its whole tree."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").fork(id="ses_fork")
     usage = cli("stats", "ses_fork", "--json").json["session"]["usage"]
@@ -128,7 +128,7 @@ def test_stats_tell_the_tree(cli: Cli, store: Path) -> None:
 
 
 def test_export_reads_only(cli: Cli, store: Path) -> None:
-    """Exporting changes no byte of the store but LMDB's reader table."""
+    """An export changes no byte of the store but LMDB's table of readers."""
     before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file() and path.name != "lock.mdb"}
     for form in ("jsonl", "markdown", "opencode"):
         assert cli("export", "ses_a1", "--format", form).code == Exit.OK
@@ -136,7 +136,7 @@ def test_export_reads_only(cli: Cli, store: Path) -> None:
 
 
 def test_export_harms_no_store_and_no_keys(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """Export writes over no store file and no key file, also through links; a pipe is fine."""
+    """An export writes over no file of a store and no key file, through a link either."""
     keys = tmp_path / "chats.keys"
     with eventlog.open(tmp_path / "locked", keys=keys) as other:
         other.create_session(id="kept").user("hi")
@@ -164,7 +164,7 @@ def test_export_harms_no_store_and_no_keys(cli: Cli, store: Path, tmp_path: Path
 
 
 def test_export_into_a_pipe_with_a_name(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """Export writes to a pipe or device and never replaces it by a file."""
+    """A pipe or a device is written to, and never replaced by a file."""
     del store
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -1,4 +1,4 @@
-"""A command killed by damaged pages ends as an error; parent and child end together."""
+"""A command whose process dies of damaged pages ends as an error, and parent with child."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ sys.exit(guarded(work))
 
 
 def swell(path: Path) -> None:
-    """Forge a first overflow value of 2 GB, so that reading it kills the process."""
+    """Make the first value with its own pages 2 GB long, so that reading it kills the process."""
     data = path / "lmdb" / "data.mdb"
     pages = bytearray(data.read_bytes())
     shape = (1).to_bytes(2, sys.byteorder) + (8).to_bytes(2, sys.byteorder)
@@ -54,7 +54,7 @@ def said(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.promise(12)
 def test_pages_that_kill_the_reader_are_an_error_of_the_command(store: Path) -> None:
-    """Promise 12: a command that dies of damaged pages ends with one line of error."""
+    """Promise 12: no command walks the pages of a closed store; one that dies of them says so."""
     with eventlog.open(store) as opened:
         session = opened.create_session(id="ses_c3")
         for _ in range(40):
@@ -69,7 +69,7 @@ def test_pages_that_kill_the_reader_are_an_error_of_the_command(store: Path) -> 
 
 
 def hide(path: Path, key: bytes) -> None:
-    """Remove the last entry from the leaf page that has this key."""
+    """Remove the last entry of the leaf page with this key, so that a search does not find it."""
     data = path / "lmdb" / "data.mdb"
     pages = bytearray(data.read_bytes())
     at = pages.find(len(key).to_bytes(2, sys.byteorder) + key)
@@ -83,7 +83,7 @@ def hide(path: Path, key: bytes) -> None:
 
 @pytest.mark.promise(12)
 def test_what_damage_hides_is_no_missing_session(store: Path, cli: Cli) -> None:
-    """Promise 12: a session hidden by damaged pages is reported as damage, not as missing."""
+    """Promise 12: a missing session has the pages checked, and damage is reported instead."""
     hide(store, b"ses_b2")
     for command in (["show", "ses_b2"], ["sessions"], ["head"], ["rollback", "ses_b2", "--to", "1"]):
         answer = cli(*command)
@@ -148,7 +148,7 @@ def test_an_interrupt_reaches_the_child_once() -> None:
 
 
 def test_a_program_that_was_begun_with_sigchld_ignored_ends() -> None:
-    """Under a parent that ignores SIGCHLD a command ends with its own exit code."""
+    """A parent that ignores SIGCHLD does not change the exit code of a command."""
     begin = (
         "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
     )
@@ -160,7 +160,7 @@ def test_a_program_that_was_begun_with_sigchld_ignored_ends() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_that_does_not_end_the_first_process_is_an_exit_code(number: signal.Signals) -> None:
-    """As process 1 of a container a killed command ends with 128 plus the signal."""
+    """The first process of a container ends as a shell would, and reports no damage."""
     outlives = "os.kill, parent = (lambda pid, number, kill=os.kill: pid == parent or kill(pid, number)), os.getpid()"
     program = CHILD.format(work=f"os.kill(os.getpid(), {int(number)})").replace("\ndef", f"\n{outlives}\ndef", 1)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=False, timeout=60)

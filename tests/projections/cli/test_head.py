@@ -25,7 +25,7 @@ def keep(cli: Cli, path: Path) -> Path:
 
 
 def test_the_head_is_printed(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """`head` prints the digest and `head --json` the full head; every event changes both."""
+    """`head` prints the digest, `head --json` the heads; both change with every event."""
     document = cli("head", "--json").json
     valid("head", document)
     assert cli("head").out == document["digest"] + "\n"
@@ -41,7 +41,7 @@ def test_the_head_is_printed(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tree", [False, True])
 def test_verify_names_the_first_bad_version(cli: Cli, store: Path, tmp_path: Path, *, tree: bool) -> None:
-    """`verify` names a changed event's version, or a range where all hashes were forged."""
+    """A changed event is named by its version, or by a range if all hashes were forged."""
     kept = keep(cli, tmp_path / "head.json")
     with eventlog.open(store) as opened:
         commits = list(opened.log.read("ses_a1"))
@@ -58,7 +58,7 @@ def test_verify_names_the_first_bad_version(cli: Cli, store: Path, tmp_path: Pat
 
 
 def test_verify_finds_a_session_that_is_gone(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """`verify` names a session of the kept head that the store lacks, also if asked for alone."""
+    """A session of the saved head that is not in the store is named."""
     with eventlog.open(store) as opened:
         opened.create_session(id="ses_c3")
     kept = keep(cli, tmp_path / "head.json")
@@ -88,7 +88,7 @@ def test_a_proof_is_printed_and_holds(cli: Cli, store: Path, tmp_path: Path) -> 
 
 
 def test_a_file_that_is_no_head(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """A file that is no head or was changed is a wrong call that names the file."""
+    """A file that is no head, or a changed one, is a wrong call that names the file."""
     kept = keep(cli, tmp_path / "head.json")
     changed = tmp_path / "changed.json"
     changed.write_text(kept.read_text().replace("ses_b2", "ses_b3"))
@@ -106,7 +106,7 @@ def test_a_file_that_is_no_head(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_pages_do_not_kill_a_command(store: Path) -> None:
-    """Pages that would kill a reader give an error message, and `verify` reports them."""
+    """Promise 12: pages that would kill the reader are an error, and `verify` reports them."""
     data = store / "lmdb" / "data.mdb"
     os.truncate(data, data.stat().st_size // 2 & ~4095)
     for command in (["sessions"], ["rollback", "ses_a1", "--to", "1"]):

@@ -27,7 +27,7 @@ def test_import(cli: Cli, stream: Path) -> None:
 
 
 def test_import_reports_what_it_skips(cli: Cli, stream: Path) -> None:
-    """A damaged line is listed with number and reason, the others are imported, exit code 0."""
+    """A damaged line is listed with its number and reason; the others are imported."""
     lines = STREAM.splitlines(keepends=True)
     number = next(index for index, line in enumerate(lines) if '"Hello"' in line)
     lines[number] = lines[number].replace('"Hello"', '"Hel')
@@ -41,7 +41,7 @@ def test_import_reports_what_it_skips(cli: Cli, stream: Path) -> None:
 
 
 def test_import_of_several_files(cli: Cli, stream: Path, tmp_path: Path) -> None:
-    """A file that fails to import stops no other; the exit code is the first failure's."""
+    """A file that cannot be imported stops no other; the exit code is of the first failure."""
     strange = tmp_path / "strange.txt"
     strange.write_text("nothing that is known\n")
     answer = cli("import", strange, tmp_path / "absent", stream, "--json")
@@ -66,15 +66,15 @@ def test_import_of_nothing_makes_no_store(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_import_of_a_pipe_says_what_to_do(stream: Path, tmp_path: Path) -> None:
-    """A pipe, which cannot be read twice, is refused with advice on how to import it."""
+    """A pipe, which cannot be read twice, is refused in one line that says what to do."""
     done = program("--store", tmp_path / "store", "import", "/dev/stdin", input=stream.read_text())
     assert (done.returncode, done.stdout) == (Exit.USAGE, "")
-    assert "save what comes from a pipe" in done.stderr
+    assert "save its content to a file first" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_import_shows_progress_on_a_terminal_only(stream: Path, tmp_path: Path) -> None:
-    """The progress bar appears on a terminal only; a pipe gets the report alone."""
+    """A bar is drawn on a terminal; a pipe gets the report and no progress."""
     code, drawn = on_terminal("--store", tmp_path / "one", "import", stream)
     assert code == Exit.OK
     assert "answer.sse" in drawn
@@ -85,7 +85,7 @@ def test_import_shows_progress_on_a_terminal_only(stream: Path, tmp_path: Path) 
 
 
 def test_import_errors_name_the_file(cli: Cli, tmp_path: Path) -> None:
-    """Every import error begins with the file's name, for one file and for several."""
+    """The line of a failed import begins with the file."""
     bad = tmp_path / "bad.json"
     bad.write_text('{"info": []}')
     other = tmp_path / "other.json"

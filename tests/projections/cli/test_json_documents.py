@@ -26,7 +26,7 @@ VALUES: list[Any] = [
 def test_a_document_in_pieces_is_that_made_whole(
     capsys: pytest.CaptureFixture[str], value: Any, indent: int | None
 ) -> None:
-    """A document printed in pieces equals the output of `json`, character by character."""
+    """A document that is printed in pieces equals the one that `json` makes."""
     output.document(value, indent=indent)
     whole = json.dumps(value, ensure_ascii=False, indent=indent)
     for character, shown in HIDDEN:

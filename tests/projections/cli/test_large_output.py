@@ -16,9 +16,9 @@ BYTES = (100 if SLOW else 30) * 1_000_000
 ONCE = 1.05
 """The text with its numbered lines is a little longer than that."""
 MARGIN = 14_000_000
-"""Bytes that a command may hold beside the text."""
+"""What a command may hold beside the text."""
 TOKENIZER = 75_000_000
-"""Bytes of the tokenizer's tables while they are built; 50 MB of it stay."""
+"""What the tables of the tokenizer take while they are built; 50 MB of it stay."""
 
 
 def peak(store: Path, *arguments: str) -> int:
@@ -51,18 +51,18 @@ def large(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_show_holds_a_large_output_once(large: Path, form: list[str]) -> None:
-    """`show` holds the text of the largest output once, plus a small margin."""
+    """`show` needs the memory of the largest output and a small margin."""
     assert peak(large, "show", "big", *form) - peak(large, "sessions") < BYTES * ONCE + MARGIN
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_view_holds_it_once_beside_the_tokenizer(large: Path, form: list[str]) -> None:
-    """`view` holds the text once, plus the tokenizer's tables and a small margin."""
+    """`view` needs the memory of its text, the token tables, and a small margin."""
     assert peak(large, "view", "big", *form) - peak(large, "sessions") < BYTES * ONCE + TOKENIZER + MARGIN
 
 
 def test_view_for_a_provider_holds_it_once(large: Path) -> None:
-    """`view --format` prints a provider's request in pieces and counts no tokens for it."""
+    """The request of a provider is printed piece by piece, without counting tokens."""
     assert peak(large, "view", "big", "--format", "anthropic") - peak(large, "sessions") < BYTES * ONCE + MARGIN
 
 

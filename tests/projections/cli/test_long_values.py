@@ -18,7 +18,7 @@ CALLS: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("option", CALLS)
 def test_a_long_value_is_cut(option: str) -> None:
-    """An option value of a hundred thousand characters gives a short line naming the option."""
+    """A value of 100,000 characters gives a short line that names the option."""
     with pytest.raises(UsageFault, match=option) as refused:
         CALLS[option]()
     assert len(str(refused.value)) < 300

@@ -14,7 +14,7 @@ from tests.support.file_search import files_with
 
 
 def test_backup_and_restore(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """A backup adds what is new, a restore gives a position's store, both verify."""
+    """A backup adds what is new; a restore gives the store of a position."""
     kept = tmp_path / "head.json"
     kept.write_text(cli("head", "--json").out)
     first = cli("backup", tmp_path / "b", "--json").json
@@ -35,7 +35,7 @@ def test_backup_and_restore(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 
 def test_an_unfinished_copy_is_named(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """An unfinished copy does not open as a store, and the error says what it is."""
+    """An unfinished copy does not open, and the line says what it is."""
     assert store
     cli("backup", tmp_path / "b")
     swap.set_unfinished(tmp_path / "b", "a backup was being written")
@@ -47,7 +47,7 @@ def test_an_unfinished_copy_is_named(cli: Cli, store: Path, tmp_path: Path) -> N
 
 
 def test_erase_expire_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """An erased session is named as erased; forks are refused or kept; vacuum removes texts."""
+    """An erased session is named as erased; a vacuum removes its text from the files."""
     kept = tmp_path / "head.json"
     kept.write_text(cli("head", "--json").out)
     fork = cli("fork", "ses_a1").out.strip()
@@ -89,7 +89,7 @@ def test_a_retention_without_sense_is_refused(cli: Cli, store: Path, arguments: 
 
 
 def test_redact_and_scrub(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """A redacted part shows as such, its other places are listed, a scrub removes its bytes."""
+    """A redacted part is hidden at every version, and a scrub removes its bytes."""
     kept = tmp_path / "head.json"
     kept.write_text(cli("head", "--json").out)
     with eventlog.open(store) as opened:
@@ -113,7 +113,7 @@ def test_redact_and_scrub(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 
 def test_repair(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """`repair` saves sound data, lists losses, and its exit code says whether there are any."""
+    """A repair saves what is sound, lists what is lost, and exits with 1 after a loss."""
     kept = tmp_path / "head.json"
     kept.write_text(cli("head", "--json").out)
     done = cli("repair", "--into", tmp_path / "r", "--json")

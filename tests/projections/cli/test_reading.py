@@ -20,7 +20,7 @@ from tests.support.cli_runner import COMMANDS, SCHEMAS, Cli, check_schema, on_te
 
 def test_commands_are_those_of_the_contract(cli: Cli) -> None:
     """The commands are exactly the documented ones, and each has a help text."""
-    listed = re.findall(r"^  (\w+)  ", cli("--help").out.partition("Commands:")[2], re.MULTILINE)
+    listed = re.findall(r"^  (\w+)  ", cli("--help").out.partition("--help")[2], re.MULTILINE)
     assert sorted(listed) == sorted(COMMANDS)
     for command in COMMANDS:
         answer = cli(command, "--help")
@@ -52,7 +52,7 @@ def test_sessions(cli: Cli, store: Path) -> None:
 
 
 def test_sessions_filtered_and_by_page(cli: Cli, store: Path) -> None:
-    """Sessions are filtered by scope, parent, state, title, activity; pages join to the list."""
+    """Sessions are filtered by scope, parent, state, title and activity; pages join up."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").subsession(id="ses_c3", title="Count the LINES")
         opened.session("ses_b2").archive()
@@ -92,7 +92,7 @@ def test_sessions_piped_is_a_plain_table(cli: Cli, store: Path) -> None:
 
 
 def test_show(cli: Cli, store: Path) -> None:
-    """`show` prints all texts, whole outputs and failures, in order or newest first."""
+    """`show` prints all messages with full outputs and errors, in either order."""
     del store
     document = cli("show", "ses_a1", "--json").json
     valid("show", document)
@@ -143,7 +143,7 @@ def test_view_neutral(cli: Cli, store: Path) -> None:
 
 
 def test_view_openai(cli: Cli, store: Path) -> None:
-    """`view --format openai` prints a request's messages, wrapped with --json, else bare."""
+    """`view --format openai` prints the messages of a request, with and without --json."""
     del store
     document = cli("view", "ses_a1", "--format", "openai", "--json").json
     valid("view", document)
@@ -231,7 +231,7 @@ def test_stats(cli: Cli, store: Path) -> None:
 
 
 def test_rollback_and_redo(cli: Cli, store: Path) -> None:
-    """A rollback restores a version's view, and a rollback to before it undoes that."""
+    """A rollback returns the view of a version; another one takes the rollback back."""
     with eventlog.open(store, read_only=True) as opened:
         version = opened.session("ses_a1").version
         before = opened.session("ses_a1").find("m2") - 1
@@ -249,7 +249,7 @@ def test_rollback_and_redo(cli: Cli, store: Path) -> None:
 
 
 def test_fork(cli: Cli, store: Path) -> None:
-    """A fork has its parent's view at that version; later parent events do not reach it."""
+    """A fork has its parent's view at that version, and no later event of the parent."""
     with eventlog.open(store, read_only=True) as opened:
         before = opened.session("ses_a1").find("m2") - 1
     made = cli("fork", "ses_a1", "--at", before, "--json").json
@@ -267,7 +267,7 @@ def test_fork(cli: Cli, store: Path) -> None:
 
 @pytest.mark.parametrize("columns", [20, 80])
 def test_a_narrow_terminal_cuts_nothing(tmp_path: Path, columns: int) -> None:
-    """Numbers and ids stay whole at any terminal width; long titles fold without a loss."""
+    """Numbers and ids are whole at every width; long titles wrap without losing a character."""
     title = "A title that is long enough to need three lines or more of a narrow terminal, with averyveryverylongword"
     with eventlog.open(tmp_path / "store") as opened:
         for number in range(2):

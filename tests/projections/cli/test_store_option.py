@@ -13,7 +13,7 @@ from tests.support.cli_runner import Cli
 
 
 def test_session_ids_may_be_abbreviated(cli: Cli, store: Path) -> None:
-    """A unique beginning names a session, an ambiguous one lists candidates, an id always."""
+    """The unique beginning of an id is enough; an ambiguous one lists the candidates."""
     with eventlog.open(store) as opened:
         opened.create_session(id="ses_a")
     assert cli("view", "ses_b", "--json").json["session"] == "ses_b2"
@@ -25,7 +25,7 @@ def test_session_ids_may_be_abbreviated(cli: Cli, store: Path) -> None:
 
 
 def test_where_the_store_is(cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store option goes before the environment, then the user's data directory."""
+    """The option precedes the environment, and that the default in the data directory."""
     other = tmp_path / "other"
     with eventlog.open(other) as opened:
         opened.create_session(id="elsewhere")
@@ -61,7 +61,7 @@ READING = [
 
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
 def test_reading_never_makes_a_store(cli: Cli, tmp_path: Path, arguments: list[str]) -> None:
-    """A reading command without a store says so, returns 3, and creates nothing."""
+    """A reading command without a store ends with 3 and makes nothing."""
     answer = cli(*arguments)
     assert answer.code == Exit.MISSING
     assert "no store" in answer.err
@@ -69,7 +69,7 @@ def test_reading_never_makes_a_store(cli: Cli, tmp_path: Path, arguments: list[s
 
 
 def test_reading_changes_nothing(cli: Cli, store: Path) -> None:
-    """Reading commands change no file of the store but LMDB's reader table."""
+    """A reading command changes no file of the store but LMDB's table of readers."""
 
     def contents() -> dict[str, str]:
         return {

@@ -47,10 +47,9 @@ def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_verify_finds_damage(cli: Cli, store: Path) -> None:
-    """A changed byte in stored events gives exit code 1 and names the sessions concerned.
+    """A changed byte in the events ends with exit code 1 and names the sessions.
 
-    Those are the sessions of the changed block: what another process has added later can still be
-    read.
+    Those are the ones of the same block: what another process has added later can still be read.
     """
     with eventlog.open(store) as opened:
         opened.create_session(id="ses_c3")
@@ -71,7 +70,7 @@ def test_verify_finds_damage(cli: Cli, store: Path) -> None:
 
 
 def test_verify_finds_a_wrong_body_and_a_wrong_fold() -> None:
-    """A body that does not match its hash is named by version, and so is a wrong projection."""
+    """A changed body is named by version, and so is a projection that differs from live."""
 
     class Forgetful(TranscriptProjection):
         name = "forgetful"

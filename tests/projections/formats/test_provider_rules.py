@@ -1,4 +1,4 @@
-"""Provider rules that the renderers' tests rely on: each catches its violation."""
+"""Each provider rule of the renderers' tests refuses a request that breaks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The renderers, rule by rule: thinking, server tools, call ids, files and failures."""
+"""The renderers, rule by rule: thinking, server tools, call ids, files, failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 import eventlog
 from projections.formats.ai_sdk import model_messages
 from projections.formats.anthropic import CONTINUE, OPENING, AnthropicEncoder, anthropic_request, encode_anthropic
-from projections.formats.calls import CallIds, Names, Rendered
+from projections.formats.calls import CallIds, Names, RenderCache
 from projections.formats.openai_responses import responses_request
 from projections.view.model_view import LiveView
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
@@ -58,7 +58,7 @@ def blocks(*messages: NeutralMessage) -> list[dict[str, Any]]:
 
 
 def test_thinking_goes_back_with_its_signature() -> None:
-    """Signed and redacted thinking returns to Anthropic unchanged; other thinking is left out."""
+    """Signed and redacted thinking is sent to Anthropic unchanged; other thinking is omitted."""
     found = blocks(
         HELLO,
         assistant(
@@ -119,7 +119,7 @@ def test_neighbours_become_one_message() -> None:
 
 
 def test_the_user_begins_and_a_prefill_is_trimmed() -> None:
-    """An assistant-only view gets an opening; a last text loses its trailing white space."""
+    """A conversation of the assistant gets an opening; a prefill loses trailing white space."""
     messages = [assistant(Text("one \n")), assistant(Text(" two \n "))]
     check(messages)
     first, second = anthropic_request(messages)["messages"]
@@ -141,7 +141,7 @@ def served(output: str, *, error: bool = False, call: str = "srvtoolu_1") -> Neu
 
 
 def test_server_tools_stay_in_their_message() -> None:
-    """A tool that Anthropic ran keeps its own blocks and is no client call."""
+    """A tool that Anthropic ran has its own blocks in place, and is no call of the client."""
     found = blocks(HELLO, served(SEARCHED))
     assert [block["type"] for block in found] == ["text", "server_tool_use", "web_search_tool_result", "text"]
     assert found[2]["content"] == json.loads(SEARCHED)
@@ -164,13 +164,13 @@ def test_server_tools_stay_in_their_message() -> None:
     ids=["pruned", "of another form", "of another provider", "of an unknown tool"],
 )
 def test_other_providers_tools_become_ordinary_calls(message: NeutralMessage) -> None:
-    """A provider's own tool call is sent to Anthropic as an ordinary call with its result."""
+    """A server tool's result of another provider is sent as an ordinary call."""
     found = blocks(HELLO, message)
     assert [block["type"] for block in found] == ["tool_result"]
 
 
 def test_openai_searches_are_items() -> None:
-    """An OpenAI web search is its own item in Responses; other tools are function calls."""
+    """A web search that OpenAI ran is its own item; any other tool is a function call."""
     action = '{"type":"search","query":"x"}'
     search = Call("c", "web_search", action, provider_executed=True, metadata=metadata(itemId="ws_1"))
     messages = [HELLO, assistant(search, Result("c", "web_search", "[]"), Text("found"))]
@@ -189,7 +189,7 @@ def test_openai_searches_are_items() -> None:
 
 
 def test_reasoning_items_are_gathered_and_followed() -> None:
-    """Summaries of a reasoning item are one item; an item that nothing follows is left out."""
+    """Summaries of one reasoning item are one item; an item without a successor is omitted."""
     own = metadata(itemId="rs_1", reasoningEncryptedContent="e")
     messages = [
         HELLO,
@@ -216,7 +216,7 @@ def test_reasoning_items_are_gathered_and_followed() -> None:
 
 
 def test_repeated_call_ids_become_unique() -> None:
-    """Repeated call ids become unique and are the same in every request."""
+    """Call ids that repeat across messages become unique, and never change."""
     messages: list[NeutralMessage] = [HELLO]
     for source in ("a", "b", "c"):
         messages += [
@@ -234,7 +234,7 @@ def test_repeated_call_ids_become_unique() -> None:
 
 
 def test_an_id_that_is_taken_by_now_is_encoded_anew() -> None:
-    """An encoded message gets a new call id once an earlier message has the same one."""
+    """A cached message gets another call id once an earlier message has that id."""
     encoder = AnthropicEncoder()
     turns = [[assistant(Call("c", "t", "{}"), source=name), tool(Result("c", "t", name))] for name in ("a", "b")]
     assert encoder.encode([HELLO, *turns[1]]) == encode_anthropic([HELLO, *turns[1]])
@@ -244,7 +244,7 @@ def test_an_id_that_is_taken_by_now_is_encoded_anew() -> None:
 
 
 def test_call_ids_are_kept_as_far_as_they_may_be() -> None:
-    """A valid unused call id stays; a long, empty or invalid one is replaced."""
+    """An allowed, new id stays; a long, empty or forbidden one is replaced."""
     ids = CallIds("[a-z]+", 5)
     names = ids.names(assistant(*(Call(name, "t", "{}") for name in ("abc", "abcdef", "", "a.b", "toolu_x.y"))))
     assert names["abc"] == "abc"
@@ -271,7 +271,7 @@ FILES = [
 
 @pytest.mark.parametrize(("file", "kind", "source"), FILES)
 def test_files_are_sent_as_the_provider_takes_them(file: File, kind: str, source: str | None) -> None:
-    """Files go as bytes, address or upload id; an unsupported file is named in a text."""
+    """Files are sent as bytes, address or uploaded id; a file that is not accepted is named."""
     answer = tool(Result("c", "read", "", files=(file,)))
     found = blocks(user(file), assistant(Call("c", "read", "{}")), answer)[0]["content"]
     assert found == blocks(user(file))
@@ -296,7 +296,7 @@ def test_what_the_assistant_made_is_named() -> None:
 
 
 def test_failures_and_empty_outputs() -> None:
-    """A failed result is marked and has text; a successful empty one has no content."""
+    """A failure is marked and never without text; an empty output is a result without content."""
     calls = assistant(Call("c", "t", "[1]"), Call("d", "t x", "no JSON"), Call("e", "", "{}"))
     answer = tool(Result("c", "t", " ", error=True), Result("d", "t x", ""), Result("e", "", "out", error=True))
     found = blocks(HELLO, calls, answer)
@@ -370,7 +370,7 @@ def test_a_message_is_rendered_once() -> None:
         made.append(message)
         return names
 
-    rendered = Rendered(make)
+    rendered = RenderCache(make)
     with eventlog.open("memory:") as store:
         session = store.create_session()
         live = LiveView(session)

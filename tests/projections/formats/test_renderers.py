@@ -1,4 +1,4 @@
-"""Rendered requests fit the providers' official types and follow their rules.
+"""The renderers' requests fit the providers' own types and rules.
 
 Checked on every recorded session that can be imported, at several versions and with several
 options, and on random histories.
@@ -47,7 +47,7 @@ OPTIONS = (
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Recordings: Claude Code sessions, provider streams, last two exports per scenario."""
+    """Recorded Claude Code sessions, streams, and the last two exports of parity scenarios."""
     data = shared_path("data")
     shared_path("parity")
     yield from recorded(data, "claude_code_jsonl", "claude_web_json", "sse_raw")
@@ -74,7 +74,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["default", "opencode-1.18", "other-model", "no-media"])
 def test_recorded_sessions_render_by_types_and_rules(imported: Store, options: RenderOptions) -> None:
-    """Views of recorded sessions fit the official types and the providers' rules."""
+    """The view of every recorded session is valid by official types and providers' rules."""
     seen = 0
     for info in imported.sessions():
         session = imported.session(info.id)
@@ -86,7 +86,7 @@ def test_recorded_sessions_render_by_types_and_rules(imported: Store, options: R
 
 
 def test_chat_messages_are_of_the_official_type(imported: Store) -> None:
-    """Chat Completions messages fit the `openai` types, `reasoning_content` apart."""
+    """Chat Completions messages fit the types of `openai`, but for `reasoning_content`."""
     for info in imported.sessions():
         checked(CHAT, chat_messages(ModelView.of(imported.session(info.id)).messages))
 
@@ -94,7 +94,7 @@ def test_chat_messages_are_of_the_official_type(imported: Store) -> None:
 @settings(max_examples=80, deadline=None)
 @given(histories(max_size=60))
 def test_random_histories_render_by_types_and_rules(items: list[Timed]) -> None:
-    """Views of random histories are valid in every form, with any options."""
+    """Any history gives valid requests in every form, with any options."""
     recording = Recording(items)
     for options in OPTIONS:
         check(view_of(recording, options), ["be brief", " ", "\ud800"])

@@ -1,4 +1,4 @@
-"""The audit against later changes: a byte changed in the store, another renderer."""
+"""The audit after a changed byte in the store, and after a changed renderer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VISIBLE: dict[type[ev.Base], tuple[str, ...]] = {
     ev.SystemPromptSet: ("header", "rest"),
     ev.ToolsSet: ("schemas",),
 }
-"""Event fields that the model is sent unchanged."""
+"""Fields of events that the model is sent as they are."""
 
 
 def other(text: str) -> str:
@@ -50,7 +50,7 @@ def other(text: str) -> str:
 def changes(entry: Entry | DeltaRun) -> Iterator[Entry | DeltaRun]:
     """The entry with one byte of a sent text changed, for each of its texts."""
     if isinstance(entry, DeltaRun):
-        if entry.text and all(field == "text" for _, field in entry.keys):  # a tool's input is sent a second time
+        if entry.text and all(field == "text" for _, field in entry.keys):  # a tool's input is given once more
             yield msgspec.structs.replace(entry, text=other(entry.text))
         return
     event = entry.event
@@ -67,7 +67,7 @@ def changes(entry: Entry | DeltaRun) -> Iterator[Entry | DeltaRun]:
 
 
 def forgeries(commits: list[Commit]) -> Iterator[tuple[int, list[Commit]]]:
-    """Yield (history with one byte changed, its version), hashes and checksums unchanged."""
+    """Yield the history with one byte changed, hashes left as they are, and its version."""
     for number, commit in enumerate(commits):
         batch = decode(commit.payload)
         version = commit.first
@@ -82,7 +82,7 @@ def forgeries(commits: list[Commit]) -> Iterator[tuple[int, list[Commit]]]:
 
 
 def test_one_changed_byte_anywhere_names_the_steps() -> None:
-    """One changed byte in a sent event: the audit names the steps that were sent it."""
+    """After a changed byte the audit names every step that was sent it, and no earlier one."""
     log = LastingLog()
     with Store(log) as store:
         session = store.create_session(id="a")
@@ -108,13 +108,13 @@ def test_one_changed_byte_anywhere_names_the_steps() -> None:
 
 
 def sent(session: Session, steps: list[AuditedStep]) -> list[bytes]:
-    """Each turn's request as encoded bytes, from the view at its version."""
+    """Return the request of each turn, from the view at its version."""
     views = [ModelView.of(session, at=step.view_version) for step in steps if step.purpose == "turn"]
     return [encode_chat(view.messages, view.system) + (view.tools or "").encode() for view in views]
 
 
 def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:
-    """One changed byte in a pruned, compacted, rolled back history names the right steps."""
+    """After prunes, compactions and rollbacks the audit names only the steps that differ."""
     log = LastingLog()
     with Store(log) as store:
         session = long_session(store)
@@ -139,14 +139,14 @@ def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:
 
 
 class Later(Assembly):
-    """A renderer that cuts every tool output to ten characters."""
+    """Render no output longer than ten characters."""
 
     def __init__(self, state: Conversation, options: RenderOptions, resolve: Callable[[Content], str]) -> None:
         super().__init__(state, msgspec.structs.replace(options, tool_output_limit=10), resolve)
 
 
 def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a renderer change old steps match under the name recorded with them."""
+    """With a new renderer, earlier steps match under the old name, new ones under the new."""
     with eventlog.open("memory:") as store:
         session = long_session(store)
         old = verdicts(session)
@@ -169,7 +169,7 @@ def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(monkeypatch: py
 
 
 def test_the_form_of_a_view_belongs_to_the_renderers_name() -> None:
-    """Promise 10: another view form requires a new `RENDERER`: the digest is neutral/1's."""
+    """Promise 10: a changed view needs a new `RENDERER`: this digest is that of neutral/1."""
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s", time=1)
         session.set_system_prompt("You help.", "In this folder.")

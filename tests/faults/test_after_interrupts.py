@@ -1,4 +1,4 @@
-"""After Ctrl-C at any place of a command nothing is left behind: no lease, no open pipeline, no false ack."""
+"""After Ctrl-C at any place of a command no lease, pipeline or false ack is left behind."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import eventlog
 from eventlog import events as ev
 from eventlog.errors import EventlogError
 from eventlog.session.session import Session
+from eventlog.values import Text, Todo
 from tests.faults.tally import SLOW
 from tests.support.interrupter import Interrupter
 
@@ -22,6 +23,14 @@ STEP = 1 if SLOW else 7
 """Every place is tried, or one of so many."""
 A_SESSION = 40
 """Interrupts of one session."""
+
+
+def _message(session: Session, text: str) -> None:
+    session.user(text)
+
+
+def _one_shot(session: Session, text: str) -> None:
+    session.set_todos([Todo(text)])
 
 
 def _pipeline(session: Session, text: str) -> None:
@@ -45,15 +54,15 @@ def _reply(session: Session, text: str) -> None:
 
 
 WAYS: dict[str, Callable[[Session, str], None]] = {
-    "message": lambda session, text: session.user(text) and None,
-    "one-shot-lease": lambda session, _: session.set_todos([]),
+    "message": _message,
+    "one-shot-lease": _one_shot,
     "pipeline": _pipeline,
     "lease": _lease,
     "reply": _reply,
 }
 
 
-def _acknowledged(session: Session, text: str) -> bool:
+def _add(session: Session, text: str) -> bool:
     """Add a message; the first try may report what the interrupted command left."""
     for _ in range(3):
         with suppress(EventlogError):
@@ -62,28 +71,32 @@ def _acknowledged(session: Session, text: str) -> bool:
     return False
 
 
-def _run_it(session: Session) -> bool:
-    """Whether the session can be run."""
+def _take_lease(session: Session, _: str) -> bool:
+    """Take the lease and give it back; the first try may be refused."""
     for _ in range(3):
         with suppress(EventlogError), session.lease():
             return True
     return False
 
 
-def _in_thread(work: Callable[[], bool]) -> bool:
-    """Whether some work succeeds in a thread that inherits no lease, within seconds."""
+def _in_thread(work: Callable[[Session, str], bool], session: Session, text: str) -> bool:
+    """Return whether some work succeeds, within seconds, in a thread that inherits no lease."""
     done: list[bool] = []
-    thread = Thread(target=lambda: done.append(work()), daemon=True)
+    thread = Thread(target=lambda: done.append(work(session, text)), daemon=True)
     thread.start()
     thread.join(10.0)
     return done == [True]
 
 
+def _here(work: Callable[[Session, str], bool], session: Session, text: str) -> bool:
+    return work(session, text)
+
+
 def _texts(session: Session) -> Counter[str]:
-    """How often each text is in the log."""
+    """Count each text in the log."""
     events = [recorded.event for recorded in session.events()]
     kinds = [event.kind for event in events if isinstance(event, ev.PartStarted)]
-    return Counter(kind.text for kind in kinds if isinstance(kind, eventlog.Text) and isinstance(kind.text, str))
+    return Counter(kind.text for kind in kinds if isinstance(kind, Text) and isinstance(kind.text, str))
 
 
 @pytest.mark.promise(1, 4)
@@ -107,17 +120,13 @@ def test_nothing_is_left_after_an_interrupt(tmp_path: Path, way: str) -> None:
                     sys.setprofile(None)
                 for who, ask in (("this thread", _here), ("another thread", _in_thread)):
                     text = f"{who} {number}"
-                    assert ask(lambda text=text: _acknowledged(session, text)), (at, who)
+                    assert ask(_add, session, text), (at, who)
                     acknowledged.append(text)
                     assert not session.writer.is_ahead, (at, who, "acknowledged, and not durable")
-                assert _in_thread(lambda: _run_it(session)), (at, "the lease is held")
+                assert _in_thread(_take_lease, session, ""), (at, "the lease is held")
                 if ended:
                     break
                 at += STEP
             found = _texts(session)
             assert {text: found[text] for text in acknowledged} == dict.fromkeys(acknowledged, 1)
             assert max(found.values()) == 1
-
-
-def _here(work: Callable[[], bool]) -> bool:
-    return work()

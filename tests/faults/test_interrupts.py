@@ -7,12 +7,10 @@ import gc
 import sys
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 
-import eventlog
 from eventlog import events as ev
 from eventlog.errors import BusyError, LeaseHeldError, RefusedError
 from eventlog.log.contract import LeaseState
@@ -20,10 +18,10 @@ from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from tests.faults.tally import SLOW, tally
 from tests.support.faulty_log import FaultyLog
+from tests.support.interrupter import Interrupter
 from tests.support.sample_sessions import last
 
 INTERRUPTS: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
-ENGINE = str(Path(eventlog.__file__).parent)
 STEP = 1 if SLOW else 41
 """Which places are tried: each, or one of so many."""
 
@@ -38,23 +36,6 @@ def store(log: FaultyLog) -> Store:
 def session(store: Store) -> Session:
     """A session of the store."""
     return store.create_session(id="s", title="t")
-
-
-class Interrupter:
-    """A profiler that throws at the n-th place where a signal may arrive."""
-
-    def __init__(self, at: int, kind: type[BaseException]) -> None:
-        self.left = at
-        self.kind = kind
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """Throw at this place, if it is the one in the engine."""
-        if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(ENGINE):
-            return
-        self.left -= 1
-        if not self.left:
-            sys.setprofile(None)
-            raise self.kind
 
 
 def turn(session: Session, told: list[str]) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.driving import Driven
+from benchmarks.driving import DriveResult
 from benchmarks.window import PLANNED, driven_by, longest_turns
 from tests.support.shared import shared_path
 
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["longest", "second"])
-def drives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Driven]:
+def drives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, DriveResult]:
     """The longest recorded sessions, driven under each policy."""
     data = shared_path("data")
     place: int = request.param
@@ -20,19 +20,19 @@ def drives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return {planner: driven_by(planner, turns) for planner in PLANNED}
 
 
-def test_no_request_is_larger_than_the_window(drives: dict[str, Driven]) -> None:
+def test_no_request_is_larger_than_the_window(drives: dict[str, DriveResult]) -> None:
     """Through a 32k window the view never exceeds usable, under every prune policy."""
     for planner, driven in drives.items():
         assert driven.blocked == "", planner
         assert 0 < driven.largest < driven.usable == 32_000
 
 
-def test_the_cost_aware_policy_costs_no_more_than_recency(drives: dict[str, Driven]) -> None:
+def test_the_cost_aware_policy_costs_no_more_than_recency(drives: dict[str, DriveResult]) -> None:
     """Pruning only where it pays costs at most what pruning by age does."""
     assert drives["cost-aware"].cost <= drives["recency"].cost
 
 
-def test_every_policy_had_something_to_do(drives: dict[str, Driven]) -> None:
+def test_every_policy_had_something_to_do(drives: dict[str, DriveResult]) -> None:
     """Every policy prunes or compacts, as the sessions are larger than the window."""
     for driven in drives.values():
         assert driven.prunes + driven.compactions > 0

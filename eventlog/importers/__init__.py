@@ -87,25 +87,25 @@ def import_file(
     path: str | os.PathLike[str] | BinaryIO,
     *,
     format: str | None = None,
-    progress: Progress | None = None,
+    on_progress: Progress | None = None,
 ) -> Report:
     """Import a file, or an open binary file that can seek, into the store; what was imported before is not added again.
 
-    `format` is one of `FORMATS`; it is told from the file's beginning by default.  `progress` is called with the bytes read
+    `format` is one of `FORMATS`; it is told from the file's beginning by default.  `on_progress` is called with the bytes read
     and the size (None if unknown) as the work goes on.  `ImportFormatError` for a file of no known format; damaged
     records are no error: they are listed in the report.  `OSError` when the file cannot be read.
     """
     require(Store, store, "a store is a Store")
     require_or_none(str, format, "a format is named by a str")
-    require_call(progress, "progress is a function that is given the bytes read and the size")
+    require_call(on_progress, "on_progress is a function that is given the bytes read and the size")
     if isinstance(path, (str, os.PathLike)):
         with Path(path).open("rb") as file:
-            return _import(store, file, os.fspath(path), format, progress)
+            return _import(store, file, os.fspath(path), format, on_progress)
     require_call(getattr(path, "read", 0), "a file is a path, or an open binary file, and its `read` a function")
-    return _import(store, path, str(getattr(path, "name", "<stream>")), format, progress)
+    return _import(store, path, str(getattr(path, "name", "<stream>")), format, on_progress)
 
 
-def _import(store: Store, file: BinaryIO, path: str, name: str | None, progress: Progress | None) -> Report:
+def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progress: Progress | None) -> Report:
     begin = file.tell()
     start = file.read(START)
     if b"\n" not in start:
@@ -121,9 +121,9 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, progress:
     report = Report(path, name)
     pieces = _saying(FORMATS[name].read(file, path, report), report, size)
     put = place if name == EventJsonl.name else reconcile
-    put(store, pieces if progress is None else _watched(pieces, file, begin, size, progress), report)
-    if progress is not None:
-        progress(size, size)
+    put(store, pieces if on_progress is None else _watched(pieces, file, begin, size, on_progress), report)
+    if on_progress is not None:
+        on_progress(size, size)
     return report
 
 
@@ -160,7 +160,7 @@ def _saying(pieces: Iterator[Piece], report: Report, size: int) -> Iterator[Piec
         )
 
 
-def _watched(pieces: Iterator[Piece], file: BinaryIO, begin: int, size: int, progress: Progress) -> Iterator[Piece]:
+def _watched(pieces: Iterator[Piece], file: BinaryIO, begin: int, size: int, on_progress: Progress) -> Iterator[Piece]:
     for piece in pieces:
         yield piece
-        progress(file.tell() - begin, size)
+        on_progress(file.tell() - begin, size)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BackupResult", "backup", "restore", "retell"]
 
-Told = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 _NAMES = frozenset(
     {"edition", "format", "journal", "lmdb", "lock", "mark", "next", "open", "swap", "turn", "unfinished"}
 )
@@ -74,18 +74,18 @@ class BackupResult(msgspec.Struct, frozen=True):
     """Whether everything was copied: there was no earlier copy to go on with."""
 
 
-def backup(log: Log, to: str | os.PathLike[str], *, told: Told | None = None) -> BackupResult:
+def backup(log: Log, to: str | os.PathLike[str], *, on_progress: Progress | None = None) -> BackupResult:
     """Copy what `log` has committed by now into the directory `to`; writers go on meanwhile.
 
     `CallError` if `to` holds something else than a backup of this store, or that is in memory, `BusyError` if somebody has it open,
-    `DamagedError` if the store cannot be read.  `told` hears the position reached, and the one to reach.
+    `DamagedError` if the store cannot be read.  `on_progress` hears the position reached, and the one to reach.
     """
     from eventlog.log.embedded.engine import EmbeddedLog
 
     engine = log.engine
     if not isinstance(engine, EmbeddedLog):
         raise CallError("only a store in a directory can be backed up")
-    return _copy(engine, place_of(to), log.last_position(), "a backup was being written", told=told)
+    return _copy(engine, place_of(to), log.last_position(), "a backup was being written", on_progress=on_progress)
 
 
 def restore(
@@ -94,7 +94,7 @@ def restore(
     *,
     position: int | None = None,
     options: Options | None = None,
-    told: Told | None = None,
+    on_progress: Progress | None = None,
 ) -> BackupResult:
     """Make a store at `into` of the backup, or store, at `source`, as it was when `position` was its newest event.
 
@@ -114,7 +114,7 @@ def restore(
             raise NotFoundError("position", str(position))
         upto = last if position is None else position
         what = f"a restore to position {upto} was being written"
-        return _copy(log, target, upto, what, told=told, options=options, settles=upto < last)
+        return _copy(log, target, upto, what, on_progress=on_progress, options=options, settles=upto < last)
     finally:
         log.close()
 
@@ -125,7 +125,7 @@ def _copy(
     upto: int,
     what: str,
     *,
-    told: Told | None,
+    on_progress: Progress | None,
     options: Options | None = None,
     settles: bool = False,
 ) -> BackupResult:
@@ -154,7 +154,7 @@ def _copy(
             edition = swap.edition_of(path)
             if edition:
                 swap.write_file(place / "edition", edition)
-            events = copy_commits(log, copy, upto, told=told)
+            events = copy_commits(log, copy, upto, on_progress=on_progress)
             if settles and recorded(log):  # the record may lie behind the position, and what it is of before it
                 tally = ScrubLedger()
                 for commit in commits_behind(copy, 0, upto):

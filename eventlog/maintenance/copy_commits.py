@@ -122,11 +122,11 @@ def copy_commits(
     *,
     change: Callable[[Commit], Commit | None] | None = None,
     heads: Callable[[Head | None, Commit, Head], Head] = head_at,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Copy the commits behind those that were copied before, up to the position `upto`; returns how many events.
 
-    `change` gives what is copied of a commit, None for nothing.  `told` hears the position reached and `upto`.
+    `change` gives what is copied of a commit, None for nothing.  `on_progress` hears the position reached and `upto`.
     """
     batch = _Batch(source, copy, heads)
     events = 0
@@ -139,8 +139,8 @@ def copy_commits(
         batch.count += 1
         if batch.count >= BATCH_COMMITS or batch.size >= BATCH_BYTES:
             batch.write()
-            if told is not None:
-                told(batch.position, upto)
+            if on_progress is not None:
+                on_progress(batch.position, upto)
             batch = _Batch(source, copy, heads)
     if batch.count:
         batch.write()

@@ -52,7 +52,7 @@ def repair(
     source: str | os.PathLike[str],
     into: str | os.PathLike[str],
     *,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
     options: Options | None = None,
 ) -> RepairReport:
     """Save what is sound of the store at `source` into a new store at `into`; `source` is only read.
@@ -85,7 +85,7 @@ def repair(
         with storage_errors(new):
             make_directory(new)
             swap.begin_anew(new, _UNFINISHED)
-            repaired = _save(old, new, Options() if options is None else options, told)
+            repaired = _save(old, new, Options() if options is None else options, on_progress)
             swap.set_unfinished(new, None)
         return repaired
     finally:
@@ -93,7 +93,7 @@ def repair(
             presence.close()
 
 
-def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], None] | None) -> RepairReport:
+def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, int], None] | None) -> RepairReport:
     """Write what can be saved; the copy of what can be read of LMDB lies beside it meanwhile."""
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.salvage.salvage import commits_in, copy_readable, gaps_in
@@ -115,7 +115,9 @@ def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], Non
                 losses += found.assemble()
                 copy.begin()
                 tally = ScrubLedger()
-                events = copy_commits(found, copy, found.position, change=tally.look, heads=head_at, told=told)
+                events = copy_commits(
+                    found, copy, found.position, change=tally.look, heads=head_at, on_progress=on_progress
+                )
                 gone = [head for head in found.tombstones if copy.head(head.session) is None]
                 copy.add([], {}, {}, {}, position=max(copy.position, found.position), gone=gone)
                 settle(copy, tally, time_ns() // 1_000_000, options.io.random(SALT_BYTES))

@@ -61,8 +61,8 @@ def _over_http(url: str, model: str | None, key_variable: str | None, session_mo
     return Chosen(HttpSummarizer(url, model or asked.name, api_key_variable=key_variable or API_KEY), asked)
 
 
-def watched(summarizer: Summarizer, told: Callable[[int, int | None], None]) -> Summarizer:
-    """The same summariser; `told` learns how many characters of the summary have come."""
+def watched(summarizer: Summarizer, on_progress: Callable[[int, int | None], None]) -> Summarizer:
+    """The same summariser; `on_progress` learns how many characters of the summary have come."""
 
     def watching(request: SummaryRequest) -> Iterator[Piece]:
         from projections.window.compaction.summarizer import pieces
@@ -70,7 +70,7 @@ def watched(summarizer: Summarizer, told: Callable[[int, int | None], None]) -> 
         for piece in pieces(summarizer, request):
             if isinstance(piece, str):
                 watching_at[0] += len(piece)
-                told(watching_at[0], None)
+                on_progress(watching_at[0], None)
             yield piece
 
     watching_at = [0]

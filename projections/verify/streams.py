@@ -66,16 +66,16 @@ class Reading:
         """What is wrong with versions up to `upto`, which were asked for."""
         return [problem for version, problem in self._found if version <= upto]
 
-    def read_on(self, upto: int, told: Callable[[int], None] | None = None) -> None:
-        """Read up to version `upto`, unless the stream could not be read on before; `told` hears of each version."""
+    def read_on(self, upto: int, on_progress: Callable[[int], None] | None = None) -> None:
+        """Read up to version `upto`, unless the stream could not be read on before; `on_progress` hears of each version."""
         if self._broken or upto <= self.version:
             return
         stream = self._stream._replace(last=upto)
         try:
             for span in spans(self._store.log, [stream], self.version):
                 self._take(span)
-                if told is not None:
-                    told(span.last)
+                if on_progress is not None:
+                    on_progress(span.last)
         except DataError as error:
             self._break(Problem(error.message, error.version))
         except EventlogError as error:

@@ -91,12 +91,12 @@ def verify(
     session: str | None = None,
     against: StoreHead | None = None,
     deep: bool = False,
-    telling: Callable[[str], Callable[[int, int], None]] | None = None,
+    on_session: Callable[[str], Callable[[int, int], None]] | None = None,
 ) -> StoreReport:
     """Look at the whole store, or at one session and those it was forked from.
 
-    `against` is a head of this store that was kept elsewhere.  `telling` is given each session's id, and returns whom to tell
-    of every span read: versions done, and all there are.  `NotFoundError` if there is no such session, nor was one.
+    `against` is a head of this store that was kept elsewhere.  `on_session` is called with each session's id
+    and returns the callback for its progress: versions read, and all there are.  `NotFoundError` if there is no such session, nor was one.
     """
     report = StoreReport(store.log.probe())
     if report.problems:
@@ -111,8 +111,8 @@ def verify(
     streams = Streams(store, names)
     gone = [name for name in kept if name not in set(names) and session is None]
     for name in sorted([*names, *gone]) if session is None else names:
-        told = None if telling is None else telling(name)
-        report.sessions.append(_session(streams, name, projections, told, kept.get(name)))
+        on_progress = None if on_session is None else on_session(name)
+        report.sessions.append(_session(streams, name, projections, on_progress, kept.get(name)))
     return report
 
 
@@ -125,11 +125,11 @@ def verify_session(
     store: Store,
     name: str,
     projections: Sequence[Projection[Any]] = (),
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
     *,
     kept: SessionHead | None = None,
 ) -> SessionReport:
-    """Look at one session; `told` hears of every span read: versions done, and all there are.
+    """Look at one session; `on_progress` hears of every span read: versions done, and all there are.
 
     `projections` are folds whose live state and checkpoints are compared with replays, and with them the checkpoints of
     command state; without any, only what is stored is looked at.  `kept` is an earlier head of the session.
@@ -137,14 +137,14 @@ def verify_session(
     require(Store, store, "a session is looked at in its Store")
     require(str, name, "an id is a str")
     require_or_none(SessionHead, kept, "a kept head is a SessionHead")
-    return _session(Streams(store, [name]), name, projections, told, kept)
+    return _session(Streams(store, [name]), name, projections, on_progress, kept)
 
 
 def _session(
     streams: Streams,
     name: str,
     projections: Sequence[Projection[Any]],
-    told: Callable[[int, int], None] | None,
+    on_progress: Callable[[int, int], None] | None,
     kept: SessionHead | None,
 ) -> SessionReport:
     store, report = streams.store, SessionReport(name)
@@ -175,7 +175,7 @@ def _session(
     if session is None:
         return report
     _add(report, _try(report, partial(_inherited, streams, head)))
-    _try(report, partial(_read, streams, session, report, told))
+    _try(report, partial(_read, streams, session, report, on_progress))
     for projection in projections:
         _try(report, partial(_compare, projection, session, report))
         _try(report, partial(_checkpoints, projection, session, report))
@@ -282,7 +282,9 @@ def _inherited(streams: Streams, head: Head) -> Fault | None:
     return None if fault is None else fault._replace(problem=f"inherited: {fault.problem}")
 
 
-def _read(streams: Streams, session: Session, report: SessionReport, told: Callable[[int, int], None] | None) -> None:
+def _read(
+    streams: Streams, session: Session, report: SessionReport, on_progress: Callable[[int, int], None] | None
+) -> None:
     """Read every event and every body they refer to, what others have read excepted, and compare the totals in the head."""
     report.version = session.version
     head = streams.store.log.head(session.id)
@@ -290,7 +292,9 @@ def _read(streams: Streams, session: Session, report: SessionReport, told: Calla
         return
     problems = [*streams.inherited(head)]
     reading = streams.reading(head)
-    reading.read_on(report.version, None if told is None else lambda version: told(version, report.version))
+    reading.read_on(
+        report.version, None if on_progress is None else lambda version: on_progress(version, report.version)
+    )
     report.events, report.bodies = reading.events, reading.bodies
     problems += reading.problems(report.version)
     if head.version == reading.version and (entry_of(head), head.messages) != (reading.entry, reading.messages):

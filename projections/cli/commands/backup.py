@@ -35,8 +35,8 @@ def _backup(
 
     A second backup into the same place adds only what is new.  If it breaks off, run it again.
     """
-    with reading(context) as store, output.progress("backup", unit="events") as told:
-        copied = store.backup(to, told=told)
+    with reading(context) as store, output.progress("backup", unit="events") as on_progress:
+        copied = store.backup(to, on_progress=on_progress)
     _print(copied, to, json=json)
 
 
@@ -56,8 +56,8 @@ def _restore(
     """
     from eventlog import restore
 
-    with output.progress("restore", unit="events") as told:
-        copied = restore(source, into, position=position, told=told)
+    with output.progress("restore", unit="events") as on_progress:
+        copied = restore(source, into, position=position, on_progress=on_progress)
     _print(copied, into, json=json)
 
 

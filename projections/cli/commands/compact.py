@@ -164,8 +164,8 @@ def _compact(
         handle = session_of(store, session)
         looked = window_of(handle, given)
         chosen = choose(summarizer, summary_model, api_key_env, _model_of(looked))
-        with output.progress(f"summarising {handle.id}", unit="characters") as told:
-            writer = watched(chosen.summarizer, told)
+        with output.progress(f"summarising {handle.id}", unit="characters") as on_progress:
+            writer = watched(chosen.summarizer, on_progress)
             found = window_of(handle, given, summarizer=writer, summary_model=chosen.model)
             result = _compacted(found)
         if json:

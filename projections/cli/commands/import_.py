@@ -78,9 +78,9 @@ def _import(
 def _one(store: Store, path: Path, format: str | None) -> Report:
     from eventlog.importers import import_file
 
-    with output.progress(path.name, unit="bytes") as told:
+    with output.progress(path.name, unit="bytes") as on_progress:
         try:
-            return import_file(store, path, format=format, progress=told)
+            return import_file(store, path, format=format, on_progress=on_progress)
         except Exception as error:
             raise FileFault(str(path), error) from error
 

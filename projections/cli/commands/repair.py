@@ -35,8 +35,8 @@ def _repair(
 
     from eventlog import repair
 
-    with output.progress("repair", unit="events") as told:
-        done = repair(store_path(context), into, told=told)
+    with output.progress("repair", unit="events") as on_progress:
+        done = repair(store_path(context), into, on_progress=on_progress)
     if json:
         output.document({"to": str(into), **asdict(done), "losses": [asdict(loss) for loss in done.losses]})
     else:

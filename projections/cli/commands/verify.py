@@ -186,11 +186,11 @@ def _verify(
                 session = _name_of(store, session)
             with ExitStack() as bar:
 
-                def telling(name: str) -> Callable[[int, int], None]:
+                def on_session(name: str) -> Callable[[int, int], None]:
                     bar.close()
                     return bar.enter_context(output.progress(name))
 
-                report = verify(store, session=session, against=kept, deep=deep, telling=telling)
+                report = verify(store, session=session, against=kept, deep=deep, on_session=on_session)
     except DamagedError as error:
         report = StoreReport([str(error)])
     if json:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import msgspec
 
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_sealed
+from eventlog.codec.payload import is_encrypted
 from eventlog.codec.upcast import upcast
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError, UnknownEventError
 from eventlog.events import SCHEMA, Base, Event
@@ -148,7 +148,7 @@ def decode_sized(payload: bytes) -> tuple[Batch, int]:
 
 def _decode_slowly(payload: bytes) -> Batch:
     """Escaped and older batches, and a typed error for what is neither."""
-    if is_sealed(payload):
+    if is_encrypted(payload):
         raise KeyMissingError("it is encrypted, and its key is not there")
     try:
         fields = _PLAIN.decode(payload)

@@ -1,4 +1,4 @@
-"""Appends and heads as they are stored encrypted, and back: what is sealed, what is in clear, and what is bound to what.  Pure.
+"""Appends and heads as they are stored encrypted, and back: what is encrypted, what is in clear, and what is bound to what.  Pure.
 
 Whose key it is, is decided in `log.py`; the bytes are `codec/payload.py`, the cryptography `family.py`.
 """
@@ -17,12 +17,12 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import (
     FOREIGN,
     FORMAT,
-    SealedPayload,
-    SealedValue,
-    is_sealed,
-    mark,
-    sealed_payload,
-    sealed_value,
+    EncryptedPayload,
+    EncryptedValue,
+    decode_encrypted_payload,
+    decode_encrypted_value,
+    encode_encrypted,
+    is_encrypted,
 )
 from eventlog.codec.redaction import contents
 from eventlog.compression import tightened
@@ -39,24 +39,24 @@ if TYPE_CHECKING:
     from eventlog.encryption.key_ring import KeyRing
 
 __all__ = [
-    "buried",
+    "encrypt_append",
+    "encrypt_tombstone",
     "entry_of",
-    "is_burial",
     "is_tombstone",
+    "is_tombstone_append",
     "opened_commit",
     "opened_head",
-    "resealed",
+    "reencrypt",
     "said_on",
-    "sealed_append",
 ]
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def entry_of(head: Head) -> SealedValue:
+def entry_of(head: Head) -> EncryptedValue:
     """A head's catalog entry as it is stored; errors name the session."""
     try:
-        return sealed_value(head.entry)
+        return decode_encrypted_value(head.entry)
     except DataError as error:
         raise type(error)(error.message, session=head.session) from None
 
@@ -64,78 +64,78 @@ def entry_of(head: Head) -> SealedValue:
 # -- in ------------------------------------------------------------------------------------------
 
 
-def sealed_append(append: Append, family: Family, check: Callable[[Sequence[Commit]], None] | None) -> Append:
+def encrypt_append(append: Append, family: Family, check: Callable[[Sequence[Commit]], None] | None) -> Append:
     """The append as it is stored under a family's key."""
     session, payload, entry = append.session, append.payload, append.entry
     if entry is not None:
         clear = _clear(entry)
-        data = family.seal(session, entry, b"card\0" + clear)
-        entry = mark(SealedValue(FORMAT, family.id, clear, data), foreign=entry.startswith(FOREIGN))
+        data = family.encrypt(session, entry, b"card\0" + clear)
+        entry = encode_encrypted(EncryptedValue(FORMAT, family.id, clear, data), foreign=entry.startswith(FOREIGN))
     elif append.creates_at is not None:
-        entry = mark(SealedValue(FORMAT, family.id, b"", b""))
+        entry = encode_encrypted(EncryptedValue(FORMAT, family.id, b"", b""))
     given = {digest: family.name(digest) for digest, _ in append.bodies}
     names = {given.get(digest) or family.name(digest) for digest in _bodies_in(payload, given)}
-    sealed = SealedPayload(
+    encrypted = EncryptedPayload(
         FORMAT, family.id, append.creates_at, append.messages, entry, tuple(sorted(names)), b""
     )  # fmt: skip
     bodies = [
-        (given[digest], SealedValue(FORMAT, family.id, b"", family.seal_body(given[digest], tightened(packed))))
+        (given[digest], EncryptedValue(FORMAT, family.id, b"", family.encrypt_body(given[digest], tightened(packed))))
         for digest, packed in append.bodies
     ]
     return replace(
         append,
-        payload=_filled(sealed, family, append, payload),
+        payload=_filled(encrypted, family, append, payload),
         entry=entry,
-        bodies=tuple((name, mark(body)) for name, body in bodies),
+        bodies=tuple((name, encode_encrypted(body)) for name, body in bodies),
         digest=family.request(session, append.digest),
         check=check,
     )
 
 
-def is_burial(append: Append) -> bool:
+def is_tombstone_append(append: Append) -> bool:
     """Whether an append erases its session: it is kept in clear, to be read when the key is gone."""
     return append.entry is not None and is_tombstone(append.entry) and _says_erased(append.payload)
 
 
-def buried(append: Append, key: bytes, check: Callable[[Sequence[Commit]], None] | None) -> Append:
+def encrypt_tombstone(append: Append, key: bytes, check: Callable[[Sequence[Commit]], None] | None) -> Append:
     """Such an append as it is stored; the name of the family's key stays in the head."""
-    return replace(append, entry=mark(SealedValue(FORMAT, key, append.entry or b"", b"")), check=check)
+    return replace(append, entry=encode_encrypted(EncryptedValue(FORMAT, key, append.entry or b"", b"")), check=check)
 
 
-def resealed(stored: Commit, changed: Commit, ring: KeyRing) -> Commit:
+def reencrypt(stored: Commit, changed: Commit, ring: KeyRing) -> Commit:
     """A commit whose content was changed, as it is stored: under the same key, and bound to the same."""
-    old = sealed_payload(stored.payload)
+    old = decode_encrypted_payload(stored.payload)
     family = ring.find(old.key)
     assert family is not None  # or nobody could have changed it
     names = tuple(sorted(map(family.name, _bodies_in(changed.payload, ()))))
     return replace(changed, payload=_filled(replace(old, names=names), family, stored, changed.payload), stored=b"")
 
 
-def _filled(sealed: SealedPayload, family: Family, place: Append | Commit, payload: bytes) -> bytes:
-    """The bytes of a sealed payload, which is all there but for its data."""
-    data = family.seal(place.session, payload, _bound(place, sealed))
-    return mark(replace(sealed, data=data), foreign=payload.startswith(FOREIGN))
+def _filled(encrypted: EncryptedPayload, family: Family, place: Append | Commit, payload: bytes) -> bytes:
+    """The bytes of an encrypted payload, which is all there but for its data."""
+    data = family.encrypt(place.session, payload, _bound(place, encrypted))
+    return encode_encrypted(replace(encrypted, data=data), foreign=payload.startswith(FOREIGN))
 
 
 # -- out -----------------------------------------------------------------------------------------
 
 
 def opened_commit(commit: Commit, ring: KeyRing) -> Commit:
-    """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was sealed for here."""
+    """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was encrypted for here."""
     payload = commit.payload
     try:
-        if not is_sealed(payload):
+        if not is_encrypted(payload):
             if (commit.emptied and not payload) or is_record(commit.session, payload) or _says_erased(payload):
                 return commit
             raise DamagedError("an append that is not encrypted, where all are")
-        sealed = sealed_payload(payload)
+        encrypted = decode_encrypted_payload(payload)
     except DataError as error:
         raise _of(commit, error) from None
-    family = ring.find(sealed.key)  # what is wrong with the keys is not wrong with the session
+    family = ring.find(encrypted.key)  # what is wrong with the keys is not wrong with the session
     if family is None:
         return commit
     try:
-        plain = family.open(commit.session, sealed.data, _bound(commit, sealed))
+        plain = family.decrypt(commit.session, encrypted.data, _bound(commit, encrypted))
     except DataError as error:
         raise _of(commit, error) from None
     return Commit(
@@ -153,16 +153,16 @@ def opened_head(head: Head, ring: KeyRing) -> Head:
     """A head with its catalog entry as it was given; as it is stored if its key is gone.  Errors as for a commit."""
     if is_record(head.session, head.entry):
         return head
-    sealed = entry_of(head)
-    if not sealed.data:
-        if sealed.clear and not is_tombstone(sealed.clear):
+    encrypted = entry_of(head)
+    if not encrypted.data:
+        if encrypted.clear and not is_tombstone(encrypted.clear):
             raise DamagedError("a catalog entry that is not encrypted, where all are", session=head.session)
-        return replace(head, entry=sealed.clear)
-    family = ring.find(sealed.key)
+        return replace(head, entry=encrypted.clear)
+    family = ring.find(encrypted.key)
     if family is None:
         return head
     try:
-        return replace(head, entry=family.open(head.session, sealed.data, b"card\0" + sealed.clear))
+        return replace(head, entry=family.decrypt(head.session, encrypted.data, b"card\0" + encrypted.clear))
     except DataError as error:
         raise type(error)(error.message, session=head.session) from None
 
@@ -170,12 +170,12 @@ def opened_head(head: Head, ring: KeyRing) -> Head:
 # -- what is in them -------------------------------------------------------------------------------
 
 
-def _bound(place: Append | Commit, sealed: SealedPayload) -> bytes:
+def _bound(place: Append | Commit, encrypted: EncryptedPayload) -> bytes:
     """What a payload is bound to beside its session, which its key is made for."""
     return b"payload\0" + _encode(
         (
             place.count, place.time, place.epoch, place.request,
-            sealed.base, sealed.messages, sealed.entry, sealed.names,
+            encrypted.base, encrypted.messages, encrypted.entry, encrypted.names,
         )
     )  # fmt: skip
 

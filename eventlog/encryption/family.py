@@ -82,29 +82,29 @@ class Family:
         """The same for the digest of a request; none stays none."""
         return hmac.digest(self._requests, session.encode() + b"\0" + digest, "sha256") if digest else digest
 
-    def seal(self, session: str, data: bytes, bound: bytes) -> bytes:
+    def encrypt(self, session: str, data: bytes, bound: bytes) -> bytes:
         """Encrypt an append or a catalog entry of a session; `bound` must be the same when it is opened."""
-        return _seal(self._of(session), data, bound)
+        return _encrypt(self._of(session), data, bound)
 
-    def open(self, session: str, data: bytes, bound: bytes) -> bytes:
-        """Decrypt it; `DamagedError` if it is not what was sealed for this session and bound to this."""
-        return _open(self._of(session), data, bound)
+    def decrypt(self, session: str, data: bytes, bound: bytes) -> bytes:
+        """Decrypt it; `DamagedError` if it is not what was encrypted for this session and bound to this."""
+        return _decrypt(self._of(session), data, bound)
 
-    def seal_body(self, name: bytes, data: bytes) -> bytes:
+    def encrypt_body(self, name: bytes, data: bytes) -> bytes:
         """Encrypt a body, which is packed already."""
-        return _seal(self._bodies, data, name, worth=False)
+        return _encrypt(self._bodies, data, name, worth=False)
 
-    def open_body(self, name: bytes, data: bytes) -> bytes:
+    def decrypt_body(self, name: bytes, data: bytes) -> bytes:
         """Decrypt it; errors as for `open`."""
-        return _open(self._bodies, data, name)
+        return _decrypt(self._bodies, data, name)
 
-    def seal_derived(self, key: bytes, data: bytes) -> bytes:
+    def encrypt_derived(self, key: bytes, data: bytes) -> bytes:
         """Encrypt a derived value."""
-        return _seal(self._derived, data, key)
+        return _encrypt(self._derived, data, key)
 
-    def open_derived(self, key: bytes, data: bytes) -> bytes:
+    def decrypt_derived(self, key: bytes, data: bytes) -> bytes:
         """Decrypt it; errors as for `open`."""
-        return _open(self._derived, data, key)
+        return _decrypt(self._derived, data, key)
 
     def _of(self, session: str) -> AESGCM:
         found = self._sessions.get(session)
@@ -115,7 +115,7 @@ class Family:
         return found
 
 
-def _seal(cipher: AESGCM, data: bytes, bound: bytes, *, worth: bool = True) -> bytes:
+def _encrypt(cipher: AESGCM, data: bytes, bound: bytes, *, worth: bool = True) -> bytes:
     method = _PLAIN
     if worth and len(data) >= _WORTH:
         packed: bytes = _zstandard()[0].compress(data)
@@ -125,7 +125,7 @@ def _seal(cipher: AESGCM, data: bytes, bound: bytes, *, worth: bool = True) -> b
     return nonce + cipher.encrypt(nonce, method + data, bound)
 
 
-def _open(cipher: AESGCM, data: bytes, bound: bytes) -> bytes:
+def _decrypt(cipher: AESGCM, data: bytes, bound: bytes) -> bytes:
     try:
         found = cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound)
     except (InvalidTag, ValueError):  # ValueError: too short for a nonce

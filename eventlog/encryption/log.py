@@ -7,7 +7,7 @@ the way out they come back.  Whoever is above sees what was appended; the engine
 A session that begins begins a *family* with a key of its own, unless it is a fork: then it has its parent's, so that what it inherits can
 be read, and texts that both have are stored once.  A sub-session is a family of its own.  What belongs to no session has the store's own key.
 
-What was sealed with a key that is gone is handed out sealed: heads can be listed, hashes checked, copies made, and looking
+What was encrypted with a key that is gone is handed out encrypted: heads can be listed, hashes checked, copies made, and looking
 inside is `KeyMissingError` (`codec/batch.py`).  Such a log cannot be written to without the session's key.
 
 In clear are the tombstones of erased sessions, to be read when the key is gone, and the record of what was emptied
@@ -25,17 +25,24 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eventlog.codec.payload import DESTROYED, FORMAT, SealedValue, is_sealed, mark, sealed_value
+from eventlog.codec.payload import (
+    DESTROYED,
+    FORMAT,
+    EncryptedValue,
+    decode_encrypted_value,
+    encode_encrypted,
+    is_encrypted,
+)
 from eventlog.encryption.envelope import (
-    buried,
+    encrypt_append,
+    encrypt_tombstone,
     entry_of,
-    is_burial,
     is_tombstone,
+    is_tombstone_append,
     opened_commit,
     opened_head,
-    resealed,
+    reencrypt,
     said_on,
-    sealed_append,
 )
 from eventlog.errors import DataError, EventlogError, KeyMissingError, NotFoundError
 from eventlog.integrity.scrub_ledger import is_record
@@ -97,15 +104,15 @@ class EncryptedLog:
         id = self._family_of(append.session)
         if self._ring.empty:
             return self._refused(append, self.missing(append.session))
-        if id is not None and is_burial(append):
-            return self._engine.submit(buried(append, id, self._opened_for(append)))
+        if id is not None and is_tombstone_append(append):
+            return self._engine.submit(encrypt_tombstone(append, id, self._opened_for(append)))
         begins = append.creates_at is not None
         if id is None and not begins:
             return self._refused(append, NotFoundError("session", append.session))
         family = self._beginning_family(append.entry) if id is None else self._ring.find(id)
         if family is None:
             return self._refused(append, self.missing(append.session))
-        ticket = self._engine.submit(sealed_append(append, family, self._opened_for(append)))
+        ticket = self._engine.submit(encrypt_append(append, family, self._opened_for(append)))
         if begins and id is None:
             pending = {session: other for session, other in self._beginning.items() if not other.done()}
             self._beginning = {**pending, append.session: ticket}
@@ -187,13 +194,13 @@ class EncryptedLog:
         return map(self._opened_head, self._engine.heads(after))
 
     def opened(self, commit: Commit) -> Commit:
-        """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was sealed here."""
+        """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was encrypted here."""
         return opened_commit(commit, self._ring)
 
     def _opened_head(self, head: Head) -> Head:
         return opened_head(head, self._ring)
 
-    def _sealed_heads(self) -> Iterator[Head]:
+    def _encrypted_heads(self) -> Iterator[Head]:
         """The heads as they are stored, without that of the record of what was emptied, which no key is for."""
         return (head for head in self._engine.heads() if not is_record(head.session, head.entry))
 
@@ -234,7 +241,7 @@ class EncryptedLog:
 
     def body(self, digest: bytes) -> bytes | None:
         """The packed bytes of a body, whosesoever it is: every family is asked, so `of` is the better way."""
-        for id in dict.fromkeys(entry_of(head).key for head in self._sealed_heads()):
+        for id in dict.fromkeys(entry_of(head).key for head in self._encrypted_heads()):
             family = self._ring.find(id)
             found = None if family is None else self.body_of(family, digest)
             if found is not None:
@@ -251,7 +258,7 @@ class EncryptedLog:
         stored = self._engine.body(name)
         if stored is None:
             return None
-        return family.open_body(name, sealed_value(stored).data)
+        return family.decrypt_body(name, decode_encrypted_value(stored).data)
 
     def bodies(self) -> Iterator[bytes]:
         """The names under which bodies are stored; see `name`."""
@@ -268,13 +275,15 @@ class EncryptedLog:
     def put_derived_of(self, family: Family | None, items: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Write derived values of a family."""
         validate_derived_keys(items)
-        sealed: list[tuple[bytes, bytes | None]] = []
+        encrypted: list[tuple[bytes, bytes | None]] = []
         for key, value in items:
             if value is None:
-                sealed.append((key, None))
+                encrypted.append((key, None))
             elif family is not None:
-                sealed.append((key, mark(SealedValue(FORMAT, family.id, b"", family.seal_derived(key, value)))))
-        self._engine.put_derived(sealed)
+                encrypted.append(
+                    (key, encode_encrypted(EncryptedValue(FORMAT, family.id, b"", family.encrypt_derived(key, value))))
+                )
+        self._engine.put_derived(encrypted)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
         """The keys of derived values, those included that cannot be read."""
@@ -289,9 +298,9 @@ class EncryptedLog:
         """One that cannot be read is as good as none: it is disposable."""
         if stored is not None:
             with suppress(DataError):
-                sealed = sealed_value(stored)
-                family = self._ring.find(sealed.key)
-                return None if family is None else family.open_derived(key, sealed.data)
+                encrypted = decode_encrypted_value(stored)
+                family = self._ring.find(encrypted.key)
+                return None if family is None else family.decrypt_derived(key, encrypted.data)
         return None
 
     # -- keys that go, and content that does -------------------------------------------------------
@@ -304,12 +313,12 @@ class EncryptedLog:
         """
         if self._ring.empty:
             return
-        cards = [entry_of(head) for head in self._sealed_heads()]
-        alive = {sealed.key for sealed in cards if not _is_buried(sealed)}
+        cards = [entry_of(head) for head in self._encrypted_heads()]
+        alive = {encrypted.key for encrypted in cards if not _is_tombstone(encrypted)}
         noted = {key.removeprefix(DESTROYED) for key in self._engine.derived_keys(DESTROYED)}
         notes: list[tuple[bytes, bytes]] = []
         failure: EventlogError | None = None
-        for id in {sealed.key for sealed in cards} - alive:
+        for id in {encrypted.key for encrypted in cards} - alive:
             if id in noted and self._ring.lasting:
                 self._ring.forget(id)  # another handle had it destroyed
                 continue
@@ -328,20 +337,20 @@ class EncryptedLog:
     def erased(self, session: str) -> bool:
         """Whether a session is erased, so that whoever looked for survivors may have missed what was forked from it since."""
         head = self._engine.head(session)
-        return head is not None and not is_record(session, head.entry) and _is_buried(entry_of(head))
+        return head is not None and not is_record(session, head.entry) and _is_tombstone(entry_of(head))
 
-    def resealed(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
+    def reencrypt(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
         """Changes of what was appended as changes of what is stored (`maintenance/vacuum.py`)."""
-        return {session: partial(self._resealed, change) for session, change in changes.items()}
+        return {session: partial(self._reencrypt, change) for session, change in changes.items()}
 
-    def _resealed(self, change: Callable[[Commit], Commit], stored: Commit) -> Commit:
+    def _reencrypt(self, change: Callable[[Commit], Commit], stored: Commit) -> Commit:
         opened = self.opened(stored)
-        if is_sealed(opened.payload):
+        if is_encrypted(opened.payload):
             return stored  # nobody can read what is in it, and so nobody can take something out
         changed = change(opened)
         if changed is opened or (stored.emptied and changed.payload == opened.payload):
-            return stored  # sealed anew it would look like another
-        return resealed(stored, changed, self._ring)
+            return stored  # encrypted anew it would look like another
+        return reencrypt(stored, changed, self._ring)
 
     # -- the rest ------------------------------------------------------------------------------
 
@@ -354,7 +363,7 @@ class EncryptedLog:
         return self._engine.probe()
 
     def check(self) -> list[str]:
-        """See `contract.Log`: of what is stored no key is needed, and what heads say must be what was sealed."""
+        """See `contract.Log`: of what is stored no key is needed, and what heads say must be what was encrypted."""
         wrong = self._engine.check()
         for head in self._engine.heads():
             try:
@@ -379,7 +388,7 @@ class EncryptedLog:
         self._engine.close()
 
 
-def _is_buried(entry: SealedValue) -> bool:
+def _is_tombstone(entry: EncryptedValue) -> bool:
     return not entry.data and is_tombstone(entry.clear)
 
 

@@ -28,7 +28,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_foreign, is_sealed
+from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError
 from eventlog.history.catalog import entry_of, evolve_entry
@@ -258,7 +258,7 @@ def retell(log: Log, copy: BulkWriter, upto: int, time: int, random: Callable[[i
     found: dict[str, dict[str, None]] = {}
     redacted = _redacted(log)
     for commit in commits_behind(copy, 0, upto):
-        if commit.emptied and commit.payload and not is_sealed(commit.payload) and not is_foreign(commit):
+        if commit.emptied and commit.payload and not is_encrypted(commit.payload) and not is_foreign(commit):
             found.setdefault(commit.session, {}).update(
                 dict.fromkeys(_gone(commit, redacted.get(commit.session, set())))
             )
@@ -283,7 +283,7 @@ def _redacted(log: Log) -> dict[str, set[str]]:
     """The parts that each session, those it was forked from, and those that were forked from it have redacted."""
     found: dict[str, set[str]] = {}
     for head in log.heads():
-        if is_foreign(head) or is_sealed(head.entry):
+        if is_foreign(head) or is_encrypted(head.entry):
             continue
         entry = entry_of(head)
         found.setdefault(head.session, set()).update(entry.redacted)

@@ -18,7 +18,13 @@ from eventlog.codec.batch import pack
 from eventlog.codec.bodies import digests_in
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_foreign, is_sealed, mark, sealed_payload, sealed_value
+from eventlog.codec.payload import (
+    decode_encrypted_payload,
+    decode_encrypted_value,
+    encode_encrypted,
+    is_encrypted,
+    is_foreign,
+)
 from eventlog.errors import BusyError, DamagedError, StorageError
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.log.contract import Commit, Head
@@ -84,13 +90,13 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
     The lease is nobody's, with the greatest epoch that was written with.  Of an encrypted commit no key is needed.
     """
     messages, entry = 0, b"" if head is None else head.entry
-    if is_sealed(commit.payload):
-        sealed = sealed_payload(commit.payload)
-        messages, entry = sealed.messages, entry if sealed.entry is None else sealed.entry
+    if is_encrypted(commit.payload):
+        encrypted = decode_encrypted_payload(commit.payload)
+        messages, entry = encrypted.messages, entry if encrypted.entry is None else encrypted.entry
     elif is_foreign(commit) or (commit.emptied and not commit.payload):  # what an erased session said is gone
-        entry = now.entry or _buried(head, [ev.SessionErased()])
-    elif is_sealed(entry):  # the tombstone of an encrypted session, behind which nothing comes
-        entry = now.entry or _buried(head, [span.item for span in spans_of(commit)])
+        entry = now.entry or _tombstone_entry(head, [ev.SessionErased()])
+    elif is_encrypted(entry):  # the tombstone of an encrypted session, behind which nothing comes
+        entry = now.entry or _tombstone_entry(head, [span.item for span in spans_of(commit)])
     else:
         before = shown = entry_of(head) if head is not None and head.entry else CatalogEntry()
         for span in spans_of(commit):
@@ -105,14 +111,18 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
     return after
 
 
-def _buried(head: Head | None, items: Sequence[ev.Event | DeltaRun]) -> bytes:
+def _tombstone_entry(head: Head | None, items: Sequence[ev.Event | DeltaRun]) -> bytes:
     """The catalog entry of a session that was erased, as far as it is known without its own; of an encrypted one what is in clear."""
     before = b"" if head is None else head.entry
     shown = CatalogEntry() if head is None or not before else entry_of(head)
     for item in items:
         if not isinstance(item, DeltaRun):
             shown = evolve_entry(shown, item)
-    return mark(replace(sealed_value(before), clear=pack(shown), data=b"")) if is_sealed(before) else pack(shown)
+    return (
+        encode_encrypted(replace(decode_encrypted_value(before), clear=pack(shown), data=b""))
+        if is_encrypted(before)
+        else pack(shown)
+    )
 
 
 def copy_commits(

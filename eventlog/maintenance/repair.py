@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eventlog.codec.payload import is_sealed
+from eventlog.codec.payload import is_encrypted
 from eventlog.errors import BusyError, CallError, NotFoundError
 from eventlog.integrity.scrub_ledger import ScrubLedger, settle
 from eventlog.log.merkle import SALT_BYTES
@@ -143,7 +143,7 @@ def _encryption(old: Path, found: SalvagedStore) -> str:
     with suppress(OSError):
         if noted := encryption_of(old):
             return noted
-    return LOST_NOTE if any(is_sealed(head.entry) for head in found.kept.values()) else ""
+    return LOST_NOTE if any(is_encrypted(head.entry) for head in found.kept.values()) else ""
 
 
 def _part(old: Path, name: str) -> Path:

@@ -19,7 +19,7 @@ from eventlog import events as ev
 from eventlog.codec.bodies import digests_in
 from eventlog.codec.decoded import Span, spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import FOREIGN, REMAINS, is_foreign, is_sealed, sealed_payload
+from eventlog.codec.payload import FOREIGN, REMAINS, decode_encrypted_payload, is_encrypted, is_foreign
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.log.contract import Commit, Head
@@ -155,7 +155,7 @@ class SalvagedStore:
             found.base = self._base_of(name)
         head: Head | None = None
         now = found.row.head(name) if found.row is not None else None
-        version, buried = -1 if found.base is None else found.base, False
+        version, is_tombstone = -1 if found.base is None else found.base, False
         problem = "missing or damaged"
         while version >= 0 and (piece := found.pieces.get(version + 1)) is not None:
             commit = self._commit(name, version + 1, piece[2])
@@ -167,14 +167,14 @@ class SalvagedStore:
                 problem = error.message
                 break
             version = commit.last
-            buried = commit.emptied and not commit.payload
+            is_tombstone = commit.emptied and not commit.payload
         if head is not None:
             found.upto = version
             self.kept[name] = head
         if version < found.known or head is None:
             first = version + 1 if version >= 0 else None
             losses.append(Loss(name, first, found.known or None, problem))
-        elif buried and now is None:
+        elif is_tombstone and now is None:
             losses.append(Loss(name, None, None, "it was erased, and why, and what it cost, is lost"))
 
     def _base_of(self, name: str) -> int | None:
@@ -186,8 +186,8 @@ class SalvagedStore:
         commit = self._commit(name, first, pieces[first][2])
         if commit is None:
             return None
-        if is_sealed(commit.payload):
-            return sealed_payload(commit.payload).base
+        if is_encrypted(commit.payload):
+            return decode_encrypted_payload(commit.payload).base
         if is_foreign(commit):
             return 0 if first == 1 else None
         opening = next(_spans(commit), None)
@@ -228,8 +228,8 @@ class SalvagedStore:
             commit = self._commit(name, version, self._sessions[name].pieces[version][2])
             if commit is None or is_foreign(commit) or not commit.payload:
                 continue
-            if is_sealed(commit.payload):
-                names = sealed_payload(commit.payload).names
+            if is_encrypted(commit.payload):
+                names = decode_encrypted_payload(commit.payload).names
                 if any(self.body(digest) is None for digest in names):
                     losses.append(Loss(name, commit.first, commit.last, "a large text is missing or damaged"))
                 continue

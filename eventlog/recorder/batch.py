@@ -26,7 +26,7 @@ from uuid import UUID
 import msgspec
 from eventsourcing.persistence import Notification, StoredEvent, Tracking
 
-from eventlog.codec.payload import FOREIGN, is_foreign, is_sealed
+from eventlog.codec.payload import FOREIGN, is_encrypted, is_foreign
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError
 from eventlog.log.contract import Commit
 
@@ -171,7 +171,7 @@ def unpack(commit: Commit) -> Batch:
 
 def _refused(commit: Commit) -> DamagedError | KeyMissingError | TooNewError:
     where: dict[str, Any] = {"session": commit.session, "version": commit.first, "position": commit.position}
-    if is_sealed(commit.payload):
+    if is_encrypted(commit.payload):
         return KeyMissingError("it is encrypted, and its key is not there", **where)
     try:
         found = _PLAIN.decode(commit.payload[len(FOREIGN) :])[0] if is_foreign(commit) else None

@@ -36,7 +36,7 @@ from typing_extensions import override
 
 from eventlog.codec import batch as batch_module
 from eventlog.codec.decoded import Recorded, events_of
-from eventlog.codec.payload import is_foreign, is_sealed
+from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DamagedError
 from eventlog.events import Event
 from eventlog.history.catalog import entry_of
@@ -79,7 +79,7 @@ class ConversationFeed:
         if limit < 1 or (upto is not None and upto <= after):
             return found, scanned
         for commit in self.log.follow(after, _COMMITS):
-            if not is_foreign(commit) and not is_sealed(commit.payload):
+            if not is_foreign(commit) and not is_encrypted(commit.payload):
                 for recorded in events_of(commit, commit.first - 1 + max(after + 1 - commit.position, 0)):
                     if upto is not None and recorded.position > upto:
                         return found, upto

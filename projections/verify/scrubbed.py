@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_sealed
+from eventlog.codec.payload import is_encrypted
 from eventlog.codec.redaction import NO_DIGEST, blank, part_of
 from eventlog.events import CompactionStarted, PartRedacted, StepStarted
 from eventlog.history.catalog import entry_of
@@ -32,7 +32,7 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
     """The first of a session's emptied appends that no redaction explains, or None; the session is not erased."""
     redacted: set[str] | None = None
     for commit in commits:
-        if is_sealed(commit.payload):
+        if is_encrypted(commit.payload):
             continue  # nobody can say what it speaks of
         if redacted is None:
             redacted = _redacted(store, session)
@@ -79,7 +79,7 @@ def _redacted(store: Store, session: str) -> set[str]:
         if head is not None and (entry := entry_of(head)).erased:
             found.update(entry.redacted)
         for commit in store.log.read(stream.session):
-            if not commit.emptied and not is_sealed(commit.payload):
+            if not commit.emptied and not is_encrypted(commit.payload):
                 items = (span.item for span in spans_of(commit))
                 found.update(item.part for item in items if isinstance(item, PartRedacted))
     return found

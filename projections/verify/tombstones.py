@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_sealed, sealed_payload
+from eventlog.codec.payload import decode_encrypted_payload, is_encrypted
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.log.merkle_check import Fault
 
@@ -33,10 +33,10 @@ def tombstone_fault(store: Store, head: Head) -> Fault | None:
     tombstone: ev.SessionErased | None = None
     for commit in store.log.read(head.session, 0, head.version):
         tombstone = None
-        if is_sealed(commit.payload):
-            sealed = sealed_payload(commit.payload)
-            entry = entry if sealed.entry is None else entry_of(replace(head, entry=sealed.entry))
-            messages += sealed.messages
+        if is_encrypted(commit.payload):
+            encrypted = decode_encrypted_payload(commit.payload)
+            entry = entry if encrypted.entry is None else entry_of(replace(head, entry=encrypted.entry))
+            messages += encrypted.messages
             read = False
         elif commit.emptied and not commit.payload:  # nobody inherited it; the tombstone is one of these
             tombstone = ev.SessionErased(shown.reason)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from eventlog.codec.decoded import Span, Stretch
-from eventlog.codec.payload import is_foreign, is_sealed
+from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.streams import ancestry
@@ -32,8 +32,8 @@ from eventlog.validation import require, require_or_none
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, hide_inherited, replay
 from projections.replay.projection import Projection, Source
+from projections.verify.encrypted_heads import encryption_fault
 from projections.verify.scrubbed import unexplained
-from projections.verify.sealed_heads import seal_fault
 from projections.verify.streams import Problem, Streams
 from projections.verify.tombstones import tombstone_fault
 
@@ -149,8 +149,8 @@ def _session(
 ) -> SessionReport:
     store, report = streams.store, SessionReport(name)
     head = _try(report, partial(store.log.head, name))
-    unsealed = _try(report, partial(seal_fault, store.log.engine, name))
-    _add(report, unsealed)
+    changed_head = _try(report, partial(encryption_fault, store.log.engine, name))
+    _add(report, changed_head)
     if head is None:
         if not report.problems and kept is None:
             report.problems.append(Problem("there is no such session"))
@@ -165,8 +165,8 @@ def _session(
         report.version = head.version
         _add(report, _try(report, partial(tombstone_fault, store, head)))
         return report
-    if is_sealed(head.entry):
-        report.version, report.locked = head.version, unsealed is None
+    if is_encrypted(head.entry):
+        report.version, report.locked = head.version, changed_head is None
         return report
     if head.gone:
         report.problems.append(Problem("the events are gone, and the session was not erased", 1))

@@ -16,7 +16,7 @@ from eventsourcing.persistence import PersistenceError, StoredEvent
 
 import eventlog
 from eventlog import open_log
-from eventlog.codec.payload import FOREIGN, sealed_value
+from eventlog.codec.payload import FOREIGN, decode_encrypted_value
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import ErasedError, KeyMissingError, KeyProviderError, KeysError, StorageError
 from eventlog.importers import import_file
@@ -141,7 +141,7 @@ def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
 
 
 def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path: Path) -> None:
-    """The stream of another library whose head is lost has the catalog entry that was sealed with its first append."""
+    """The stream of another library whose head is lost has the catalog entry that was encrypted with its first append."""
     service = Service()
     log = open_log.open_log(tmp_path / "s", keys=service)
     payloads = [FOREIGN + SECRET.encode(), FOREIGN + b"two"]
@@ -218,7 +218,7 @@ def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -
 
 
 def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
-    """What was blanked before is not sealed anew: no byte of it changes, and nothing is recorded again."""
+    """What was blanked before is not encrypted anew: no byte of it changes, and nothing is recorded again."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         session = store.create_session(id="p")
         session.user(SECRET, id="m")
@@ -306,7 +306,9 @@ def test_a_key_is_destroyed_until_that_is_confirmed_and_then_no_more(place: str,
         own = set(service.keys)
         for name in "abc":
             exchange(store.create_session(id=name))
-        (refusing,) = set(service.keys) - own - {sealed_value(_stored_entry(store, name)).key.hex() for name in "bc"}
+        (refusing,) = (
+            set(service.keys) - own - {decode_encrypted_value(_stored_entry(store, name)).key.hex() for name in "bc"}
+        )
         refused.add(refusing)
         with pytest.raises(KeyProviderError):
             store.erase("a")

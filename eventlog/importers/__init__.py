@@ -18,12 +18,12 @@ from eventlog.importers.anthropic.messages import AnthropicMessages
 from eventlog.importers.anthropic.sse import AnthropicStream
 from eventlog.importers.claude_code.importer import ClaudeCode
 from eventlog.importers.codex.importer import Codex
-from eventlog.importers.common.importer import Importer, Piece, Report, Skipped
+from eventlog.importers.common.importer import ImportBatch, Importer, Report, Skipped
 from eventlog.importers.common.message_lists import family_of
 from eventlog.importers.common.message_reader import MessageList
 from eventlog.importers.common.sse import kind_of_stream
 from eventlog.importers.event_jsonl.format import EventJsonl
-from eventlog.importers.event_jsonl.load import place
+from eventlog.importers.event_jsonl.load import load
 from eventlog.importers.openai.chat_sse import OpenAIChatStream
 from eventlog.importers.openai.messages import OpenAIMessages
 from eventlog.importers.openai.responses_sse import OpenAIResponsesStream
@@ -55,7 +55,7 @@ START = 64 * 1024
 LONGEST = 8 * 1024 * 1024
 """How much more is read to have the first line whole."""
 HELD = 8
-"""Pieces of a file that are held until one says something."""
+"""Batches of a file that are held until one says something."""
 
 _DOCUMENTS = (EventJsonl.name, OpenCodeImporter.name)
 """Formats that say themselves that a session is empty."""
@@ -114,20 +114,20 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progre
     size = file.tell() - begin
     file.seek(begin)
     if name is None:
-        name = _told(file, start, path)
+        name = _detect_in(file, start, path)
         file.seek(begin)
     elif name not in FORMATS:
         raise ImportFormatError(f"{brief(name)} is no format that can be imported (known: {', '.join(FORMATS)})")
     report = Report(path, name)
-    pieces = _saying(FORMATS[name].read(file, path, report), report, size)
-    put = place if name == EventJsonl.name else reconcile
-    put(store, pieces if on_progress is None else _watched(pieces, file, begin, size, on_progress), report)
+    batches = _with_content(FORMATS[name].read(file, path, report), report, size)
+    put = load if name == EventJsonl.name else reconcile
+    put(store, batches if on_progress is None else _reporting(batches, file, begin, size, on_progress), report)
     if on_progress is not None:
         on_progress(size, size)
     return report
 
 
-def _told(file: BinaryIO, start: bytes, path: str) -> str:
+def _detect_in(file: BinaryIO, start: bytes, path: str) -> str:
     """The format of a file that is at its beginning; a list of messages may begin late in it."""
     try:
         return detect(start, path)
@@ -141,14 +141,14 @@ def _told(file: BinaryIO, start: bytes, path: str) -> str:
         return found
 
 
-def _saying(pieces: Iterator[Piece], report: Report, size: int) -> Iterator[Piece]:
-    """The pieces; `ImportFormatError` if none of them says anything, before any is taken in."""
-    held: list[Piece] = []
-    for piece in pieces:
-        held.append(piece)
-        said = any(not isinstance(event, _FRAME) for _, event in piece.items)
+def _with_content(batches: Iterator[ImportBatch], report: Report, size: int) -> Iterator[ImportBatch]:
+    """The batches; `ImportFormatError` if none of them says anything, before any is taken in."""
+    held: list[ImportBatch] = []
+    for batch in batches:
+        held.append(batch)
+        said = any(not isinstance(event, _FRAME) for _, event in batch.items)
         if said or report.format in _DOCUMENTS or len(held) > HELD:
-            yield from chain(held, pieces)
+            yield from chain(held, batches)
             return
     if size:
         report.sessions.clear()
@@ -160,7 +160,9 @@ def _saying(pieces: Iterator[Piece], report: Report, size: int) -> Iterator[Piec
         )
 
 
-def _watched(pieces: Iterator[Piece], file: BinaryIO, begin: int, size: int, on_progress: Progress) -> Iterator[Piece]:
-    for piece in pieces:
-        yield piece
+def _reporting(
+    batches: Iterator[ImportBatch], file: BinaryIO, begin: int, size: int, on_progress: Progress
+) -> Iterator[ImportBatch]:
+    for batch in batches:
+        yield batch
         on_progress(file.tell() - begin, size)

@@ -31,7 +31,7 @@ from eventlog.values import Content
 __all__ = ["SNAPSHOT", "Candidate", "Timed", "is_snapshot", "stored_events"]
 
 SNAPSHOT = (ev.SessionRenamed, ev.SessionArchived, ev.ForeignKept)
-"""What `Piece.snapshot` may hold; of `ForeignKept` not what is kept of a record (`line:…`, `lines:…`), which is history."""
+"""What `ImportBatch.snapshot` may hold; of `ForeignKept` not what is kept of a record (`line:…`, `lines:…`), which is history."""
 
 ENDINGS = (ev.ToolCompleted, ev.ToolFailed, ev.ToolProgress, ev.StepFinished, ev.MessageFinished, ev.TodosSet)
 """Endings of calls, steps and messages; what a call reports before its end, and the list that its result sets."""
@@ -80,7 +80,7 @@ class Candidate:
 
     def compare(self, time: int, event: ev.Event, bodies: Mapping[bytes, bytes]) -> None:
         """Take in the file's next event; `bodies` has those it refers to."""
-        stored = self._look()
+        stored = self._peek()
         if not self.gap and stored is not None and _plain(self.translate(event)) == _plain(stored):
             self._agree()
             return
@@ -90,26 +90,26 @@ class Candidate:
             self.common += 1
             return
         extra = self._drain()
-        stored = self._look()
+        stored = self._peek()
         if stored is not None:
             before = len(self.moves)
             self.move(self.common, len(extra) - len(self.gap))
             if self._same(self.translate(event), stored, bodies):
-                self._take_in(*self._unequal(extra))
+                self._note_endings(*self._unequal(extra))
                 self._agree()
                 return
             del self.moves[before:]
         else:
             left, extra = self._unequal(extra)
             self.move(self.common, len(extra))
-            self._take_in([], extra)
+            self._note_endings([], extra)
             self.gap = left
         self.agrees = False
         self.ended = stored is None
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """The file ends here: what it has said since the latest event that agrees is owed or stored."""
-        self._take_in(*self._unequal(self._drain()))
+        self._note_endings(*self._unequal(self._drain()))
 
     def _agree(self) -> None:
         self._ahead = None
@@ -122,7 +122,7 @@ class Candidate:
     def _drain(self) -> list[ev.Event]:
         """The endings that are stored next."""
         found: list[ev.Event] = []
-        while (stored := self._look()) is not None and self._may_differ(stored):
+        while (stored := self._peek()) is not None and self._may_differ(stored):
             found.append(stored)
             self._ahead = None
         return found
@@ -134,17 +134,17 @@ class Candidate:
             stored for stored in extra if stored not in said
         ]
 
-    def _take_in(self, said: list[Timed], extra: list[ev.Event]) -> None:
+    def _note_endings(self, said: list[Timed], extra: list[ev.Event]) -> None:
         self.gap = []
         for stored in extra:
-            about = _about(stored)
+            about = _subject(stored)
             owed = self.owed.get(about)
             if owed is None or (_is_interruption(stored) and not _is_interruption(owed[1])):
                 self._extra[about] = stored
             elif owed[1] != stored:
                 del self.owed[about]
         for time, event in said:
-            about = _about(event)
+            about = _subject(event)
             stored_one = self._extra.get(about)
             if stored_one is None or (_is_interruption(stored_one) and not _is_interruption(event)):
                 self.owed[about] = (time, event)
@@ -168,16 +168,16 @@ class Candidate:
 
     def at_end(self) -> bool:
         """Whether nothing is stored beyond what was compared."""
-        return self._look() is None
+        return self._peek() is None
 
-    def told(self) -> int:
+    def snapshot_time(self) -> int:
         """When the newest snapshot was taken, in UTC milliseconds."""
         stored = spans(self.store.log, ancestry(self.store.log, self.name), 0, self.store.info(self.name).version)
         return max(
             (span.time for span in stored if isinstance(span.item, SNAPSHOT) and is_snapshot(span.item)), default=0
         )
 
-    def _look(self) -> ev.Event | None:
+    def _peek(self) -> ev.Event | None:
         """The next stored event that is compared."""
         while self._ahead is None:
             stored = next(self._stored, None)
@@ -209,7 +209,7 @@ class Candidate:
 
     def has(self, event: ev.Event) -> bool:
         """Whether a file's event that comes now is stored in another place: endings only."""
-        stored = self._extra.get(_about(event)) if self._extra and isinstance(event, ENDINGS) else None
+        stored = self._extra.get(_subject(event)) if self._extra and isinstance(event, ENDINGS) else None
         return stored is not None and (not _is_interruption(stored) or _is_interruption(event))
 
     def inherit(self, other: Candidate) -> None:
@@ -256,7 +256,7 @@ def _rest(data: str) -> object:
     return rest, [(path, field) for path, (_, field) in moved] if is_array(moved) else moved
 
 
-def _about(event: ev.Event) -> object:
+def _subject(event: ev.Event) -> object:
     """What an ending ends."""
     match event:
         case ev.ToolCompleted() | ev.ToolFailed():

@@ -26,7 +26,7 @@ from eventlog import events as ev
 from eventlog.errors import NotFoundError
 from eventlog.history.catalog import SessionInfo
 from eventlog.importers.candidate import Candidate, is_snapshot, stored_events
-from eventlog.importers.common.importer import Piece, Report, bounded_id
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Origin
@@ -37,21 +37,21 @@ BATCH_EVENTS = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
 
 
-def reconcile(store: Store, pieces: Iterable[Piece], report: Report) -> None:
-    """Append what is new of `pieces`; `report` gets the ids of the sessions and the number of events added."""
+def reconcile(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
+    """Append what is new of `batches`; `report` gets the ids of the sessions and the number of events added."""
     targets: dict[str, _Target] = {}
     names: dict[str, str] = {}
-    for piece in pieces:
-        target = targets.get(piece.session)
+    for batch in batches:
+        target = targets.get(batch.session)
         if target is None:
-            first = piece.items[0][1]
+            first = batch.items[0][1]
             if isinstance(first, ev.SessionForked):
-                names[piece.session] = _branch(store, piece, first, targets[first.parent], report)
+                names[batch.session] = _branch(store, batch, first, targets[first.parent], report)
                 continue
             assert isinstance(first, ev.SessionStarted)
-            target = targets[piece.session] = _Target(store, piece, _here(first, names))
-        target.take(piece)
-        names[piece.session] = target.name()
+            target = targets[batch.session] = _Target(store, batch, _with_parent(first, names))
+        target.add(batch)
+        names[batch.session] = target.name()
     for target in targets.values():
         target.finish()
         names[target.wanted] = target.name()
@@ -59,7 +59,7 @@ def reconcile(store: Store, pieces: Iterable[Piece], report: Report) -> None:
     report.sessions = [names.get(name, name) for name in report.sessions]
 
 
-def _here(started: ev.SessionStarted, names: dict[str, str]) -> ev.SessionStarted:
+def _with_parent(started: ev.SessionStarted, names: dict[str, str]) -> ev.SessionStarted:
     """The event with its parent's name in this store."""
     if started.parent is None or started.parent not in names:
         return started
@@ -87,23 +87,23 @@ def _chain(store: Store, wanted: str) -> Iterator[tuple[str, SessionInfo | None]
         yield name, info
 
 
-def _branch(store: Store, piece: Piece, forked: ev.SessionForked, parent: _Target, report: Report) -> str:
+def _branch(store: Store, batch: ImportBatch, forked: ev.SessionForked, parent: _Target, report: Report) -> str:
     """The session that keeps a branch the file left; made if it is not there."""
-    source, at = parent.settled(forked.at)
+    source, at = parent.stored_version(forked.at)
     free = ""
-    for name, info in _chain(store, piece.session):
+    for name, info in _chain(store, batch.session):
         if info is None:
             free = name
         elif _same_origin(info, forked.origin) and (info.fork_of, info.forked_at) == (source.name, at):
-            report.events += _mend(source, store.session(name)) if source.owed else 0
+            report.events += _append_owed(source, store.session(name)) if source.owed else 0
             return name
     event = ev.SessionForked(source.name, at, b"", forked.title, store.info(source.name).scope, forked.origin)
-    store.begin(event, id=free, time=piece.items[0][0])
-    report.events += 1 + (_mend(source, store.session(free)) if source.owed else 0)
+    store.begin(event, id=free, time=batch.items[0][0])
+    report.events += 1 + (_append_owed(source, store.session(free)) if source.owed else 0)
     return free
 
 
-def _mend(source: Candidate, session: Session) -> int:
+def _append_owed(source: Candidate, session: Session) -> int:
     """Append to a session what is owed of its history; how many events that were."""
     owing = source.owing(session)
     if owing:
@@ -116,7 +116,7 @@ def _is_tail(event: ev.Event) -> bool:
     return isinstance(event, ev.ForeignKept) and event.of.startswith("tail:")
 
 
-def _about(event: ev.Event) -> tuple[type, str]:
+def _subject(event: ev.Event) -> tuple[type, str]:
     """What an event of a snapshot speaks of: of those about one thing the latest counts."""
     return type(event), event.of if isinstance(event, ev.ForeignKept) else ""
 
@@ -124,11 +124,11 @@ def _about(event: ev.Event) -> tuple[type, str]:
 class _Target:
     """One of the file's sessions, and where its events go."""
 
-    def __init__(self, store: Store, piece: Piece, started: ev.SessionStarted) -> None:
+    def __init__(self, store: Store, batch: ImportBatch, started: ev.SessionStarted) -> None:
         self.store = store
-        wanted = self.wanted = piece.session
+        wanted = self.wanted = batch.session
         self.snapshot: list[tuple[int, ev.Event]] | None = None
-        snapshots = self._snapshots = piece.snapshot is not None
+        snapshots = self._snapshots = batch.snapshot is not None
         self.started = started
         self.added = 0
         self.candidates: list[Candidate] = []
@@ -151,21 +151,21 @@ class _Target:
             return self.chosen.name
         return next((found.name for found in self.candidates if found.agrees), self.wanted)
 
-    def take(self, piece: Piece) -> None:
-        """Compare or append a piece's events."""
-        self.snapshot = piece.snapshot
-        items = iter(piece.items)
+    def add(self, batch: ImportBatch) -> None:
+        """Compare or append a batch's events."""
+        self.snapshot = batch.snapshot
+        items = iter(batch.items)
         if self.chosen is None:
             for time, event in items:
-                if not self._compare(time, event, piece.bodies):
+                if not self._compare(time, event, batch.bodies):
                     self._choose(time, event)
                     break
         if self.chosen is None:
-            if piece.snapshot:
-                self.bodies.update(piece.bodies)
+            if batch.snapshot:
+                self.bodies.update(batch.bodies)
             return
-        self.bodies.update(piece.bodies)
-        self.weight += piece.weight
+        self.bodies.update(batch.bodies)
+        self.weight += batch.weight
         for time, event in items:
             self._add(time, event)
             if len(self.items) >= BATCH_EVENTS:
@@ -233,7 +233,7 @@ class _Target:
                 self.items.append((said_at, said))
         self._add(time, new)
 
-    def settled(self, version: int) -> tuple[Candidate, int]:
+    def stored_version(self, version: int) -> tuple[Candidate, int]:
         """What holds everything so far, and what the file's version is there."""
         self.flush()
         found = self.chosen or next(candidate for candidate in self.candidates if candidate.agrees)
@@ -247,8 +247,8 @@ class _Target:
         self.flush()
         for one in [self.chosen] if self.chosen else [found for found in self.candidates if found.agrees]:
             if one is not self.chosen:
-                one.settle()
-            self.added += _mend(one, one.session()) if one.owed else 0
+                one.finish()
+            self.added += _append_owed(one, one.session()) if one.owed else 0
         if not self.snapshot:
             return
         agreeing = [found for found in self.candidates if found.agrees]
@@ -256,13 +256,13 @@ class _Target:
         if found is None:
             if all(_is_tail(event) for _, event in self.snapshot):
                 return
-            if self.snapshot[0][0] <= max(found.told() for found in agreeing):
+            if self.snapshot[0][0] <= max(found.snapshot_time() for found in agreeing):
                 return
             self._choose(*self.snapshot[0])
             found = self.chosen
             assert found is not None
-        latest = {_about(event): event for event in stored_events(self.store, found.name) if is_snapshot(event)}
-        self.items = [(time, event) for time, event in self.snapshot if latest.get(_about(event)) != event]
+        latest = {_subject(event): event for event in stored_events(self.store, found.name) if is_snapshot(event)}
+        self.items = [(time, event) for time, event in self.snapshot if latest.get(_subject(event)) != event]
         if self.items:
             self.chosen = found
             self.head = self.store.info(found.name).version

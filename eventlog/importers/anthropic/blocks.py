@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.usage import count
 from eventlog.values import Attachment, File, Tokens
@@ -55,7 +55,7 @@ def tokens_of(usage: dict[str, Any]) -> Tokens:
     )
 
 
-def file_of(block: dict[str, Any], piece: Piece) -> tuple[File, str] | None:
+def file_of(block: dict[str, Any], batch: ImportBatch) -> tuple[File, str] | None:
     """The file in an `image` or `document` block, and its base64 data if that is in the block; None if it is neither."""
     source, kind_of_block = block.get("source"), text_or_empty(block.get("type"))
     if kind_of_block not in {"image", "document"} or not is_object(source):
@@ -67,17 +67,17 @@ def file_of(block: dict[str, Any], piece: Piece) -> tuple[File, str] | None:
     fallback = "image/*" if kind_of_block == "image" else "application/pdf"
     kind = mime if isinstance(mime, str) else fallback
     if fields.get("type") == "base64" and isinstance(data, str):
-        return File(kind, piece.content(f"data:{kind};base64,{data}"), name), data
+        return File(kind, batch.content(f"data:{kind};base64,{data}"), name), data
     if fields.get("type") == "text" and isinstance(data, str):
-        return File(kind, piece.content(f"data:{kind},{data}"), name), data
+        return File(kind, batch.content(f"data:{kind},{data}"), name), data
     if isinstance(url, str):
-        return File(kind, piece.content(url), name), ""
+        return File(kind, batch.content(url), name), ""
     if isinstance(file_id, str):
-        return File(kind, piece.content(f"file:{file_id}"), name), ""
+        return File(kind, batch.content(f"file:{file_id}"), name), ""
     return None
 
 
-def result_of(content: object, piece: Piece) -> tuple[str, tuple[Attachment, ...]]:
+def result_of(content: object, batch: ImportBatch) -> tuple[str, tuple[Attachment, ...]]:
     """The text of a tool result, and the files in it."""
     if isinstance(content, str):
         return content, ()
@@ -90,7 +90,7 @@ def result_of(content: object, piece: Piece) -> tuple[str, tuple[Attachment, ...
             texts.append(block)
         elif is_object(block):
             fields = block
-            found = file_of(fields, piece)
+            found = file_of(fields, batch)
             if found is not None:
                 file = found[0]
                 files.append(Attachment(file.mime, file.url, file.filename))

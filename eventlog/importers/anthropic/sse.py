@@ -105,7 +105,7 @@ class _Reader(StreamReader):
         name = message.get("model")
         self.model = Model(blocks.PROVIDER, name) if isinstance(name, str) and name else None
         self.blocks, self.known, self.reason, self.usage = {}, set(), None, {}
-        self.session.batch.forget()
+        self.session.remainder.forget()
         self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
         self.session.add(ev.StepStarted(self.message, _own(self.message, "step")))
         self.report.messages += 1
@@ -191,12 +191,12 @@ class _Reader(StreamReader):
         started: Text | Reasoning | Tool | None = None
         if kind == "text":
             opened.kind = "text"
-            started = Text(self.session.piece.content(blocks.text_or_empty(block.get("text"))))
+            started = Text(self.session.batch.content(blocks.text_or_empty(block.get("text"))))
             if is_array(block.get("citations")) and block["citations"]:
                 opened.metadata["citations"] = list(block["citations"])
         elif kind == "thinking":
             opened.kind = "reasoning"
-            started = Reasoning(self.session.piece.content(blocks.text_or_empty(block.get("thinking"))))
+            started = Reasoning(self.session.batch.content(blocks.text_or_empty(block.get("thinking"))))
             if block.get("signature"):
                 opened.metadata["signature"] = blocks.text_or_empty(block["signature"])
         elif kind == "redacted_thinking":
@@ -222,7 +222,7 @@ class _Reader(StreamReader):
             self.report.skip(line, "a result for a call that is not open")
         else:
             del self.calls[result.call]
-            output = self.session.piece.content(result.output)
+            output = self.session.batch.content(result.output)
             self.session.add(ev.ToolFailed(call.part, output) if result.failed else ev.ToolCompleted(call.part, output))
             if call.message in self.stopped and not self._waits(call.message):
                 self.session.add(ev.MessageFinished(call.message, self.stopped.pop(call.message)))
@@ -268,7 +268,7 @@ class _Reader(StreamReader):
                 self.report.skip(line, "a call whose input is not whole: it stays pending")
                 return
             block.kind = "running"
-            self.session.add(ev.ToolRunning(block.part, self.session.piece.content(text)))
+            self.session.add(ev.ToolRunning(block.part, self.session.batch.content(text)))
 
 
 _DELTAS = {

@@ -23,9 +23,9 @@ from typing import Any, BinaryIO
 from eventlog import events as ev
 from eventlog.importers.anthropic import blocks
 from eventlog.importers.claude_code.open_messages import Open
-from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, Entry, entries, looks_right, prompt_of
+from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, ClaudeRecord, entries, looks_right, prompt_of
 from eventlog.importers.claude_code.thread import INTERRUPT, Thread
-from eventlog.importers.common.importer import Piece, Report, bounded_id, path_identity
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.values import MessageError, Origin
@@ -49,7 +49,7 @@ class ClaudeCode:
         del path
         return looks_right(start)
 
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the file's events."""
         yield from _Reader(path, report).read(entries(file, report))
 
@@ -67,15 +67,15 @@ class _Reader:
         """The sub-session of the newest sidechain record."""
         self.positions = RecordIndex()
         """Record key to thread and node; also the ids of messages, with "m:" before them."""
-        self.preamble: list[Entry] = []
+        self.preamble: list[ClaudeRecord] = []
         self.begun = False
         self.session = ""
         self.version = ""
         self.time = 0
-        self.forks: list[Piece] = []
+        self.forks: list[ImportBatch] = []
         self.titled = False
 
-    def read(self, found: Iterator[Entry]) -> Iterator[Piece]:
+    def read(self, found: Iterator[ClaudeRecord]) -> Iterator[ImportBatch]:
         for entry in found:
             if self.begun:
                 yield from self._take(entry)
@@ -90,7 +90,7 @@ class _Reader:
             self.report.skip(entry.line, "no session begins: the file has no user or assistant record")
         for thread in self.threads:
             thread.early.close()
-            if thread.piece.items:
+            if thread.batch.items:
                 yield thread.take()
 
     # -- sessions --------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class _Reader:
         self.report.sessions.append(thread.session)
         return thread
 
-    def _sub_session(self, entry: Entry, record: dict[str, Any]) -> Thread:
+    def _sub_session(self, entry: ClaudeRecord, record: dict[str, Any]) -> Thread:
         """The thread of a sidechain record: its agent's, its parent's, or a new one."""
         agent, parent = record.get("agentId"), record.get("parentUuid")
         if isinstance(agent, str) and agent:
@@ -164,7 +164,7 @@ class _Reader:
 
     # -- records ---------------------------------------------------------------------------------
 
-    def _take(self, entry: Entry) -> Iterator[Piece]:
+    def _take(self, entry: ClaudeRecord) -> Iterator[ImportBatch]:
         """One record: its events, and what is left of it."""
         if entry.time is not None:
             self.time = entry.time
@@ -174,17 +174,17 @@ class _Reader:
         else:
             self.report.skip(entry.line, "not an object")
             thread = self._main({}) if not self.threads else self.threads[0]
-            thread.group.plain = entry.plain
+            thread.remainder.plain = entry.plain
         thread.keep(self.time, entry.line, entry.record)
         if self.forks:
             # A fork is of the versions its parent has so far, so these go first.
             yield thread.take()
             yield from self.forks
             self.forks = []
-        elif thread.piece.full():
+        elif thread.batch.full():
             yield thread.take()
 
-    def _record(self, entry: Entry, record: dict[str, Any]) -> Thread:
+    def _record(self, entry: ClaudeRecord, record: dict[str, Any]) -> Thread:
         side = record.get("isSidechain") is True and (entry.kind in CONVERSATION or "parentUuid" in record)
         thread = self._sub_session(entry, record) if side else self.main
         if thread is None:
@@ -192,7 +192,7 @@ class _Reader:
             aside = self.threads and entry.kind not in CONVERSATION
             only_side = not self.threads and self._sidechain_first()
             thread = self.threads[0] if aside else self._sub_session(*only_side) if only_side else self._main(record)
-        thread.group.plain = entry.plain
+        thread.remainder.plain = entry.plain
         if "uuid" in record and self.positions.get(entry.key) is not None:
             self.report.skip(entry.line, "a record with this uuid came before")
             return thread
@@ -203,7 +203,7 @@ class _Reader:
             self._aside(entry, record, thread)
         return thread
 
-    def _sidechain_first(self) -> tuple[Entry, dict[str, Any]] | None:
+    def _sidechain_first(self) -> tuple[ClaudeRecord, dict[str, Any]] | None:
         """The first message of the preamble, if it is a sub-agent's."""
         first = next((entry for entry in self.preamble if entry.kind in CONVERSATION), None)
         if first is None or not is_object(first.record):
@@ -211,7 +211,7 @@ class _Reader:
         record = first.record
         return (first, record) if record.get("isSidechain") is True else None
 
-    def _aside(self, entry: Entry, record: dict[str, Any], thread: Thread) -> None:
+    def _aside(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         kind, time = entry.kind, self.time
         if kind == "system":
             subtype = blocks.text_or_empty(record.get("subtype"))
@@ -248,7 +248,7 @@ class _Reader:
             at = place if place is not None and place[0] is thread else (thread, thread.node)
             self._settle_place(entry.key, *at)
 
-    def _conversation(self, entry: Entry, record: dict[str, Any], thread: Thread) -> None:
+    def _conversation(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         message = record.get("message")
         if not is_object(message):
             self.report.skip(entry.line, "its message is not an object")
@@ -276,7 +276,7 @@ class _Reader:
             name = bounded_id(f"{wanted}#{number}")
         return name
 
-    def _advance(self, entry: Entry, record: dict[str, Any], thread: Thread) -> None:
+    def _advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         """A new message begins: after the newest one, or, if its parent is not in that one's node, on another branch."""
         place = self._place(record.get("parentUuid"))
         if place is None or place[0] is not thread or place[1] == thread.node:
@@ -291,7 +291,7 @@ class _Reader:
         self.forks.append(fork)
         self.report.sessions.append(fork.session)
 
-    def _user(self, entry: Entry, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
+    def _user(self, entry: ClaudeRecord, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
         said: list[Any] = []
         for block in content:
             if is_object(block) and block.get("type") == "tool_result":
@@ -311,7 +311,7 @@ class _Reader:
         self._settle_place(entry.key, thread, thread.node)
 
     def _assistant(
-        self, entry: Entry, record: dict[str, Any], message: dict[str, Any], content: list[Any], thread: Thread
+        self, entry: ClaudeRecord, record: dict[str, Any], message: dict[str, Any], content: list[Any], thread: Thread
     ) -> None:
         foreign = message.get("id")
         same = isinstance(foreign, str) and foreign and thread.open is not None and thread.open.foreign == foreign
@@ -332,14 +332,14 @@ class _Reader:
             words = " ".join(text for text in texts if isinstance(text, str))
             thread.interrupt_all(MessageError("api", words))
 
-    def _compact(self, entry: Entry, record: dict[str, Any], thread: Thread) -> None:
+    def _compact(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         found = record.get("compactMetadata")
         metadata = found if is_object(found) else {}
         auto = metadata.get("trigger") == "auto"
         thread.compact(self.time, self._fresh(entry.key), auto=auto, tokens=metadata.get("preTokens"))
         self._settle_place(entry.key, thread, thread.node)
 
-    def _summary(self, entry: Entry, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
+    def _summary(self, entry: ClaudeRecord, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
         if thread.compaction is None:
             thread.compact(self.time, self._fresh(bounded_id(f"{entry.key}:marker")), auto=False, tokens=None)
         texts = [block.get("text") if is_object(block) else block for block in content]

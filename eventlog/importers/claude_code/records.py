@@ -21,7 +21,7 @@ from eventlog.importers.common.json_lines import (
     sound,
 )
 
-__all__ = ["ASIDE", "CONVERSATION", "Entry", "entries", "looks_right", "prompt_of"]
+__all__ = ["ASIDE", "CONVERSATION", "ClaudeRecord", "entries", "looks_right", "prompt_of"]
 
 TITLE = 80
 """Longest title taken from a prompt, in characters."""
@@ -39,7 +39,7 @@ ASIDE = frozenset(
 """Known types of records that are no messages."""
 
 
-class Entry(NamedTuple):
+class ClaudeRecord(NamedTuple):
     """A record as read: `key` is its `uuid`, or its line for want of one."""
 
     line: int
@@ -82,7 +82,7 @@ def _is_record(record: dict[str, Any]) -> bool:
     )
 
 
-def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
+def entries(file: BinaryIO, report: Report) -> Iterator[ClaudeRecord]:
     """The records of the file; what cannot be read is reported."""
     for line in lines(file):
         start = (line.data or b"")[:64] if line.number == 1 else b""
@@ -94,7 +94,7 @@ def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
             yield _entry(line.number, found[0], plain=found[1])
 
 
-def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[Entry]:
+def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[ClaudeRecord]:
     """The records of a document; their numbers stand for lines."""
     rest = file.read(DOCUMENT)
     if len(rest) == DOCUMENT:
@@ -113,10 +113,10 @@ def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[Entry]:
         yield _entry(number, record, plain=plain)
 
 
-def _entry(line: int, value: Any, *, plain: bool) -> Entry:
+def _entry(line: int, value: Any, *, plain: bool) -> ClaudeRecord:
     record = value if is_object(value) else {}
     kind, key = record.get("type"), record.get("uuid")
-    return Entry(
+    return ClaudeRecord(
         line,
         value,
         plain,

@@ -23,7 +23,7 @@ from eventlog import events as ev
 from eventlog.importers.anthropic import blocks
 from eventlog.importers.claude_code.open_messages import Call, Early, Open, own_id, todos_of
 from eventlog.importers.common.early_results import EarlyResults
-from eventlog.importers.common.importer import Piece, Report, bounded_id
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.session_pieces import SessionPieces
@@ -42,7 +42,7 @@ INTERRUPT = "[Request interrupted by user"
 
 
 class Thread(SessionPieces):
-    """The state of one session while its file is read, and the piece that is being filled."""
+    """The state of one session while its file is read, and the batch that is being filled."""
 
     def __init__(self, session: str, number: int, report: Report, started: ev.SessionStarted, time: int) -> None:
         super().__init__(session, report, started.title)
@@ -79,13 +79,13 @@ class Thread(SessionPieces):
         self.ends.append(self.version)
         self.tip = key
 
-    def branch_off(self, time: int, node: int, key: str) -> Piece:
+    def branch_off(self, time: int, node: int, key: str) -> ImportBatch:
         """A new message begins on another branch: return the fork that keeps this one, and go back to the end of `node`.
 
         Calls of the branch that is left are no longer waited for.
         """
         self.supersede()
-        fork = Piece(bounded_id(f"{self.session}:{self.tip}"))
+        fork = ImportBatch(bounded_id(f"{self.session}:{self.tip}"))
         fork.add(time, ev.SessionForked(self.session, self.version, title=self.title))
         self.begin_node(key)
         self.add(time, ev.RolledBack(self.ends[node]))
@@ -154,13 +154,13 @@ class Thread(SessionPieces):
             kind: Text | File | None = None
             text = block if isinstance(block, str) else block.get("text") if is_object(block) else None
             if isinstance(text, str) and (isinstance(block, str) or block.get("type") == "text"):
-                kind = Text(self.piece.content(text), synthetic, ignored)
-                self.group.holds(text, "text")
+                kind = Text(self.batch.content(text), synthetic, ignored)
+                self.remainder.move(text, "text")
             elif is_object(block):
-                found = blocks.file_of(block, self.piece)
+                found = blocks.file_of(block, self.batch)
                 if found is not None:
                     kind = found[0]
-                    self.group.holds(found[1], "file")
+                    self.remainder.move(found[1], "file")
             if kind is None:
                 self.report.skip(line, f"content block {number} of a user message is not text, image or document")
                 continue
@@ -191,8 +191,8 @@ class Thread(SessionPieces):
                 self.report.skip(line, f"content block {number} of an assistant message is of an unknown type or shape")
 
     def _text(self, time: int, message: Open, part: str, text: str) -> None:
-        self.group.holds(text, "text")
-        self.add(time, ev.PartStarted(message.id, part, Text(self.piece.content(text))))
+        self.remainder.move(text, "text")
+        self.add(time, ev.PartStarted(message.id, part, Text(self.batch.content(text))))
         self.add(time, ev.PartEnded(part))
         self.report.parts += 1
 
@@ -219,20 +219,20 @@ class Thread(SessionPieces):
                 return True
             self._settle(result.call)
             field = "error" if result.failed else "output"
-            self.group.holds(result.output, field)
-            output = self.piece.content(result.output)
+            self.remainder.move(result.output, field)
+            output = self.batch.content(result.output)
             done = ev.ToolFailed(call.part, output) if result.failed else ev.ToolCompleted(call.part, output)
             self.add(time, done)
             return True
         return False
 
     def _thinking(self, time: int, message: Open, part: str, text: str, signature: object) -> None:
-        self.group.holds(text, "text")
-        self.add(time, ev.PartStarted(message.id, part, Reasoning(self.piece.content(text))))
+        self.remainder.move(text, "text")
+        self.add(time, ev.PartStarted(message.id, part, Reasoning(self.batch.content(text))))
         metadata = None
         if isinstance(signature, str) and signature:
             metadata = dump({blocks.PROVIDER: {"signature": signature}})
-            self.group.holds(signature, "signature")
+            self.remainder.move(signature, "signature")
         self.add(time, ev.PartEnded(part, metadata))
         self.report.parts += 1
 
@@ -245,8 +245,8 @@ class Thread(SessionPieces):
         message.known.add(name)
         self.add(time, ev.PartStarted(message.id, part, Tool(name, tool, block["type"] != "tool_use")))
         if is_object(given) or is_array(given):
-            self.group.holds_value(given, "input")
-        self.add(time, ev.ToolRunning(part, self.piece.content(dump({} if given is None else given))))
+            self.remainder.move_value(given, "input")
+        self.add(time, ev.ToolRunning(part, self.batch.content(dump({} if given is None else given))))
         self.report.parts += 1
         fields = given if is_object(given) else {}
         call = Call(part, message)
@@ -264,7 +264,7 @@ class Thread(SessionPieces):
         message.calls.add(name)
         self.interrupted.pop(name, None)
         self._called.put(name, 0)
-        early = self.early.take(name)
+        early = self.early.pop(name)
         if early is not None:
             self.arrived.append(early.key)
             self._answer(time, self._settle(name), early.block, early.extra)
@@ -316,7 +316,7 @@ class Thread(SessionPieces):
         self, time: int, call: Call, block: dict[str, Any], extra: object, *, held: bool = False, late: bool = False
     ) -> None:
         """What a result says; `held` if it is of the record that is being read, `late` if the call is interrupted."""
-        text, files = blocks.result_of(block.get("content"), self.piece)
+        text, files = blocks.result_of(block.get("content"), self.batch)
         fields = extra if is_object(extra) else {}
         metadata = dump(fields) if fields else None
         if metadata is not None and len(metadata) > MAX_INLINE:
@@ -326,10 +326,10 @@ class Thread(SessionPieces):
         if late and interrupted:
             return
         if held:
-            self.group.holds(text, "error" if failed else "output")
+            self.remainder.move(text, "error" if failed else "output")
             if metadata is not None:
-                self.group.holds_value(extra, "metadata")
-        output = self.piece.content(text)
+                self.remainder.move_value(extra, "metadata")
+        output = self.batch.content(text)
         if failed:
             self.add(time, ev.ToolFailed(call.part, output, interrupted, metadata=metadata))
             return
@@ -364,8 +364,8 @@ class Thread(SessionPieces):
         self.begin_node(message)
         body = own_id(message, "0")
         self.add(time, ev.AssistantMessageStarted(message, marker, summary=True))
-        self.group.holds(text, "text")
-        self.add(time, ev.PartStarted(message, body, Text(self.piece.content(text))))
+        self.remainder.move(text, "text")
+        self.add(time, ev.PartStarted(message, body, Text(self.batch.content(text))))
         self.add(time, ev.PartEnded(body))
         self.add(time, ev.MessageFinished(message, "stop"))
         self.add(time, ev.CompactionCompleted(part, message))

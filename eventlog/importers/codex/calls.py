@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from eventlog.importers.common.conversation import Given
-from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.conversation import CallInput
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.openai import items
 from eventlog.values import Attachment, Json, Todo
@@ -29,7 +29,7 @@ class Request(NamedTuple):
 
     id: str
     tool: str
-    given: Given
+    given: CallInput
     provider: bool
     metadata: Json | None
 
@@ -66,7 +66,7 @@ def request(kind: str, item: dict[str, Any], fallback: str) -> Request:
     return Request(call, tool, items.given(arguments), provider, items.metadata(fields))
 
 
-def output_of(kind: str, item: dict[str, Any], piece: Piece) -> Output:
+def output_of(kind: str, item: dict[str, Any], batch: ImportBatch) -> Output:
     """The result in an item of a type in `OUTPUTS`."""
     call = text_or_empty(item.get("call_id")) or (text_or_empty(item.get("id")) if "local" in kind else "")
     if kind == "tool_search_output":
@@ -85,7 +85,7 @@ def output_of(kind: str, item: dict[str, Any], piece: Piece) -> Output:
     if is_array(found):
         texts = items.texts_of(found)
         text = "\n".join(texts)
-        return Output(call, text, len(texts) == 1, failed, attachments=items.attachments_of(found, piece))
+        return Output(call, text, len(texts) == 1, failed, attachments=items.attachments_of(found, batch))
     return Output(call, "" if found is None else dump(found), held=False, failed=failed)
 
 

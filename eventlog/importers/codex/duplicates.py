@@ -34,20 +34,20 @@ class Duplicates:
         self._items: deque[tuple[str, int]] = deque(maxlen=RECENT)
         self._events: deque[tuple[str, int]] = deque(maxlen=RECENT)
 
-    def event(self, echo: Duplicate) -> None:
+    def event(self, event: Duplicate) -> None:
         """An event that says something: it waits, unless its item has been."""
-        key = (echo.kind, hash(echo.text))
+        key = (event.kind, hash(event.text))
         if key in self._items:
             self._items.remove(key)
         else:
-            self._waiting.append(echo)
+            self._waiting.append(event)
 
     def item(self, kind: str, texts: list[str]) -> bool:
         """An item that says this; whether it must be taken, as its event was not taken before it."""
         known = False
         for text in texts if kind == "reasoning" else dict.fromkeys([*texts, "".join(texts), "\n".join(texts)]):
             key = (kind, hash(text))
-            found = next((echo for echo in self._waiting if (echo.kind, echo.text) == (kind, text)), None)
+            found = next((event for event in self._waiting if (event.kind, event.text) == (kind, text)), None)
             if found is not None:
                 self._waiting.remove(found)
             elif key in self._events:
@@ -61,9 +61,9 @@ class Duplicates:
         """The events of these kinds that will have no item any more, in order; they count as taken."""
         if not self._waiting:
             return []
-        due = [echo for echo in self._waiting if echo.kind in kinds]
-        self._waiting = [echo for echo in self._waiting if echo.kind not in kinds]
-        self._events.extend((echo.kind, hash(echo.text)) for echo in due)
+        due = [event for event in self._waiting if event.kind in kinds]
+        self._waiting = [event for event in self._waiting if event.kind not in kinds]
+        self._events.extend((event.kind, hash(event.text)) for event in due)
         return due
 
     def left(self) -> list[Duplicate]:

@@ -22,7 +22,7 @@ from eventlog.importers.common.json_lines import (
 )
 from eventlog.importers.common.record_index import RecordIndex
 
-__all__ = ["ITEMS", "Entry", "entries", "injected", "looks_right", "parent_of", "prompt_of"]
+__all__ = ["ITEMS", "CodexRecord", "entries", "injected", "looks_right", "parent_of", "prompt_of"]
 
 TITLE = 80
 """Longest title taken from a prompt, in characters."""
@@ -45,7 +45,7 @@ _INJECTED = (
 """How the texts begin that Codex puts into the user's mouth."""
 
 
-class Entry(NamedTuple):
+class CodexRecord(NamedTuple):
     """A record as read; `kind` and `payload` are those of today's shape."""
 
     line: int
@@ -94,7 +94,7 @@ def _is_old_meta(record: dict[str, Any]) -> bool:
     )
 
 
-def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
+def entries(file: BinaryIO, report: Report) -> Iterator[CodexRecord]:
     """The records of the file; what cannot be read, and lines equal to an earlier one with a time, are reported."""
     seen = RecordIndex()
     for line in lines(file):
@@ -109,20 +109,20 @@ def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
         yield entry
 
 
-def _entry(line: int, value: Any, *, plain: bool) -> Entry:
+def _entry(line: int, value: Any, *, plain: bool) -> CodexRecord:
     if not is_object(value):
-        return Entry(line, value, plain, "", {}, None)
+        return CodexRecord(line, value, plain, "", {}, None)
     time = milliseconds(value.get("timestamp", value.get("created_at")))
     kind, payload = text_or_empty(value.get("type")), value.get("payload")
     if "payload" in value and kind:
-        return Entry(line, value, plain, kind, payload if is_object(payload) else {}, time)
+        return CodexRecord(line, value, plain, kind, payload if is_object(payload) else {}, time)
     if kind in ITEMS or (not kind and isinstance(value.get("role"), str)):
-        return Entry(line, value, plain, "response_item", value, time)
+        return CodexRecord(line, value, plain, "response_item", value, time)
     if _is_old_meta(value):
-        return Entry(line, value, plain, "session_meta", value, time)
+        return CodexRecord(line, value, plain, "session_meta", value, time)
     if kind == "error":
-        return Entry(line, value, plain, "event_msg", value, time)
-    return Entry(line, value, plain, "state" if "record_type" in value else kind, {}, time)
+        return CodexRecord(line, value, plain, "event_msg", value, time)
+    return CodexRecord(line, value, plain, "state" if "record_type" in value else kind, {}, time)
 
 
 def parent_of(meta: dict[str, Any]) -> tuple[str | None, str]:

@@ -24,7 +24,7 @@ from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.session_pieces import SessionPieces
 from eventlog.values import INTERRUPTED, Attachment, Body, File, Json, MessageError, Model, Reasoning, Text, Tool, Usage
 
-__all__ = ["ABORTED", "Answer", "Call", "Conversation", "Given", "Result", "Said"]
+__all__ = ["ABORTED", "CallInput", "CallResult", "Conversation", "OpenAnswer", "OpenCall", "UserPart"]
 
 MAX_OPEN = 8
 """How many answers with calls that have no result are waited for."""
@@ -33,7 +33,7 @@ MAX_LATE = 1024
 ABORTED = MessageError("aborted", "interrupted by the user")
 
 
-class Said(NamedTuple):
+class UserPart(NamedTuple):
     """A part of a user message, and the text of the record that it holds, in the field that `remainder.py` knows it by."""
 
     kind: Text | File
@@ -41,7 +41,7 @@ class Said(NamedTuple):
     field: str = ""
 
 
-class Given(NamedTuple):
+class CallInput(NamedTuple):
     """A call's input: JSON text, and the value of the record that it holds."""
 
     text: str
@@ -49,7 +49,7 @@ class Given(NamedTuple):
     field: str = ""
 
 
-class Result(NamedTuple):
+class CallResult(NamedTuple):
     """What a call gave back."""
 
     output: str
@@ -62,11 +62,11 @@ class Result(NamedTuple):
 class _Early(NamedTuple):
     """A result that came before its call, with the bodies of its attachments."""
 
-    result: Result
+    result: CallResult
     bodies: dict[bytes, bytes]
 
 
-class Answer(msgspec.Struct, eq=False):
+class OpenAnswer(msgspec.Struct, eq=False):
     """An assistant message that is not finished."""
 
     id: str
@@ -80,26 +80,26 @@ class Answer(msgspec.Struct, eq=False):
     """Why the model stopped, as far as the source says."""
 
 
-class Call(msgspec.Struct, eq=False):
+class OpenCall(msgspec.Struct, eq=False):
     """A call that has no result yet."""
 
     part: str
-    answer: Answer
+    answer: OpenAnswer
     tool: str
     input: str
 
 
 class Conversation(SessionPieces):
-    """The state of one session while its file is read, and the piece that is being filled."""
+    """The state of one session while its file is read, and the batch that is being filled."""
 
     def __init__(self, session: str, report: Report, started: ev.SessionStarted, time: int) -> None:
         super().__init__(session, report, started.title)
-        self.open: Answer | None = None
-        self.latest: Answer | None = None
+        self.open: OpenAnswer | None = None
+        self.latest: OpenAnswer | None = None
         """The newest answer, open or not."""
-        self.waiting: list[Answer] = []
-        self.calls: dict[str, Call] = {}
-        self.interrupted: dict[str, Call] = {}
+        self.waiting: list[OpenAnswer] = []
+        self.calls: dict[str, OpenCall] = {}
+        self.interrupted: dict[str, OpenCall] = {}
         """The newest calls that were taken for interrupted: a late result may come."""
         self.early: EarlyResults[_Early] = EarlyResults(report)
         self._called = RecordIndex()
@@ -137,7 +137,7 @@ class Conversation(SessionPieces):
         self.calls.clear()
         self.interrupted.clear()
 
-    def _interrupt(self, answer: Answer, error: MessageError | None) -> None:
+    def _interrupt(self, answer: OpenAnswer, error: MessageError | None) -> None:
         for name in sorted(answer.calls):
             call = self.calls.get(name)
             if call is not None and call.answer is answer:
@@ -148,7 +148,7 @@ class Conversation(SessionPieces):
                     del self.interrupted[next(iter(self.interrupted))]
         self._finish(answer, error)
 
-    def _finish(self, answer: Answer, error: MessageError | None) -> None:
+    def _finish(self, answer: OpenAnswer, error: MessageError | None) -> None:
         """Close an answer; its time is that of its newest record."""
         reason = answer.reason or ("error" if error else "tool-calls" if answer.known else "stop")
         self.add(answer.time, ev.StepFinished(answer.id, _own(answer.id, "finish"), reason))
@@ -156,7 +156,7 @@ class Conversation(SessionPieces):
 
     # -- messages ------------------------------------------------------------------------------
 
-    def user(self, time: int, event: ev.UserMessageAdded, said: Iterable[Said]) -> None:
+    def user(self, time: int, event: ev.UserMessageAdded, said: Iterable[UserPart]) -> None:
         """A user message of these parts; what is open before it is over."""
         self.supersede()
         self.add(time, event)
@@ -164,29 +164,29 @@ class Conversation(SessionPieces):
         self.report.messages += 1
         for number, part in enumerate(said):
             if part.held:
-                self.group.holds(part.held, part.field)
+                self.remainder.move(part.held, part.field)
             self.add(time, ev.PartStarted(event.message, _own(event.message, str(number)), part.kind))
             self.report.parts += 1
 
-    def answer(self, time: int, event: ev.AssistantMessageStarted) -> Answer:
+    def answer(self, time: int, event: ev.AssistantMessageStarted) -> OpenAnswer:
         """A new assistant message; what is open before it is over."""
         self.supersede()
         self.add(time, event)
         self.add(time, ev.StepStarted(event.message, _own(event.message, "step")))
         self.report.messages += 1
-        self.open = self.latest = Answer(event.message, time, event.model)
+        self.open = self.latest = OpenAnswer(event.message, time, event.model)
         return self.open
 
     def text(self, time: int, part: str, text: str, metadata: Json | None = None, *, held: bool = True) -> None:
         """A whole text in the open answer; `held` is False when the record has it in another form."""
         if held:
-            self.group.holds(text, "text")
-        self._part(time, part, Text(self.piece.content(text)), metadata)
+            self.remainder.move(text, "text")
+        self._part(time, part, Text(self.batch.content(text)), metadata)
 
     def reasoning(self, time: int, part: str, text: str, metadata: Json | None = None, secret: str = "") -> None:
         """A whole piece of reasoning in the open answer; `secret` is the text of the record that the metadata hold."""
-        self.group.holds(text, "text")
-        self._part(time, part, Reasoning(self.piece.content(text)), metadata, secret)
+        self.remainder.move(text, "text")
+        self._part(time, part, Reasoning(self.batch.content(text)), metadata, secret)
 
     def _part(self, time: int, part: str, kind: Text | Reasoning, metadata: Json | None, secret: str = "") -> None:
         answer = self.open
@@ -194,7 +194,7 @@ class Conversation(SessionPieces):
         answer.time = time
         self.add(time, ev.PartStarted(answer.id, part, kind))
         if secret:
-            self.group.holds(secret, "secret" if metadata and metadata.startswith('{"openai"') else "signature")
+            self.remainder.move(secret, "secret" if metadata and metadata.startswith('{"openai"') else "signature")
         self.add(time, ev.PartEnded(part, metadata))
         self.report.parts += 1
 
@@ -217,7 +217,7 @@ class Conversation(SessionPieces):
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def call(self, time: int, part: str, kind: Tool, given: Given) -> Call:
+    def call(self, time: int, part: str, kind: Tool, given: CallInput) -> OpenCall:
         """A call in the open answer, which has none of this id; an earlier call of the id is no longer waited for."""
         answer = self.open
         assert answer is not None
@@ -226,30 +226,30 @@ class Conversation(SessionPieces):
         self.add(time, ev.PartStarted(answer.id, part, kind))
         if given.field:
             if isinstance(given.held, str):
-                self.group.holds(given.held, given.field)
+                self.remainder.move(given.held, given.field)
             else:
-                self.group.holds_value(given.held, given.field)
-        self.add(time, ev.ToolRunning(part, self.piece.content(given.text)))
+                self.remainder.move_value(given.held, given.field)
+        self.add(time, ev.ToolRunning(part, self.batch.content(given.text)))
         self.report.parts += 1
         earlier = self.calls.pop(kind.call, None)
         if earlier is not None:
             earlier.answer.calls.discard(kind.call)
             self.add(time, ev.ToolFailed(earlier.part, INTERRUPTED, interrupted=True))
             self._answered(earlier.answer)
-        found = self.calls[kind.call] = Call(part, answer, kind.tool, given.text)
+        found = self.calls[kind.call] = OpenCall(part, answer, kind.tool, given.text)
         self.interrupted.pop(kind.call, None)
         self._called.put(kind.call, 0)
-        early = self.early.take(kind.call)
+        early = self.early.pop(kind.call)
         if early is None:
             answer.calls.add(kind.call)
             return found
         del self.calls[kind.call]
-        self.piece.bodies.update(early.bodies)
-        self.piece.weight += sum(map(len, early.bodies.values()))
+        self.batch.bodies.update(early.bodies)
+        self.batch.weight += sum(map(len, early.bodies.values()))
         self._settle(time, found, early.result)
         return found
 
-    def result(self, time: int, name: str, result: Result, *, held: bool = True) -> Call | None:
+    def result(self, time: int, name: str, result: CallResult, *, held: bool = True) -> OpenCall | None:
         """The result of the newest call of this id; None when no such call waits for one.  `held` as in `text`."""
         late = name in self.interrupted
         call = self.interrupted.pop(name) if late else self.calls.pop(name, None)
@@ -258,22 +258,22 @@ class Conversation(SessionPieces):
         call.answer.calls.discard(name)
         call.answer.time = time
         if held:
-            self.group.holds(result.output, "error" if result.failed else "output")
+            self.remainder.move(result.output, "error" if result.failed else "output")
         self._settle(time, call, result)
         self._answered(call.answer)
         return call
 
-    def hold(self, name: str, line: int | None, result: Result) -> bool:
+    def hold(self, name: str, line: int | None, result: CallResult) -> bool:
         """Hold a result whose call has not come; False if it has, or has such a result.  `line` as in `EarlyResults`."""
         if not name or self._called.get(name) is not None:
             return False
         urls = [file.url for file in result.attachments]
-        bodies = {url.digest: self.piece.bodies[url.digest] for url in urls if isinstance(url, Body)}
+        bodies = {url.digest: self.batch.bodies[url.digest] for url in urls if isinstance(url, Body)}
         size = len(result.output) + sum(url.size if isinstance(url, Body) else len(url) for url in urls)
         return self.early.hold(name, line, _Early(result, bodies), size)
 
-    def _settle(self, time: int, call: Call, result: Result) -> None:
-        content = self.piece.content(result.output)
+    def _settle(self, time: int, call: OpenCall, result: CallResult) -> None:
+        content = self.batch.content(result.output)
         if result.failed:
             self.add(time, ev.ToolFailed(call.part, content, result.interrupted, metadata=result.metadata))
         else:
@@ -282,7 +282,7 @@ class Conversation(SessionPieces):
                 ev.ToolCompleted(call.part, content, metadata=result.metadata, attachments=result.attachments),
             )
 
-    def _answered(self, answer: Answer) -> None:
+    def _answered(self, answer: OpenAnswer) -> None:
         if not answer.calls and answer in self.waiting:
             self.waiting.remove(answer)
             self._finish(answer, None)
@@ -307,7 +307,7 @@ class Conversation(SessionPieces):
         for number, (kind, held, field) in enumerate(kinds):
             body = _own(message, str(number))
             if held:
-                self.group.holds(held, field)
+                self.remainder.move(held, field)
             self.add(time, ev.PartStarted(message, body, kind))
             self.add(time, ev.PartEnded(body))
             self.report.parts += 1

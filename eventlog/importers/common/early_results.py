@@ -47,7 +47,7 @@ class EarlyResults(Generic[R]):
             self._give_up(next(iter(self._held)))
         return True
 
-    def take(self, call: str) -> R | None:
+    def pop(self, call: str) -> R | None:
         """The result of a call that has come now, None if none is held."""
         held = self._held.pop(call, None)
         if held is None:

@@ -1,9 +1,9 @@
 """What an importer is: a reader that turns a foreign record into the events it means, piece by piece.
 
-An importer never touches a store.  It yields `Piece`s, and `importers/reconcile.py` decides what of them is new. For that to
+An importer never touches a store.  It yields `ImportBatch`s, and `importers/reconcile.py` decides what of them is new. For that to
 work, the events of a record must depend on that record and earlier ones only, ids and times must come from the
 source, and the same input must give the same events: a file that has grown then has the old events as a prefix. The
-n-th event of a session's pieces is its version n, so that pieces may speak of versions (rollbacks, forks).
+n-th event of a session's batches is its version n, so that batches may speak of versions (rollbacks, forks).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from eventlog.events import Event
 from eventlog.ids import MAX_ID_BYTES
 from eventlog.values import Content
 
-__all__ = ["Importer", "Piece", "Report", "Skipped", "bounded_id", "path_identity"]
+__all__ = ["ImportBatch", "Importer", "Report", "Skipped", "bounded_id", "path_identity"]
 
-PIECE_EVENTS = 500
-PIECE_BYTES = 2 * 1024 * 1024
+BATCH_EVENTS = 500
+BATCH_BYTES = 2 * 1024 * 1024
 
 
 class Skipped(NamedTuple):
@@ -52,11 +52,11 @@ class Report(msgspec.Struct):
         self.skipped.append(Skipped(line, reason))
 
 
-class Piece:
+class ImportBatch:
     """Some of one session's events in order, with UTC milliseconds, and the bodies they refer to.
 
     The first piece of a session begins with its `SessionStarted`, which carries the origin, or is a `SessionForked` whose
-    `parent` is the id of a session whose pieces were yielded before.
+    `parent` is the id of a session whose batches were yielded before.
     """
 
     __slots__ = ("bodies", "items", "session", "snapshot", "weight")
@@ -84,8 +84,8 @@ class Piece:
         return content
 
     def full(self) -> bool:
-        """Whether the piece is large enough to be handed on."""
-        return len(self.items) >= PIECE_EVENTS or self.weight >= PIECE_BYTES
+        """Whether the batch is large enough to be handed on."""
+        return len(self.items) >= BATCH_EVENTS or self.weight >= BATCH_BYTES
 
 
 class Importer(Protocol):
@@ -97,7 +97,7 @@ class Importer(Protocol):
         """Whether a file that begins with these bytes (up to 64 KiB) is of this format."""
         ...
 
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the file's events; counts messages and parts in `report` and lists what it skips."""
         ...
 

@@ -30,9 +30,9 @@ from eventlog.importers.common.json_lines import (
     sound,
     text_or_empty,
 )
-from eventlog.importers.common.remainder import Source
+from eventlog.importers.common.remainder import SourceRecord
 
-__all__ = ["ANTHROPIC", "OPENAI", "Found", "conversations", "document", "family", "family_of"]
+__all__ = ["ANTHROPIC", "OPENAI", "ListedConversation", "conversations", "document", "family", "family_of"]
 
 OPENAI = "openai"
 ANTHROPIC = "anthropic"
@@ -57,7 +57,7 @@ _ANTHROPIC_BLOCKS = frozenset(
 )
 
 
-class Found(NamedTuple):
+class ListedConversation(NamedTuple):
     """A conversation in a file.  `name` tells it from others of the file; `around` is what stands around the messages."""
 
     name: str
@@ -74,7 +74,7 @@ class _Shape(NamedTuple):
     family: str = ""
 
 
-def document(sources: Iterable[Source]) -> Any:
+def document(sources: Iterable[SourceRecord]) -> Any:
     """The conversation's JSON document as it was: an array of messages, or the object that they stood in."""
     records = {source.line: source.record for source in sources}
     around = records.pop(0, None)
@@ -116,13 +116,13 @@ def _further(file: BinaryIO, start: bytes) -> _Shape | None:
     """The shape of a document whose messages, or the first of them, are not in its beginning."""
     begin = file.tell()
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
-        told = _told(_sample(_Bounded(file, FURTHEST)), {})
-        return _Shape("array", family=told) if told else None
+        detected = _family_of(_sample(_Bounded(file, FURTHEST)), {})
+        return _Shape("array", family=detected) if detected else None
     for member, at in _arrays(file):
         file.seek(begin + at)
-        told = _told(_sample(_Bounded(file, FURTHEST)), {})
-        if told:
-            return _Shape("object", member, told)
+        detected = _family_of(_sample(_Bounded(file, FURTHEST)), {})
+        if detected:
+            return _Shape("object", member, detected)
     return None
 
 
@@ -175,10 +175,12 @@ def _shape(start: bytes) -> _Shape:
     data = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     first, _, rest = data.partition(b"\n")
     if data.startswith(b"["):
-        told = _told(_first_elements(data), {})
+        detected = _family_of(_first_elements(data), {})
         # A whole array that has no messages, on the first of some lines, is a damaged line.
         return (
-            _Shape("array", family=told) if told or not rest.strip() or _parsed(first) is None else _Shape("messages")
+            _Shape("array", family=detected)
+            if detected or not rest.strip() or _parsed(first) is None
+            else _Shape("messages")
         )
     if not data.startswith(b"{"):
         return _Shape("")
@@ -190,12 +192,12 @@ def _shape(start: bytes) -> _Shape:
         return _of_object(value)
     values = [found for found in map(_parsed, data.split(b"\n")[:SAMPLE]) if found is not None]
     if any(_is_message(found) and not _is_reply(found) for found in values):
-        return _Shape("messages", family=_told(values, {}))
+        return _Shape("messages", family=_family_of(values, {}))
     shapes = [_of_object(found) if is_object(found) else _Shape("") for found in values]
     if not any(found.kind in {"object", "reply"} for found in shapes):
         return _Shape("messages")
-    told = shapes[0].family if all(found.family == shapes[0].family for found in shapes) else ""
-    return _Shape("conversations", family=told)
+    detected = shapes[0].family if all(found.family == shapes[0].family for found in shapes) else ""
+    return _Shape("conversations", family=detected)
 
 
 def _parsed(data: bytes) -> Any:
@@ -236,8 +238,8 @@ def _object(data: bytes) -> _Shape:
                     around[name] = value
         except DamagedDocumentError:
             pass
-        if messages and (told := _told(messages[:SAMPLE], around)):
-            return _Shape("object", member, told)
+        if messages and (detected := _family_of(messages[:SAMPLE], around)):
+            return _Shape("object", member, detected)
     return _of_object(around)
 
 
@@ -246,9 +248,9 @@ def _of_object(value: dict[str, Any]) -> _Shape:
         return _Shape("reply", family=ANTHROPIC if value.get("type") == "message" else OPENAI)
     for member in MEMBERS:
         found = value.get(member)
-        if is_array(found) and found and (told := _told(found[:SAMPLE], value)):
-            return _Shape("object", member, told)
-    return _Shape("messages", family=_told([value], {})) if _is_message(value) else _Shape("")
+        if is_array(found) and found and (detected := _family_of(found[:SAMPLE], value)):
+            return _Shape("object", member, detected)
+    return _Shape("messages", family=_family_of([value], {})) if _is_message(value) else _Shape("")
 
 
 def _is_reply(value: dict[str, Any]) -> bool:
@@ -268,7 +270,7 @@ def _is_message(value: object) -> bool:
     return isinstance(content, str) or (content is None and bool(value.keys() & _ONLY_OPENAI))
 
 
-def _told(messages: list[Any], around: dict[str, Any]) -> str:
+def _family_of(messages: list[Any], around: dict[str, Any]) -> str:
     """Whose messages these are; "" if one of them is none."""
     if not messages or not all(map(_is_message, messages)):
         return ""
@@ -287,7 +289,7 @@ def _told(messages: list[Any], around: dict[str, Any]) -> str:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def conversations(file: BinaryIO, report: Report) -> Iterator[Found]:
+def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation]:
     """The conversations of the file in order, each to be read before the next; what is damaged is reported.
 
     In an array or object, U+FFFD stands in the place of bytes that are not UTF-8, and each such place is reported: the
@@ -296,12 +298,12 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[Found]:
     begin = file.tell()
     shape = _shape_of(file)
     if shape.kind == "array":
-        yield Found("", "", {}, _numbered(Document(file, "", report.skip).elements(), report))
+        yield ListedConversation("", "", {}, _numbered(Document(file, "", report.skip).elements(), report))
     elif shape.kind == "object":
         around = _around(file, shape.member, report)
         file.seek(begin)
         members = Document(file, shape.member, report.skip).members()
-        yield Found(
+        yield ListedConversation(
             "", shape.member, around, _numbered((value for name, value in members if name == shape.member), report)
         )
     elif shape.kind == "reply":
@@ -317,20 +319,20 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[Found]:
     elif shape.kind == "none":
         report.skip(1, "no list of messages is found in it")
     else:
-        yield Found("", "", {}, _values(file, report))
+        yield ListedConversation("", "", {}, _values(file, report))
 
 
-def _inside(name: str, value: dict[str, Any], *, plain: bool) -> Iterator[Found]:
+def _inside(name: str, value: dict[str, Any], *, plain: bool) -> Iterator[ListedConversation]:
     """The conversation that one object is."""
     shape = _of_object(value)
     if shape.kind == "object":
         messages: list[Any] = value[shape.member]
         around = {**value, shape.member: None}
-        yield Found(
+        yield ListedConversation(
             name, shape.member, around, ((number, found, plain) for number, found in enumerate(messages, start=1))
         )
     else:
-        yield Found(name, ALONE, {}, iter([(1, value, plain)]))
+        yield ListedConversation(name, ALONE, {}, iter([(1, value, plain)]))
 
 
 def _around(file: BinaryIO, member: str, report: Report) -> dict[str, Any]:

@@ -17,23 +17,23 @@ from hashlib import sha256
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
-from eventlog.importers.common.conversation import Answer, Conversation, Said
-from eventlog.importers.common.importer import Piece, Report, bounded_id, path_identity
+from eventlog.importers.common.conversation import Conversation, OpenAnswer, UserPart
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, milliseconds, text_or_empty
-from eventlog.importers.common.message_lists import Found, conversations, family
+from eventlog.importers.common.message_lists import ListedConversation, conversations, family
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.values import Model, Origin
 
-__all__ = ["MessageList", "Talk"]
+__all__ = ["ConversationReader", "MessageList"]
 
 _NAMES = ("session_id", "conversation_id", "sessionId", "conversationId")
 _TIMES = ("timestamp", "created_at", "created")
 
 
-class Talk:
+class ConversationReader:
     """The state of one conversation while it is read."""
 
-    def __init__(self, name: str, provider: str, path: str, found: Found, report: Report) -> None:
+    def __init__(self, name: str, provider: str, path: str, found: ListedConversation, report: Report) -> None:
         self.report = report
         self.provider = provider
         identity = path_identity(path)
@@ -43,8 +43,8 @@ class Talk:
         self.time = time_of(found.around) or 0
         title = os.path.basename(path) + found.name  # noqa: PTH119  # not always a path
         started = ev.SessionStarted(title, origin=Origin(name, foreign, identity))
-        self.talk = Conversation(f"{name}-{digest[:26]}", report, started, self.time)
-        report.sessions.append(self.talk.session)
+        self.conversation = Conversation(f"{name}-{digest[:26]}", report, started, self.time)
+        report.sessions.append(self.conversation.session)
         self.model: Model | None = None
         self.ids = RecordIndex()
         self.begun = False
@@ -52,16 +52,16 @@ class Talk:
 
     def settings(self, around: dict[str, Any]) -> None:
         """What a request sets beside its messages: its model, tools and system prompt; and what else stands there."""
-        self.talk.group.plain = False
+        self.conversation.remainder.plain = False
         self.model = self.known(around.get("model"))
         if self.model is not None:
-            self.talk.add(self.time, ev.SettingsSet(self.model))
+            self.conversation.add(self.time, ev.SettingsSet(self.model))
         system = around.get("system")
         if system:
             self.system(system)
         tools = around.get("tools") or around.get("functions")
         if is_array(tools) and tools:
-            self.talk.add(self.time, ev.ToolsSet(self.talk.piece.content(dump(tools, plain=False))))
+            self.conversation.add(self.time, ev.ToolsSet(self.conversation.batch.content(dump(tools, plain=False))))
 
     def system(self, content: object) -> None:
         """The system prompt."""
@@ -70,8 +70,8 @@ class Talk:
         texts = [text for text in found if isinstance(text, str)]
         text = "\n\n".join(texts)
         if len(texts) == 1:
-            self.talk.group.holds(text, "header")
-        self.talk.add(self.time, ev.SystemPromptSet(self.talk.piece.content(text)))
+            self.conversation.remainder.move(text, "header")
+        self.conversation.add(self.time, ev.SystemPromptSet(self.conversation.batch.content(text)))
 
     def known(self, name: object) -> Model | None:
         """The model of this name."""
@@ -87,20 +87,20 @@ class Talk:
         return f"message-{number}"
 
     def user(
-        self, number: int, message: dict[str, Any], said: list[Said], *, agent: str = "", synthetic: bool = False
+        self, number: int, message: dict[str, Any], said: list[UserPart], *, agent: str = "", synthetic: bool = False
     ) -> None:
         """A user message of these parts."""
         self.begun = True
         event = ev.UserMessageAdded(self.fresh(number, message), agent, synthetic=synthetic)
-        self.talk.user(self.time, event, said)
+        self.conversation.user(self.time, event, said)
 
-    def answer(self, number: int, message: dict[str, Any]) -> Answer:
+    def answer(self, number: int, message: dict[str, Any]) -> OpenAnswer:
         """An answer begins."""
         self.begun = True
         names = (message.get(key) for key in ("model", "model_id"))
         model = next((found for found in map(self.known, names) if found is not None), self.model)
-        started = ev.AssistantMessageStarted(self.fresh(number, message), self.talk.last_user, model=model)
-        return self.talk.answer(self.time, started)
+        started = ev.AssistantMessageStarted(self.fresh(number, message), self.conversation.last_user, model=model)
+        return self.conversation.answer(self.time, started)
 
 
 class MessageList(ABC):
@@ -115,36 +115,36 @@ class MessageList(ABC):
         del path
         return family(start) == self.family
 
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the events of the file's conversations."""
         for found in conversations(file, report):
-            talk: Talk | None = None
+            reader: ConversationReader | None = None
             for number, value, plain in found.messages:
-                if talk is None:
-                    talk = Talk(self.name, self.provider, path, found, report)
+                if reader is None:
+                    reader = ConversationReader(self.name, self.provider, path, found, report)
                     if found.member:
-                        talk.settings(found.around)
-                        talk.talk.keep(talk.time, 0, [found.member, found.around])
-                yield from self._message(talk, number, value, plain=plain)
-            if talk is not None:
-                talk.talk.early.close()
-                if talk.talk.piece.items:
-                    yield talk.talk.take()
+                        reader.settings(found.around)
+                        reader.conversation.keep(reader.time, 0, [found.member, found.around])
+                yield from self._message(reader, number, value, plain=plain)
+            if reader is not None:
+                reader.conversation.early.close()
+                if reader.conversation.batch.items:
+                    yield reader.conversation.take()
 
-    def _message(self, talk: Talk, number: int, value: Any, *, plain: bool) -> Iterator[Piece]:
-        talk.talk.group.plain = plain
+    def _message(self, reader: ConversationReader, number: int, value: Any, *, plain: bool) -> Iterator[ImportBatch]:
+        reader.conversation.remainder.plain = plain
         found = time_of(value) if is_object(value) else None
-        talk.time = talk.time + 1 if found is None else found
+        reader.time = reader.time + 1 if found is None else found
         if is_object(value):
-            self.take(talk, number, value)
+            self.read_message(reader, number, value)
         else:
-            talk.report.skip(number, "not an object")
-        talk.talk.keep(talk.time, number, value)
-        if talk.talk.piece.full():
-            yield talk.talk.take()
+            reader.report.skip(number, "not an object")
+        reader.conversation.keep(reader.time, number, value)
+        if reader.conversation.batch.full():
+            yield reader.conversation.take()
 
     @abstractmethod
-    def take(self, talk: Talk, number: int, message: dict[str, Any]) -> None:
+    def read_message(self, reader: ConversationReader, number: int, message: dict[str, Any]) -> None:
         """The events of one message."""
 
 

@@ -18,29 +18,29 @@ from typing import Any, NamedTuple
 from eventlog import events as ev
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import DamagedError, brief
-from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
-from eventlog.importers.common.stream_remainder import Texts, unpack
+from eventlog.importers.common.stream_remainder import PartTexts, unpack
 from eventlog.session.session import Session
 from eventlog.values import Content, File, Reasoning, Text
 
-__all__ = ["Group", "Source", "emit", "restore"]
+__all__ = ["Remainder", "SourceRecord", "emit", "restore"]
 
 SHORT = 16
-"""Texts shorter than this stay in the rest: a reference would be longer."""
+"""PartTexts shorter than this stay in the rest: a reference would be longer."""
 
 Path = list[str | int]
 Moved = list[tuple[Path, tuple[int, str]]]
 
 
-class Source(NamedTuple):
+class SourceRecord(NamedTuple):
     """A source record as it was read, and the number of the line it stood on."""
 
     line: int
     record: Any
 
 
-class Group:
+class Remainder:
     """The events that one record gives, and which texts and values of the record they hold."""
 
     __slots__ = ("count", "plain", "texts", "values")
@@ -53,26 +53,26 @@ class Group:
         self.texts: dict[str, tuple[int, str]] = {}
         self.values: dict[int, tuple[int, str]] = {}
 
-    def holds(self, text: str, field: str) -> None:
+    def move(self, text: str, field: str) -> None:
         """The event that comes next holds `text` in `field` (the words of `_FIELDS`)."""
         if len(text) >= SHORT:
             self.texts.setdefault(text, (self.count, field))
 
-    def holds_value(self, value: object, field: str) -> None:
+    def move_value(self, value: object, field: str) -> None:
         """The event that comes next holds this very array or object of the record, as JSON text, in `field`."""
         if self.plain:
             self.values[id(value)] = (self.count, field)
 
-    def close(self, piece: Piece, time: int, line: int, record: Any) -> int:
+    def close(self, batch: ImportBatch, time: int, line: int, record: Any) -> int:
         """Append what is left of the record; the number of events that took."""
         moved: Moved = []
         large: list[str] = []
         # In an array of its own, a record that is no more than a text is treated like any other.
         (rest,) = self._rest([record], [], moved, large)
         for number, text in enumerate(large):
-            piece.add(time, ev.ForeignKept(f"line:{line}:{number}", piece.content(text)))
+            batch.add(time, ev.ForeignKept(f"line:{line}:{number}", batch.content(text)))
         data = dump([rest, moved], plain=self.plain)
-        piece.add(time, ev.ForeignKept(f"line:{line}", piece.content(data)))
+        batch.add(time, ev.ForeignKept(f"line:{line}", batch.content(data)))
         self.count = 0
         self.texts.clear()
         self.values.clear()
@@ -117,13 +117,13 @@ def _entries(value: Any) -> Iterable[tuple[Any, Any]]:
     return enumerate(items)
 
 
-def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[Source]:
+def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
     """The records whose events these are, in order; `text` resolves a content (`Store.text`).
 
     `DamagedError` when what was kept does not fit the events around it.
     """
     group: list[ev.Event] = []
-    texts = Texts()
+    texts = PartTexts()
     tail: ev.ForeignKept | None = None
     for event in events:
         if isinstance(event, ev.SessionForked):
@@ -144,7 +144,7 @@ def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Itera
             whole = [rest]
             for path, (number, field) in moved:
                 _put(whole, path, _FIELDS[field](group[number], text))
-            yield Source(int(event.of[5:]), whole[0])
+            yield SourceRecord(int(event.of[5:]), whole[0])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise DamagedError(f"what was kept of source record {brief(event.of)} does not fit its events") from error
         group = []
@@ -153,16 +153,16 @@ def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Itera
 
 
 def _batch(
-    kept: ev.ForeignKept, events: list[ev.Event], texts: Texts, text: Callable[[Content], str]
-) -> Iterator[Source]:
+    kept: ev.ForeignKept, events: list[ev.Event], texts: PartTexts, text: Callable[[Content], str]
+) -> Iterator[SourceRecord]:
     try:
         for line, record in unpack(int(kept.of.partition(":")[2]), text(kept.data), events, texts, text):
-            yield Source(line, record)
+            yield SourceRecord(line, record)
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DamagedError(f"what was kept of source records {brief(kept.of)} does not fit its events") from error
 
 
-def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterator[Source]:
+def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
     """The records of a file whose sessions these are (the main one and its sub-sessions), in the order of their lines."""
     found = (restore((recorded.event for recorded in session.events()), text) for session in sessions)
     return merge(*found, key=lambda source: source.line)

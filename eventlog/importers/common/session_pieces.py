@@ -1,4 +1,4 @@
-"""One session of a foreign file while it is read: its events, their versions, and the piece that is being filled.
+"""One session of a foreign file while it is read: its events, their versions, and the batch that is being filled.
 
 Not what a record means (`conversation.py`, `importers/claude_code/thread.py`, which are made of this).
 """
@@ -6,8 +6,8 @@ Not what a record means (`conversation.py`, `importers/claude_code/thread.py`, w
 from __future__ import annotations
 
 from eventlog import events as ev
-from eventlog.importers.common.importer import Piece, Report
-from eventlog.importers.common.remainder import Group
+from eventlog.importers.common.importer import ImportBatch, Report
+from eventlog.importers.common.remainder import Remainder
 
 __all__ = ["SessionPieces"]
 
@@ -19,24 +19,24 @@ class SessionPieces:
         self.session = session
         self.report = report
         self.title = title
-        self.group = Group()
-        self.piece = Piece(session)
+        self.remainder = Remainder()
+        self.batch = ImportBatch(session)
         self.version = 0
 
     def add(self, time: int, event: ev.Event) -> None:
         """Append an event of the record that is being read."""
-        self.piece.add(time, event)
+        self.batch.add(time, event)
         self.version += 1
-        self.group.count += 1
+        self.remainder.count += 1
 
     def keep(self, time: int, line: int, record: object) -> None:
         """End the record: what is left of it is kept."""
-        self.version += self.group.close(self.piece, time, line, record)
+        self.version += self.remainder.close(self.batch, time, line, record)
 
-    def take(self) -> Piece:
-        """The piece filled so far; a new one begins."""
-        piece, self.piece = self.piece, Piece(self.session)
-        return piece
+    def take(self) -> ImportBatch:
+        """The batch filled so far; a new one begins."""
+        batch, self.batch = self.batch, ImportBatch(self.session)
+        return batch
 
     def rename(self, time: int, title: str) -> None:
         """The session has a title, if it is a new one."""

@@ -20,9 +20,9 @@ from hashlib import sha256
 from typing import Any, BinaryIO, NamedTuple
 
 from eventlog import events as ev
-from eventlog.importers.common.importer import Piece, Report, bounded_id, path_identity
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import DamagedLineError, Line, is_array, is_object, lines, parse, sound
-from eventlog.importers.common.stream_remainder import Batch
+from eventlog.importers.common.stream_remainder import StreamRemainder
 from eventlog.values import Model, Origin
 
 __all__ = ["DONE", "Record", "StreamImporter", "StreamReader", "StreamSession", "kind_of_stream", "records"]
@@ -148,7 +148,7 @@ def _kind_of_start(data: bytes) -> str:
 
 
 class StreamSession:
-    """The session of one stream while it is read, and the piece that is being filled."""
+    """The session of one stream while it is read, and the batch that is being filled."""
 
     def __init__(self, name: str, path: str, report: Report) -> None:
         self.report = report
@@ -156,9 +156,9 @@ class StreamSession:
         digest = sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()
         self.id = f"{name}-{digest[:26]}"
         self._started = ev.SessionStarted(os.path.basename(path), origin=Origin(name, identity, identity))  # noqa: PTH119  # not always a path
-        self.piece = Piece(self.id)
-        self.piece.snapshot = []
-        self.batch = Batch()
+        self.batch = ImportBatch(self.id)
+        self.batch.snapshot = []
+        self.remainder = StreamRemainder()
         self._begun = False
         self._ids: set[str] = set()
         self._base = 0
@@ -174,43 +174,43 @@ class StreamSession:
     def add(self, event: ev.Event) -> None:
         """Append an event at the time of the record that is being read."""
         self._begin()
-        self.piece.add(self._base + self._time, event)
-        self.batch.event(event)
+        self.batch.add(self._base + self._time, event)
+        self.remainder.event(event)
 
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
             self.report.sessions.append(self.id)
-            self.piece.add(self._base + self._time, self._started)
-            self.batch.event(self._started)
+            self.batch.add(self._base + self._time, self._started)
+            self.remainder.event(self._started)
 
     def keep(self, record: Record) -> None:
         """End the record: what events do not have of it is kept."""
         value = DONE if record.value is None else record.value
-        if self.batch.full():
+        if self.remainder.full():
             self._begin()
-        for number, text in enumerate(self.batch.close(record.line, value, plain=record.plain, begun=self._begun)):
+        for number, text in enumerate(self.remainder.close(record.line, value, plain=record.plain, begun=self._begun)):
             self._aside(f"line:{record.line}:{number}", text)
-        if self._begun and (self.batch.due() or record.value is None):
-            self._aside(f"lines:{self.batch.first}", self.batch.data())
-            self.batch.clear()
+        if self._begun and (self.remainder.due() or record.value is None):
+            self._aside(f"lines:{self.remainder.first}", self.remainder.data())
+            self.remainder.clear()
 
     def _aside(self, of: str, text: str) -> None:
-        self.piece.add(self._base + self._time, ev.ForeignKept(of, self.piece.content(text)))
+        self.batch.add(self._base + self._time, ev.ForeignKept(of, self.batch.content(text)))
 
-    def take(self) -> Piece:
-        """The piece filled so far; a new one begins."""
-        piece, self.piece = self.piece, Piece(self.id)
-        self.piece.snapshot = []
-        return piece
+    def take(self) -> ImportBatch:
+        """The batch filled so far; a new one begins."""
+        batch, self.batch = self.batch, ImportBatch(self.id)
+        self.batch.snapshot = []
+        return batch
 
-    def last(self) -> Piece:
-        """The last piece, with the records that no batch has yet; it has no events when the file has no conversation."""
-        piece = self.take()
-        if self._begun and self.batch.left():
-            kept = ev.ForeignKept(f"tail:{self.batch.first}", piece.content(self.batch.data()))
-            piece.snapshot = [(self._base + self._time, kept)]
-        return piece
+    def last(self) -> ImportBatch:
+        """The last batch, with the records that no batch has yet; it has no events when the file has no conversation."""
+        batch = self.take()
+        if self._begun and self.remainder.left():
+            kept = ev.ForeignKept(f"tail:{self.remainder.first}", batch.content(self.remainder.data()))
+            batch.snapshot = [(self._base + self._time, kept)]
+        return batch
 
     def fresh(self, wanted: str) -> str:
         """An id not used before in the stream: the wanted one, or one made from it."""
@@ -251,13 +251,13 @@ class StreamImporter:
         del path
         return kind_of_stream(start) == self.name
 
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the stream's events."""
         reader = self._reader(StreamSession(self.name, path, report), report)
         for record in records(file, report):
             reader.take(record)
             reader.session.keep(record)
-            if reader.session.piece.full():
+            if reader.session.batch.full():
                 yield reader.session.take()
         last = reader.session.last()
         if last.items or last.snapshot:

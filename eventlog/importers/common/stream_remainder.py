@@ -23,7 +23,7 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.json_patch import difference, patch
 from eventlog.values import Content, Reasoning, Text
 
-__all__ = ["Batch", "Texts", "unpack"]
+__all__ = ["PartTexts", "StreamRemainder", "unpack"]
 
 LONGEST = 500
 """Most records in a batch."""
@@ -34,7 +34,7 @@ Path = list[str | int]
 Moved = list[tuple[Path, tuple[int | str, str]]]
 
 
-class Batch:
+class StreamRemainder:
     """The records since the last batch, and which of their texts events have."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Batch:
             self._more = True
         self._events += 1
 
-    def said(self, part: str, text: str) -> None:
+    def complete(self, part: str, text: str) -> None:
         """The part's text or input is complete."""
         if len(text) >= SAID:
             self._said[text] = part
@@ -133,13 +133,13 @@ class Batch:
         return value
 
 
-class Texts:
+class PartTexts:
     """What the parts of a stream have said, for putting records together again."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
 
-    def take(self, event: ev.Event, text: Callable[[Content], str]) -> None:
+    def add(self, event: ev.Event, text: Callable[[Content], str]) -> None:
         """The next event."""
         if isinstance(event, ev.PartDelta):
             self._texts.setdefault(event.part, []).append(event.text)
@@ -151,13 +151,13 @@ class Texts:
         elif isinstance(event, ev.AssistantMessageStarted):
             self._texts.clear()
 
-    def said(self, part: str) -> str:
+    def text_of(self, part: str) -> str:
         """What a part has said."""
         return "".join(self._texts[part])
 
 
 def unpack(
-    first: int, data: str, events: list[ev.Event], texts: Texts, text: Callable[[Content], str]
+    first: int, data: str, events: list[ev.Event], texts: PartTexts, text: Callable[[Content], str]
 ) -> Iterator[tuple[int, Any]]:
     """The records of a batch with their lines; `events` are those since the batch before."""
     line, at = first, 0
@@ -168,10 +168,12 @@ def unpack(
         rest = patch(rest, steps)
         moved = moved if place == 0 else place
         for event in events[at : at + count]:
-            texts.take(event, text)
+            texts.add(event, text)
         whole = [json.loads(json.dumps(rest))]
         for path, (number, field) in moved:
-            _put(whole, path, texts.said(number) if field == "said" else _value(events[at + int(number)], field, text))
+            _put(
+                whole, path, texts.text_of(number) if field == "said" else _value(events[at + int(number)], field, text)
+            )
         yield line, whole[0]
         at += count
 

@@ -34,11 +34,11 @@ from eventlog.codec.batch import Entry
 from eventlog.codec.upcast import upcast
 from eventlog.compression import pack
 from eventlog.errors import ImportFormatError, TooNewError, brief
-from eventlog.importers.common.importer import Piece, Report
+from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
 from eventlog.values import Body
 
-__all__ = ["VERSION", "EventJsonl", "Restored", "bodies_of", "line_of"]
+__all__ = ["VERSION", "EventJsonl", "JsonlAppend", "bodies_of", "line_of"]
 
 VERSION = 1
 """Version of the format that is written; older ones are read."""
@@ -51,7 +51,7 @@ _TO_ESCAPE = re.compile("[\ud800-\udfff\U0010ffff]")
 _ESCAPED = re.compile("\U0010ffff(?:\U0010ffff|([0-9a-f]{4}))")
 
 
-class Restored(Piece):
+class JsonlAppend(ImportBatch):
     """An append, or the rest of one that was cut: `first` is the version of its first event."""
 
     __slots__ = ("first", "line", "request")
@@ -116,7 +116,7 @@ class EventJsonl:
         del path
         return start.startswith(b'{"eventlog":')
 
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Restored]:
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[JsonlAppend]:
         """Yield the appends in order; `TooNewError` for a file of a newer program."""
         del path
         reader = _Reader(report, _schema(file.readline(1024)))
@@ -127,11 +127,11 @@ class EventJsonl:
                 report.skip(number, f"a line of more than {MAX_LINE} bytes")
                 while raw and not raw.endswith(b"\n"):
                     raw = file.readline(MAX_LINE)
-                reader.lose()
+                reader.end_session()
                 continue
-            piece = reader.take(number, raw)
-            if piece is not None:
-                yield piece
+            batch = reader.read_line(number, raw)
+            if batch is not None:
+                yield batch
         reader.close(number)
 
 
@@ -176,11 +176,11 @@ class _Reader:
         """Packed bodies that no append has referred to yet."""
         self.known: set[bytes] = set()
 
-    def lose(self) -> None:
+    def end_session(self) -> None:
         """The session cannot go on: what follows has no place."""
         self.session = None
 
-    def take(self, number: int, raw: bytes) -> Restored | None:
+    def read_line(self, number: int, raw: bytes) -> JsonlAppend | None:
         """Take in a line; an append is returned."""
         try:
             value = _object(raw)
@@ -197,7 +197,7 @@ class _Reader:
                 f"{error}; the rest of session {brief(self.session)} is not imported" if self.session else str(error)
             )
             self.report.skip(number, where)
-            self.lose()
+            self.end_session()
         return None
 
     def close(self, number: int) -> None:
@@ -239,7 +239,7 @@ class _Reader:
             raise DamagedLineError("a body that is not what was written")
         self.waiting[bytes.fromhex(digest)] = pack(data)
 
-    def _append(self, number: int, value: dict[str, Any]) -> Restored | None:
+    def _append(self, number: int, value: dict[str, Any]) -> JsonlAppend | None:
         entries, time, request = value["events"], value.get("time"), value.get("request")
         if self.session is None:
             return None
@@ -252,16 +252,16 @@ class _Reader:
             or not isinstance(request, (str, type(None)))
         ):
             raise DamagedLineError("an append without events or time")
-        piece = Restored(self.session, self.expected, number, request if value.get("more") is not True else None)
+        batch = JsonlAppend(self.session, self.expected, number, request if value.get("more") is not True else None)
         for entry in entries:
             after, event = self._event(entry)
-            piece.add(time + after, event)
+            batch.add(time + after, event)
             self._count(event)
             for body in bodies_of(event):
-                self._refer(piece, body)
+                self._refer(batch, body)
         self.expected += len(entries)
         self.events += len(entries)
-        return piece
+        return batch
 
     def _event(self, entry: object) -> tuple[int, ev.Event]:
         if not is_array(entry) or len(entry) != 2 or not isinstance(entry[0], int) or not is_array(entry[1]):
@@ -274,11 +274,11 @@ class _Reader:
             raise DamagedLineError(f"an event that does not fit: {error}") from None
         return found.after, found.event
 
-    def _refer(self, piece: Restored, body: Body) -> None:
+    def _refer(self, batch: JsonlAppend, body: Body) -> None:
         packed = self.waiting.pop(body.digest, None)
         if packed is not None:
-            piece.bodies[body.digest] = packed
-            piece.weight += len(packed)
+            batch.bodies[body.digest] = packed
+            batch.weight += len(packed)
             self.known.add(body.digest)
         elif body.digest not in self.known:
             raise DamagedLineError(f"the body {body.digest.hex()} is missing")

@@ -21,31 +21,31 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.errors import CallError, NotFoundError, brief
-from eventlog.importers.common.importer import Piece, Report, bounded_id
-from eventlog.importers.event_jsonl.format import Restored
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
+from eventlog.importers.event_jsonl.format import JsonlAppend
 from eventlog.integrity.fork_anchor import portable
 from eventlog.session.session import Session
 from eventlog.store import Store
 
-__all__ = ["place"]
+__all__ = ["load"]
 
 
-def place(store: Store, pieces: Iterable[Piece], report: Report) -> None:
-    """Put what is new of the pieces into the store; `report` gets the sessions and the number of events added."""
+def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
+    """Put what is new of the batches into the store; `report` gets the sessions and the number of events added."""
     streams: dict[str, _Stream] = {}
     refused: set[str] = set()
-    for piece in pieces:
-        assert isinstance(piece, Restored)
-        if piece.session in refused:
+    for batch in batches:
+        assert isinstance(batch, JsonlAppend)
+        if batch.session in refused:
             continue
         try:
-            stream = streams.get(piece.session)
+            stream = streams.get(batch.session)
             if stream is None:
-                stream = streams[piece.session] = _begun(store, piece, streams)
-            stream.take(piece)
+                stream = streams[batch.session] = _begun(store, batch, streams)
+            stream.add(batch)
         except CallError as error:
-            report.skip(piece.line, f"{error}; the rest of session {brief(piece.session)} is not imported")
-            refused.add(piece.session)
+            report.skip(batch.line, f"{error}; the rest of session {brief(batch.session)} is not imported")
+            refused.add(batch.session)
     report.sessions = [stream.stored().id for stream in streams.values() if stream.known]
     report.events = sum(stream.added for stream in streams.values())
 
@@ -136,21 +136,21 @@ class _Stream:
             return self.chosen
         return next(found for found in self.candidates if found.agrees and found.common)
 
-    def take(self, piece: Restored) -> None:
+    def add(self, batch: JsonlAppend) -> None:
         """Compare or append."""
         place = 0
         if self.chosen is None:
-            while place < len(piece.items) and self._agreed(*piece.items[place]):
+            while place < len(batch.items) and self._agreed(*batch.items[place]):
                 place += 1
-            if place == len(piece.items):
+            if place == len(batch.items):
                 return
-            place += self._choose(*piece.items[place])
+            place += self._choose(*batch.items[place])
         assert self.chosen is not None
-        items = [(time, self.chosen.translate(event)) for time, event in piece.items[place:]]
+        items = [(time, self.chosen.translate(event)) for time, event in batch.items[place:]]
         if items:
             session = self.chosen.session
-            request = None if place else piece.request
-            committed = session.append(items, bodies=piece.bodies, expected_version=self.head, request_id=request)
+            request = None if place else batch.request
+            committed = session.append(items, bodies=batch.bodies, expected_version=self.head, request_id=request)
             self.head = committed.last
             self.added += len(items)
 
@@ -195,21 +195,21 @@ class _Stream:
         return replace(portable(event), parent=parent.id, at=self.inherited(event.at))
 
 
-def _begun(store: Store, piece: Restored, streams: dict[str, _Stream]) -> _Stream:
+def _begun(store: Store, batch: JsonlAppend, streams: dict[str, _Stream]) -> _Stream:
     """The stream that a session's first append begins."""
-    event = piece.items[0][1]
+    event = batch.items[0][1]
     if not isinstance(event, ev.SessionForked):
-        if piece.first != 1:
-            raise CallError(f"a session that begins at version {piece.first} and is no fork")
-        return _Stream(store, piece.session, 1, None, 0)
+        if batch.first != 1:
+            raise CallError(f"a session that begins at version {batch.first} and is no fork")
+        return _Stream(store, batch.session, 1, None, 0)
     parent = streams.get(event.parent)
-    if event.at != piece.first - 1:
-        raise CallError(f"a fork at version {event.at} that begins at version {piece.first}")
+    if event.at != batch.first - 1:
+        raise CallError(f"a fork at version {event.at} that begins at version {batch.first}")
     if parent is None:
-        return _Stream(store, piece.session, piece.first, store.session(event.parent), event.at)
+        return _Stream(store, batch.session, batch.first, store.session(event.parent), event.at)
     if not parent.known:
         raise NotFoundError("session", event.parent)
-    return _Stream(store, piece.session, piece.first, parent, parent.version(event.at))
+    return _Stream(store, batch.session, batch.first, parent, parent.version(event.at))
 
 
 def _chain(store: Store, wanted: str) -> Iterator[tuple[str, Session | None]]:

@@ -110,7 +110,7 @@ class _Reader(StreamReader):
         self.finished, self.parts, self.open, self.kind = False, 0, "", ""
         self.details, self.calls = [], {}
         self.recorded = Usage(Tokens())
-        self.session.batch.forget()
+        self.session.remainder.forget()
         self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
         self.session.add(ev.StepStarted(self.message, bounded_id(f"{self.message}:step")))
         self.report.messages += 1
@@ -157,7 +157,7 @@ class _Reader(StreamReader):
         content = delta.get("content")
         said.append(("text", content))
         for block in _objects(content):
-            said.extend(("reasoning", piece.get("text")) for piece in _objects(block.get("thinking")))
+            said.extend(("reasoning", thought.get("text")) for thought in _objects(block.get("thinking")))
             said.append(("text", block.get("text")))
         said.append(("refusal", delta.get("refusal")))
         return [(kind, text) for kind, text in said if isinstance(text, str) and text]
@@ -241,7 +241,7 @@ class _Reader(StreamReader):
             except DamagedLineError:
                 self.report.skip(line, "a call whose input is not whole: it stays pending")
                 continue
-            self.session.add(ev.ToolRunning(call.part, self.session.piece.content(text)))
+            self.session.add(ev.ToolRunning(call.part, self.session.batch.content(text)))
         self.session.add(ev.StepFinished(self.message, self._finish_id(), reason))
         if not self.calls:
             self.session.add(ev.MessageFinished(self.message, reason))

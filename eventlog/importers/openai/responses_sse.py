@@ -19,7 +19,7 @@ from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse, text_or_empty
 from eventlog.importers.common.sse import Record, StreamImporter, StreamReader, StreamSession
 from eventlog.importers.openai import items
-from eventlog.importers.openai.responses_items import ASIDE, Ran, call_of, ran
+from eventlog.importers.openai.responses_items import ASIDE, FinishedItem, call_of, finished_item
 from eventlog.values import INTERRUPTED, MessageError, Model, Reasoning, Text, Tool, Usage
 
 __all__ = ["OpenAIResponsesStream"]
@@ -150,7 +150,7 @@ class _Reader(StreamReader):
         self.parts, self.called = 0, False
         self.texts, self.calls, self.known = {}, {}, set()
         self._settings(response)
-        self.session.batch.forget()
+        self.session.remainder.forget()
         self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
         self.session.add(ev.StepStarted(self.message, bounded_id(f"{self.message}:step")))
         self.report.messages += 1
@@ -159,10 +159,10 @@ class _Reader(StreamReader):
         system, tools = response.get("instructions"), response.get("tools")
         if isinstance(system, str) and system != self.system:
             self.system = system
-            self.session.add(ev.SystemPromptSet(self.session.piece.content(system)))
+            self.session.add(ev.SystemPromptSet(self.session.batch.content(system)))
         if is_array(tools) and tools and (text := dump(tools)) != self.tools:
             self.tools = text
-            self.session.add(ev.ToolsSet(self.session.piece.content(text)))
+            self.session.add(ev.ToolsSet(self.session.batch.content(text)))
 
     def _end(self, kind: str, response: dict[str, Any]) -> None:
         status = text_or_empty(response.get("status")) or kind.partition(".")[2]
@@ -239,7 +239,7 @@ class _Reader(StreamReader):
         if opened.kind == "refusal":
             metadata = metadata | {"refusal": True}
         self.session.add(ev.PartEnded(opened.part, items.metadata(metadata)))
-        self.session.batch.said(opened.part, "".join(opened.pieces))
+        self.session.remainder.complete(opened.part, "".join(opened.pieces))
 
     def _close_all(self, metadata: dict[str, Any], item: object = None) -> None:
         """Close the open texts of an item, or of all; the last piece of reasoning has what is secret."""
@@ -281,7 +281,7 @@ class _Reader(StreamReader):
         self.session.add(ev.PartDelta(call.part, "input", text))
 
     def _printed(self, value: dict[str, Any]) -> None:
-        """A piece of what a command prints, where one command runs."""
+        """A batch of what a command prints, where one command runs."""
         delta = value.get("delta")
         running = [call for call in self.calls.values() if call.running and call.provider]
         for name in ("stdout", "stderr"):
@@ -310,7 +310,7 @@ class _Reader(StreamReader):
         if call is None or call.running:
             self.report.skip(line, "the end of a call that is not open")
             return
-        done = ran(item, self.session.piece)
+        done = finished_item(item, self.session.batch)
         text = done.input if done.input is not None else "".join(call.pieces) or "{}"
         try:
             parse(text.encode("utf-8", "surrogatepass"))
@@ -318,8 +318,8 @@ class _Reader(StreamReader):
             self.report.skip(line, "a call whose input is not whole: it stays pending")
             return
         call.running = True
-        self.session.add(ev.ToolRunning(call.part, self.session.piece.content(text)))
-        self.session.batch.said(call.part, text)
+        self.session.add(ev.ToolRunning(call.part, self.session.batch.content(text)))
+        self.session.remainder.complete(call.part, text)
         if done.ended:
             del self.calls[key]
             self._result(call, done)
@@ -333,10 +333,10 @@ class _Reader(StreamReader):
         if key is None:
             self.report.skip(line, "a result for a call that is not open")
             return
-        self._result(self.calls.pop(key), ran(item, self.session.piece))
+        self._result(self.calls.pop(key), finished_item(item, self.session.batch))
 
-    def _result(self, call: Call, done: Ran) -> None:
-        output = self.session.piece.content(done.output)
+    def _result(self, call: Call, done: FinishedItem) -> None:
+        output = self.session.batch.content(done.output)
         if done.failed:
             self.session.add(ev.ToolFailed(call.part, output))
         else:

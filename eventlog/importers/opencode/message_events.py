@@ -27,11 +27,11 @@ class MessageEvents:
         "_texts",
         "born",
         "compaction",
+        "difference",
         "ended",
         "failure",
         "id",
         "items",
-        "kept",
         "late",
         "model",
         "open",
@@ -69,7 +69,7 @@ class MessageEvents:
         self.open_parts: dict[str, bool] = {}
         """Its parts that have not ended; true for tools."""
         self.skipped: list[str] = []
-        self.kept: str | None = None
+        self.difference: str | None = None
         """The difference between the record and its events, as JSON."""
         self._content = content
         self._texts: dict[bytes, str] = {}
@@ -95,7 +95,7 @@ class MessageEvents:
         self._now = max(self._now, time or 0)
         return self._now
 
-    def forget(self) -> None:
+    def drop_events(self) -> None:
         """Let go of all but what later messages may ask for."""
         self._content, self._texts = _no_more, _NO_TEXTS
         self.items = self.late = _NO_ITEMS

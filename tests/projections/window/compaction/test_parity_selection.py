@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pytest
 
-from eventlog.importers.opencode.importer import tell_export
+from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Model
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
@@ -87,7 +87,7 @@ def test_head_is_the_recorded_transcript(scenario: Scenario) -> None:
 
 def _said(found: Selection, asked: Asked) -> list[tuple[str, str]]:
     """First lines of the texts in a head; of a user message the first text only, as its transcript names the speaker once."""
-    recording = Recording.of(tell_export(asked.pair.state))
+    recording = Recording.of(events_of_export(asked.pair.state))
     lines: list[tuple[str, str]] = []
     for message in found.head:
         texts = [
@@ -101,7 +101,7 @@ def _said(found: Selection, asked: Asked) -> list[tuple[str, str]]:
 
 
 def _selected(asked: Asked) -> Selection | None:
-    recording = Recording.of(tell_export(asked.pair.state))
+    recording = Recording.of(events_of_export(asked.pair.state))
     model = Model("fake", asked.pair.model)
     options = msgspec.structs.replace(OPENCODE_1_18, model=model, capabilities=tuple(asked.pair.modalities))
     state: Conversation = replay(ModelViewProjection(), recording).state

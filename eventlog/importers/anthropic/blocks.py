@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import count
 from eventlog.values import Attachment, File, Tokens
 
@@ -16,7 +16,6 @@ __all__ = [
     "finish_reason",
     "result_of",
     "server_result",
-    "text_or_empty",
     "tokens_of",
 ]
 
@@ -35,11 +34,6 @@ _REASONS = {
 def finish_reason(reason: object) -> str | None:
     """Our word for a `stop_reason`; None when there is none, the provider's own when we have no word."""
     return _REASONS.get(reason, reason) if isinstance(reason, str) else None
-
-
-def text_or_empty(value: object) -> str:
-    """A text, or "" for anything else."""
-    return value if isinstance(value, str) else ""
 
 
 def tokens_of(usage: dict[str, Any]) -> Tokens:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from eventlog.importers.anthropic import blocks
-from eventlog.importers.common.conversation import CallInput, CallResult, UserPart
+from eventlog.importers.anthropic.content import add_block, metadata_of, user_part
+from eventlog.importers.common.conversation import CallResult, UserPart
 from eventlog.importers.common.importer import bounded_id
-from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
 from eventlog.importers.common.message_lists import ANTHROPIC
 from eventlog.importers.common.message_reader import ConversationReader, MessageList
-from eventlog.values import Text, Tool, Usage
+from eventlog.values import Usage
 
 __all__ = ["AnthropicMessages"]
 
@@ -29,7 +30,7 @@ class AnthropicMessages(MessageList):
 
     def read_message(self, reader: ConversationReader, number: int, message: dict[str, Any]) -> None:
         """The events of one message."""
-        found, role = message.get("content"), blocks.text_or_empty(message.get("role"))
+        found, role = message.get("content"), text_or_empty(message.get("role"))
         content: list[Any] = found if is_array(found) else [found]
         if role == "assistant":
             _assistant(reader, number, message, content)
@@ -44,31 +45,25 @@ class AnthropicMessages(MessageList):
 def _user(
     reader: ConversationReader, number: int, message: dict[str, Any], content: list[Any], *, synthetic: bool
 ) -> None:
-    said: list[UserPart] = []
+    parts: list[UserPart] = []
     results = 0
     for place, block in enumerate(content):
-        text = block if isinstance(block, str) else None
-        if is_object(block):
-            if block.get("type") == "tool_result":
-                results += 1
-                _result(reader, number, block)
-                continue
-            text = block.get("text") if block.get("type") == "text" else None
-        if isinstance(text, str):
-            said.append(UserPart(Text(reader.conversation.batch.content(text), synthetic), text, "text"))
+        if is_object(block) and block.get("type") == "tool_result":
+            results += 1
+            _result(reader, number, block)
             continue
-        found = blocks.file_of(block, reader.conversation.batch) if is_object(block) else None
-        if found is None:
+        part = user_part(block, reader.conversation.batch, synthetic=synthetic)
+        if part is None:
             reader.report.skip(number, f"content block {place} of a user message is not text, image or document")
         else:
-            said.append(UserPart(found[0], found[1], "file"))
-    if said or not results:
-        reader.user(number, message, said, synthetic=synthetic)
+            parts.append(part)
+    if parts or not results:
+        reader.user(number, message, parts, synthetic=synthetic)
 
 
 def _result(reader: ConversationReader, number: int, block: dict[str, Any]) -> None:
     text, files = blocks.result_of(block.get("content"), reader.conversation.batch)
-    name, failed = blocks.text_or_empty(block.get("tool_use_id")), bool(block.get("is_error"))
+    name, failed = text_or_empty(block.get("tool_use_id")), bool(block.get("is_error"))
     result = CallResult(text, failed, attachments=() if failed else files)
     if reader.conversation.result(reader.time, name, result) is None and not reader.conversation.hold(
         name, number, result
@@ -94,40 +89,9 @@ def _assistant(reader: ConversationReader, number: int, message: dict[str, Any],
 
 
 def _block(reader: ConversationReader, number: int, part: str, block: dict[str, Any]) -> bool:
-    kind = blocks.text_or_empty(block.get("type"))
-    if kind == "text" and isinstance(block.get("text"), str):
+    if block.get("type") == "text" and isinstance(block.get("text"), str):
         citations = block.get("citations")
-        reader.conversation.text(
-            reader.time, part, block["text"], _metadata("citations", citations) if citations else None
-        )
+        metadata = metadata_of("citations", citations) if citations else None
+        reader.conversation.text(reader.time, part, block["text"], metadata)
         return True
-    if kind == "thinking" and isinstance(block.get("thinking"), str):
-        signature = blocks.text_or_empty(block.get("signature"))
-        metadata = _metadata("signature", signature) if signature else None
-        reader.conversation.reasoning(reader.time, part, block["thinking"], metadata, signature)
-        return True
-    if kind == "redacted_thinking" and isinstance(block.get("data"), str):
-        reader.conversation.reasoning(reader.time, part, "", _metadata("redactedData", block["data"]))
-        return True
-    if kind in {"tool_use", "server_tool_use", "mcp_tool_use"} and isinstance(block.get("id"), str):
-        answer = reader.conversation.open
-        assert answer is not None
-        if block["id"] in answer.known:
-            reader.report.skip(number, "a second call with the same id in one message")
-            return True
-        tool = Tool(block["id"], blocks.text_or_empty(block.get("name")), kind != "tool_use")
-        given = block.get("input")
-        reader.conversation.call(
-            reader.time, part, tool, CallInput("{}" if given is None else dump(given), given, "input")
-        )
-        return True
-    result = blocks.server_result(block)
-    if result is None:
-        return False
-    if reader.conversation.result(reader.time, result.call, CallResult(result.output, result.failed)) is None:
-        reader.report.skip(number, "a result for a call that is not open")
-    return True
-
-
-def _metadata(name: str, value: object) -> str:
-    return dump({blocks.PROVIDER: {name: value}})
+    return add_block(reader.conversation, reader.time, number, part, block)

@@ -22,11 +22,11 @@ from typing import Any, BinaryIO
 
 from eventlog import events as ev
 from eventlog.importers.anthropic import blocks
-from eventlog.importers.claude_code.open_messages import Open
 from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, ClaudeRecord, entries, looks_right, prompt_of
-from eventlog.importers.claude_code.thread import INTERRUPT, Thread
+from eventlog.importers.claude_code.thread import INTERRUPT, Thread, input_of
+from eventlog.importers.common.conversation import OpenAnswer
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
-from eventlog.importers.common.json_lines import is_array, is_object
+from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.values import MessageError, Origin
 
@@ -35,6 +35,8 @@ __all__ = ["ClaudeCode"]
 NAME = "claude_code"
 PREAMBLE = 64
 
+AGENT_TOOLS = frozenset({"Task", "Agent"})
+"""Tools that start a sub-agent."""
 TURN_ENDS = frozenset({"stop_hook_summary", "turn_duration", "away_summary"})
 """System records that come when a turn is over."""
 
@@ -91,7 +93,7 @@ class _Reader:
         for thread in self.threads:
             thread.early.close()
             if thread.batch.items:
-                yield thread.take()
+                yield thread.pop_batch()
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -144,12 +146,10 @@ class _Reader:
         if thread is None:
             asked = record["message"].get("content") if is_object(record.get("message")) else None
             calls = self.main.calls.values() if self.main is not None and isinstance(asked, str) else ()
-            call = next((call for call in calls if call.prompt == asked), None)
-            started = ev.SessionStarted(
-                call.description if call else "",
-                agent=call.agent if call else "",
-                parent=self.session,
-            )
+            inputs = (input_of(call) for call in calls if call.tool in AGENT_TOOLS)
+            task = next((found for found in inputs if found.get("prompt") == asked), {})
+            title, agent = text_or_empty(task.get("description")), text_or_empty(task.get("subagent_type"))
+            started = ev.SessionStarted(title, agent=agent, parent=self.session)
             thread = self.agents[name] = self._thread(f"{self.session}:{name}", [record], started)
         self.sidechain = thread
         return thread
@@ -175,14 +175,14 @@ class _Reader:
             self.report.skip(entry.line, "not an object")
             thread = self._main({}) if not self.threads else self.threads[0]
             thread.remainder.plain = entry.plain
-        thread.keep(self.time, entry.line, entry.record)
+        thread.end_record(self.time, entry.line, entry.record)
         if self.forks:
             # A fork is of the versions its parent has so far, so these go first.
-            yield thread.take()
+            yield thread.pop_batch()
             yield from self.forks
             self.forks = []
         elif thread.batch.full():
-            yield thread.take()
+            yield thread.pop_batch()
 
     def _record(self, entry: ClaudeRecord, record: dict[str, Any]) -> Thread:
         side = record.get("isSidechain") is True and (entry.kind in CONVERSATION or "parentUuid" in record)
@@ -214,7 +214,7 @@ class _Reader:
     def _aside(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         kind, time = entry.kind, self.time
         if kind == "system":
-            subtype = blocks.text_or_empty(record.get("subtype"))
+            subtype = text_or_empty(record.get("subtype"))
             if subtype == "compact_boundary":
                 self._compact(entry, record, thread)
                 return
@@ -295,7 +295,7 @@ class _Reader:
         said: list[Any] = []
         for block in content:
             if is_object(block) and block.get("type") == "tool_result":
-                thread.result(self.time, entry.line, entry.key, block, record.get("toolUseResult"))
+                thread.tool_result(self.time, entry.line, entry.key, block, record.get("toolUseResult"))
             else:
                 said.append(block)
         if not said and content:
@@ -307,7 +307,7 @@ class _Reader:
             thread.interrupt_all(MessageError("aborted", "interrupted by the user"))
         if not thread.title:
             thread.rename(self.time, prompt_of(record))
-        thread.user(self.time, entry.line, self._fresh(entry.key), record, said)
+        thread.prompt(self.time, entry.line, self._fresh(entry.key), record, said)
         self._settle_place(entry.key, thread, thread.node)
 
     def _assistant(
@@ -315,7 +315,7 @@ class _Reader:
     ) -> None:
         foreign = message.get("id")
         same = isinstance(foreign, str) and foreign and thread.open is not None and thread.open.foreign == foreign
-        opened: Open | None = thread.open if same else None
+        opened: OpenAnswer | None = thread.open if same else None
         if opened is None:
             self._advance(entry, record, thread)
             wanted = bounded_id(foreign) if isinstance(foreign, str) and foreign else entry.key
@@ -325,7 +325,7 @@ class _Reader:
             self.positions.move(early, thread.number << 40 | thread.node)
         thread.arrived.clear()
         opened.reason = blocks.finish_reason(message.get("stop_reason")) or opened.reason
-        thread.usage(self.time, opened, message.get("usage"), record.get("costUSD"))
+        thread.record_usage(self.time, opened, message.get("usage"), record.get("costUSD"))
         self._settle_place(entry.key, thread, thread.node)
         if record.get("isApiErrorMessage") is True:
             texts = [block.get("text") for block in content if is_object(block)]
@@ -336,14 +336,14 @@ class _Reader:
         found = record.get("compactMetadata")
         metadata = found if is_object(found) else {}
         auto = metadata.get("trigger") == "auto"
-        thread.compact(self.time, self._fresh(entry.key), auto=auto, tokens=metadata.get("preTokens"))
+        thread.compact(self.time, self._fresh(entry.key), auto=auto, before=metadata.get("preTokens"))
         self._settle_place(entry.key, thread, thread.node)
 
     def _summary(self, entry: ClaudeRecord, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
         if thread.compaction is None:
-            thread.compact(self.time, self._fresh(bounded_id(f"{entry.key}:marker")), auto=False, tokens=None)
+            thread.compact(self.time, self._fresh(bounded_id(f"{entry.key}:marker")), auto=False, before=None)
         texts = [block.get("text") if is_object(block) else block for block in content]
         text = "\n\n".join(part for part in texts if isinstance(part, str))
         del record
-        thread.summary(self.time, self._fresh(entry.key), text)
+        thread.summarize(self.time, self._fresh(entry.key), text)
         self._settle_place(entry.key, thread, thread.node)

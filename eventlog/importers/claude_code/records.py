@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from eventlog.importers.anthropic import blocks
 from eventlog.importers.claude_code.thread import INTERRUPT
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import (
@@ -19,6 +18,7 @@ from eventlog.importers.common.json_lines import (
     milliseconds,
     parse,
     sound,
+    text_or_empty,
 )
 
 __all__ = ["ASIDE", "CONVERSATION", "ClaudeRecord", "entries", "looks_right", "prompt_of"]
@@ -68,7 +68,7 @@ def looks_right(start: bytes) -> bool:
 
 
 def _is_record(record: dict[str, Any]) -> bool:
-    kind = blocks.text_or_empty(record.get("type"))
+    kind = text_or_empty(record.get("type"))
     if kind in CONVERSATION:
         message = record.get("message")
         if not is_object(message) or not ("uuid" in record or "sessionId" in record or "parentUuid" in record):

@@ -11,7 +11,7 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object, text
 from eventlog.importers.openai import items
 from eventlog.values import Attachment, Json, Todo
 
-__all__ = ["CALLS", "OUTPUTS", "Output", "Request", "ending", "output_of", "request", "todos_of"]
+__all__ = ["CALLS", "OUTPUTS", "CodexCall", "CodexOutput", "call_of", "output_of", "progress_of", "todos_of"]
 
 CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "tool_call"})
 OUTPUTS = frozenset(
@@ -24,7 +24,7 @@ _PROGRESS = ("exit_code", "success", "status", "duration", "cwd", "process_id", 
 """What of the event that ends a call is told as its progress."""
 
 
-class Request(NamedTuple):
+class CodexCall(NamedTuple):
     """A call."""
 
     id: str
@@ -34,7 +34,7 @@ class Request(NamedTuple):
     metadata: Json | None
 
 
-class Output(NamedTuple):
+class CodexOutput(NamedTuple):
     """A call's result; `call` is "" when the item does not say whose."""
 
     call: str
@@ -46,7 +46,7 @@ class Output(NamedTuple):
     attachments: tuple[Attachment, ...] = ()
 
 
-def request(kind: str, item: dict[str, Any], fallback: str) -> Request:
+def call_of(kind: str, item: dict[str, Any], fallback: str) -> CodexCall:
     """The call in an item of a type in `CALLS`; `fallback` is its id if it has none."""
     name = text_or_empty(item.get("id"))
     call = text_or_empty(item.get("call_id")) or name or fallback
@@ -63,14 +63,14 @@ def request(kind: str, item: dict[str, Any], fallback: str) -> Request:
         tool = tool or text_or_empty(function.get("name"))
     fields = {"itemId": name, "namespace": text_or_empty(item.get("namespace"))}
     provider = kind == "tool_search_call" and item.get("execution") == "server"
-    return Request(call, tool, items.given(arguments), provider, items.metadata(fields))
+    return CodexCall(call, tool, items.call_input(arguments), provider, items.metadata(fields))
 
 
-def output_of(kind: str, item: dict[str, Any], batch: ImportBatch) -> Output:
+def output_of(kind: str, item: dict[str, Any], batch: ImportBatch) -> CodexOutput:
     """The result in an item of a type in `OUTPUTS`."""
     call = text_or_empty(item.get("call_id")) or (text_or_empty(item.get("id")) if "local" in kind else "")
     if kind == "tool_search_output":
-        return Output(call, dump(item.get("tools", [])), held=False)
+        return CodexOutput(call, dump(item.get("tools", [])), held=False)
     found = item.get("output") if "output" in item else item.get("result")
     failed = False
     if is_object(found):
@@ -78,18 +78,18 @@ def output_of(kind: str, item: dict[str, Any], batch: ImportBatch) -> Output:
         inner = found.get("content", found.get("text"))
         found = dump(found) if inner is None else inner
         if not isinstance(inner, str) and not is_array(inner):
-            return Output(call, text_or_empty(found), held=False, failed=failed)
+            return CodexOutput(call, text_or_empty(found), held=False, failed=failed)
     if isinstance(found, str):
         interrupted = found == "aborted" or found.startswith("aborted by user")
-        return Output(call, found, held=True, failed=failed or interrupted, interrupted=interrupted)
+        return CodexOutput(call, found, held=True, failed=failed or interrupted, interrupted=interrupted)
     if is_array(found):
         texts = items.texts_of(found)
         text = "\n".join(texts)
-        return Output(call, text, len(texts) == 1, failed, attachments=items.attachments_of(found, batch))
-    return Output(call, "" if found is None else dump(found), held=False, failed=failed)
+        return CodexOutput(call, text, len(texts) == 1, failed, attachments=items.attachments_of(found, batch))
+    return CodexOutput(call, "" if found is None else dump(found), held=False, failed=failed)
 
 
-def ending(event: dict[str, Any]) -> dict[str, Any]:
+def progress_of(event: dict[str, Any]) -> dict[str, Any]:
     """What the event that ends a call says beyond its output."""
     return {key: event[key] for key in _PROGRESS if event.get(key) is not None}
 

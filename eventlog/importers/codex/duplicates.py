@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-__all__ = ["Duplicate", "Duplicates"]
+__all__ = ["Duplicates", "ScreenEvent"]
 
 RECENT = 64
 """How many texts are remembered of a turn."""
 
 
-class Duplicate(NamedTuple):
+class ScreenEvent(NamedTuple):
     """Something an event said: `kind` is "user", "assistant" or "reasoning"."""
 
     kind: str
@@ -30,11 +30,11 @@ class Duplicates:
     """The events that wait, and the items and events that were taken in this turn."""
 
     def __init__(self) -> None:
-        self._waiting: list[Duplicate] = []
+        self._waiting: list[ScreenEvent] = []
         self._items: deque[tuple[str, int]] = deque(maxlen=RECENT)
         self._events: deque[tuple[str, int]] = deque(maxlen=RECENT)
 
-    def event(self, event: Duplicate) -> None:
+    def add_event(self, event: ScreenEvent) -> None:
         """An event that says something: it waits, unless its item has been."""
         key = (event.kind, hash(event.text))
         if key in self._items:
@@ -42,7 +42,7 @@ class Duplicates:
         else:
             self._waiting.append(event)
 
-    def item(self, kind: str, texts: list[str]) -> bool:
+    def add_item(self, kind: str, texts: list[str]) -> bool:
         """An item that says this; whether it must be taken, as its event was not taken before it."""
         known = False
         for text in texts if kind == "reasoning" else dict.fromkeys([*texts, "".join(texts), "\n".join(texts)]):
@@ -57,7 +57,7 @@ class Duplicates:
                 self._items.append(key)
         return not known
 
-    def due(self, kinds: tuple[str, ...]) -> list[Duplicate]:
+    def pop_unmatched(self, kinds: tuple[str, ...]) -> list[ScreenEvent]:
         """The events of these kinds that will have no item any more, in order; they count as taken."""
         if not self._waiting:
             return []
@@ -66,11 +66,11 @@ class Duplicates:
         self._events.extend((event.kind, hash(event.text)) for event in due)
         return due
 
-    def left(self) -> list[Duplicate]:
+    def waiting(self) -> list[ScreenEvent]:
         """The events that still wait."""
         return self._waiting
 
-    def turn(self) -> None:
+    def begin_turn(self) -> None:
         """Another turn begins: what the model said in the one before may be said again."""
         self._events.clear()
         prompts = [key for key in self._items if key[0] == "user"]

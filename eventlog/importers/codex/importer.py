@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
-from eventlog.importers.codex.calls import ending
-from eventlog.importers.codex.duplicates import Duplicate
+from eventlog.importers.codex.calls import progress_of
+from eventlog.importers.codex.duplicates import ScreenEvent
 from eventlog.importers.codex.records import CodexRecord, entries, looks_right, parent_of
 from eventlog.importers.codex.rollout import ALL_KINDS, Rollout
 from eventlog.importers.common.conversation import ABORTED, Conversation
@@ -73,13 +73,13 @@ class Codex:
                 reader = _Reader(entry, path, report)
             reader.take(entry)
             if reader.conversation.batch.full():
-                yield reader.conversation.take()
+                yield reader.conversation.pop_batch()
         if reader is not None:
-            for event in reader.rollout.duplicates.left():
+            for event in reader.rollout.duplicates.waiting():
                 report.skip(event.line, f"an event with a text of the {event.kind} whose item has not come")
             reader.conversation.early.close()
             if reader.conversation.batch.items:
-                yield reader.conversation.take()
+                yield reader.conversation.pop_batch()
 
 
 class _Reader:
@@ -124,7 +124,7 @@ class _Reader:
         elif entry.kind not in OUTER_ASIDE:
             kind = entry.kind[:40]
             self.report.skip(entry.line, f"a record of unknown type {kind!r}" if kind else "a record without a type")
-        self.conversation.keep(self.rollout.time, entry.line, entry.record)
+        self.conversation.end_record(self.rollout.time, entry.line, entry.record)
 
     def _record(self, kind: str, line: int, payload: dict[str, Any]) -> None:
         if kind == "response_item":
@@ -202,7 +202,7 @@ class _Reader:
             self.report.skip(line, "an event without its text")
             return
         urls = tuple(url for url in (images if is_array(images) else []) if isinstance(url, str))
-        self.rollout.duplicates.event(Duplicate(kind, text, line, self.rollout.time, urls))
+        self.rollout.duplicates.add_event(ScreenEvent(kind, text, line, self.rollout.time, urls))
 
     def _completed(self, line: int, item: object) -> None:
         """A finished item as newer versions report it to the screen."""
@@ -224,7 +224,7 @@ class _Reader:
         """A call has come to an end on the screen; its result comes as an item."""
         call = self.conversation.calls.get(name) if isinstance(name, str) else None
         if call is not None:
-            note = dump(ending(event))
+            note = dump(progress_of(event))
             if len(note) <= MAX_NOTE:
                 self.conversation.add(self.rollout.time, ev.ToolProgress(call.part, metadata=note))
         elif not isinstance(name, str) or self.rollout.ids.get(f"c:{name}") is None:
@@ -273,7 +273,7 @@ class _Reader:
         self.rollout.add_unmatched(ALL_KINDS)
         self.conversation.add(self.rollout.time, ev.RolledBack(self.rollout.prompts[-dropped]))
         del self.rollout.prompts[-dropped:]
-        self.conversation.forget()
+        self.conversation.abandon()
         self.rollout.model, self.rollout.window, self.rollout.ended = None, 0, False
 
     # -- compaction --------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class _Reader:
                 name = text_or_empty(item.get("id"))
                 metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret})
                 kinds.append((Reasoning(metadata=metadata), secret, "born_secret"))
-        self.conversation.summary(self.rollout.time, part, f"line-{line}", kinds)
+        self.conversation.summary(self.rollout.time, part, f"line-{line}:marker", f"line-{line}", kinds)
         for number, item in enumerate(history):
             if item.get("type") == "message":
                 self._again(line, number, item, text)
@@ -306,7 +306,7 @@ class _Reader:
         if summary and any(summary in text for text in texts):
             return
         if item.get("role") != "assistant":
-            said, _ = items.said(content, self.conversation.batch, synthetic=True)
+            said, _ = items.user_parts(content, self.conversation.batch, synthetic=True)
             if said:
                 self.rollout.user(f"{name}:again", said, synthetic=True)
         elif texts:

@@ -9,7 +9,7 @@ from array import array
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.importers.codex.calls import CALLS, OUTPUTS, output_of, request, todos_of
+from eventlog.importers.codex.calls import CALLS, OUTPUTS, call_of, output_of, todos_of
 from eventlog.importers.codex.duplicates import Duplicates
 from eventlog.importers.codex.records import injected, prompt_of
 from eventlog.importers.common.conversation import ABORTED, CallInput, CallResult, Conversation, OpenAnswer, UserPart
@@ -108,18 +108,18 @@ class Rollout:
         role = text_or_empty(item.get("role"))
         if role == "assistant":
             self.add_unmatched(("user", "reasoning"))
-            if self.duplicates.item("assistant", texts):
-                self._say(line, item, content)
+            if self.duplicates.add_item("assistant", texts):
+                self._assistant_message(line, item, content)
             return
         if role not in {"user", "developer", "system"}:
             self.report.skip(line, "a message of an unknown role")
             return
         own = role == "user" and not all(map(injected, texts)) if texts else role == "user"
-        if role == "user" and not self.duplicates.item("user", texts):
+        if role == "user" and not self.duplicates.add_item("user", texts):
             return
         if own:
             self.add_unmatched(ALL_KINDS)
-            self.duplicates.turn()
+            self.duplicates.begin_turn()
         if any(text.startswith("<turn_aborted>") for text in texts):
             self.add_unmatched(ALL_KINDS)
             self.conversation.interrupt_all(ABORTED)
@@ -132,7 +132,7 @@ class Rollout:
         self, line: int, content: object, *, synthetic: bool, agent: str = "", item: dict[str, Any] | None = None
     ) -> None:
         """A user message."""
-        said, strange = items.said(content, self.conversation.batch, synthetic=synthetic)
+        said, strange = items.user_parts(content, self.conversation.batch, synthetic=synthetic)
         if strange:
             self.report.skip(line, f"{strange} blocks of a user message that are neither text nor a file")
         if not synthetic:
@@ -162,7 +162,7 @@ class Rollout:
         )
         return self.conversation.answer(self.time, message)
 
-    def _say(self, line: int, item: dict[str, Any], content: object) -> None:
+    def _assistant_message(self, line: int, item: dict[str, Any], content: object) -> None:
         phase, name = text_or_empty(item.get("phase")), text_or_empty(item.get("id"))
         metadata = items.metadata({"itemId": name, "phase": phase})
         self.answer(line, item)
@@ -183,7 +183,7 @@ class Rollout:
         texts = [*items.texts_of(item.get("summary")), *items.texts_of(item.get("content"))]
         secret, name = text_or_empty(item.get("encrypted_content")), text_or_empty(item.get("id"))
         self.add_unmatched(("user",))
-        fresh = self.duplicates.item("reasoning", texts)
+        fresh = self.duplicates.add_item("reasoning", texts)
         told: list[str] = texts if fresh else []
         if secret and not told:
             told = [""]
@@ -202,14 +202,14 @@ class Rollout:
         """A call, in another answer if the open one has one of this id."""
         self.add_unmatched(ALL_KINDS)
         answer = self.answer(line)
-        if name in answer.known:
+        if name in answer.call_ids:
             self.ended = True
             self.answer(line)
         self.ids.put(f"c:{name}", 0)
         self.conversation.call(self.time, f"line-{line}:0", kind, given)
 
     def _call(self, line: int, kind: str, item: dict[str, Any]) -> None:
-        call = request(kind, item, f"line-{line}")
+        call = call_of(kind, item, f"line-{line}")
         self._start(line, call.id, Tool(call.id, call.tool, call.provider, call.metadata), call.given)
 
     def _output(self, line: int, kind: str, item: dict[str, Any]) -> None:
@@ -236,7 +236,7 @@ class Rollout:
         kind = Tool(
             name or f"line-{line}", "web_search", provider_executed=True, metadata=items.metadata({"itemId": name})
         )
-        self._start(line, kind.call, kind, items.given(action if is_object(action) else None))
+        self._start(line, kind.call, kind, items.call_input(action if is_object(action) else None))
         results = item.get("results")
         self.conversation.result(
             self.time, kind.call, CallResult(dump(results) if results else "", item.get("status") == "failed")
@@ -262,7 +262,7 @@ class Rollout:
 
     def add_unmatched(self, kinds: tuple[str, ...]) -> None:
         """Take the events of these kinds that will have no item any more."""
-        for event in self.duplicates.due(kinds):
+        for event in self.duplicates.pop_unmatched(kinds):
             part = f"line-{event.line}:0"
             if event.kind == "user":
                 own = not injected(event.text)

@@ -20,7 +20,7 @@ from eventlog.events import Event
 from eventlog.ids import MAX_ID_BYTES
 from eventlog.values import Content
 
-__all__ = ["ImportBatch", "Importer", "Report", "Skipped", "bounded_id", "path_identity"]
+__all__ = ["ImportBatch", "Importer", "Report", "Skipped", "bounded_id", "own_id", "path_identity"]
 
 BATCH_EVENTS = 500
 BATCH_BYTES = 2 * 1024 * 1024
@@ -108,6 +108,11 @@ def bounded_id(name: str) -> str:
     if 0 < len(data) <= MAX_ID_BYTES and data.decode("utf-8", "ignore") == name:
         return name
     return data[:64].decode("utf-8", "ignore") + "~" + sha256(data).hexdigest()
+
+
+def own_id(owner: str, suffix: str) -> str:
+    """Return the id of something that belongs to `owner`."""
+    return bounded_id(f"{owner}:{suffix}")
 
 
 def path_identity(path: str) -> str:

@@ -124,12 +124,12 @@ class MessageList(ABC):
                     reader = ConversationReader(self.name, self.provider, path, found, report)
                     if found.member:
                         reader.settings(found.around)
-                        reader.conversation.keep(reader.time, 0, [found.member, found.around])
+                        reader.conversation.end_record(reader.time, 0, [found.member, found.around])
                 yield from self._message(reader, number, value, plain=plain)
             if reader is not None:
                 reader.conversation.early.close()
                 if reader.conversation.batch.items:
-                    yield reader.conversation.take()
+                    yield reader.conversation.pop_batch()
 
     def _message(self, reader: ConversationReader, number: int, value: Any, *, plain: bool) -> Iterator[ImportBatch]:
         reader.conversation.remainder.plain = plain
@@ -139,9 +139,9 @@ class MessageList(ABC):
             self.read_message(reader, number, value)
         else:
             reader.report.skip(number, "not an object")
-        reader.conversation.keep(reader.time, number, value)
+        reader.conversation.end_record(reader.time, number, value)
         if reader.conversation.batch.full():
-            yield reader.conversation.take()
+            yield reader.conversation.pop_batch()
 
     @abstractmethod
     def read_message(self, reader: ConversationReader, number: int, message: dict[str, Any]) -> None:

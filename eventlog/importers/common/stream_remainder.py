@@ -100,7 +100,7 @@ class StreamRemainder:
         """Whether it may take no more records."""
         return len(self._entries) >= LONGEST
 
-    def left(self) -> bool:
+    def has_records(self) -> bool:
         """Whether there are records in it."""
         return bool(self._entries)
 

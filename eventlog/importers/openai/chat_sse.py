@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 
 from eventlog import events as ev
-from eventlog.importers.common.importer import Report, bounded_id
-from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse
-from eventlog.importers.common.sse import Record, StreamImporter, StreamReader, StreamSession
+from eventlog.importers.common.importer import Report
+from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.sse import Record
+from eventlog.importers.common.stream_reader import StreamImporter, StreamReader, StreamSession
 from eventlog.importers.common.usage import added, count, price
-from eventlog.values import INTERRUPTED, MessageError, Model, Reasoning, Text, Tokens, Tool, Usage
+from eventlog.values import INTERRUPTED, MessageError, Reasoning, Text, Tokens, Tool, Usage
 
 __all__ = ["OpenAIChatStream", "chat_usage", "finish_reason"]
 
@@ -40,7 +41,7 @@ _KNOWN = frozenset(
 )  # fmt: skip
 
 
-class Call(msgspec.Struct, eq=False):
+class ChatCall(msgspec.Struct, eq=False):
     """A tool call of the message that is being streamed."""
 
     part: str
@@ -61,17 +62,16 @@ class _Reader(StreamReader):
         super().__init__(session, report)
         self.finished = False
         """Whether the message has its finish reason (or its error)."""
-        self.parts = 0
         self.open = ""
         """The text or reasoning part that is open."""
         self.kind = ""
         self.details: list[Any] = []
-        self.calls: dict[object, Call] = {}
+        self.calls: dict[object, ChatCall] = {}
         self.usage: Usage | None = None
         self.recorded = Usage(Tokens())
         self.choices: set[int] = set()
 
-    def take(self, record: Record) -> None:
+    def read_record(self, record: Record) -> None:
         """One record of the stream."""
         value = record.value
         self.session.tick(value.get("created") if value else None)
@@ -102,18 +102,10 @@ class _Reader(StreamReader):
     # -- messages --------------------------------------------------------------------------------
 
     def _start(self, line: int, value: dict[str, Any]) -> None:
-        self.foreign, name = value.get("id"), value.get("model")
-        self.message = self.session.fresh(
-            self.foreign if isinstance(self.foreign, str) and self.foreign else f"message-{line}"
-        )
-        self.model = Model("", name) if isinstance(name, str) and name else None
-        self.finished, self.parts, self.open, self.kind = False, 0, "", ""
+        self.begin_message(line, value.get("id"), value.get("model"))
+        self.finished, self.open, self.kind = False, "", ""
         self.details, self.calls = [], {}
         self.recorded = Usage(Tokens())
-        self.session.remainder.forget()
-        self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
-        self.session.add(ev.StepStarted(self.message, bounded_id(f"{self.message}:step")))
-        self.report.messages += 1
 
     def _choice(self, line: int, choice: dict[str, Any]) -> None:
         """Take in choice 0 of a chunk."""
@@ -123,12 +115,12 @@ class _Reader(StreamReader):
         if more:
             self.report.skip(line, f"fields of a delta that are kept but not imported: {', '.join(more)[:100]}")
         reason = choice.get("finish_reason")
-        said = self._said(delta)
+        texts = self._texts_of(delta)
         if self.finished:
-            if said or delta.get("tool_calls"):
+            if texts or delta.get("tool_calls"):
                 self.report.skip(line, "a delta after the message was finished")
             return
-        for kind, text in said:
+        for kind, text in texts:
             self._part(kind)
             self.session.add(ev.PartDelta(self.open, "text", text))
         self._details(delta.get("reasoning_details"))
@@ -145,7 +137,7 @@ class _Reader(StreamReader):
             self._finish(line, _REASONS.get(reason, reason))
 
     @staticmethod
-    def _said(delta: dict[str, Any]) -> list[tuple[str, str]]:
+    def _texts_of(delta: dict[str, Any]) -> list[tuple[str, str]]:
         """The texts of a delta that are not empty, with their kind, in the order a model says them."""
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         details = (
@@ -153,29 +145,23 @@ class _Reader(StreamReader):
             if thought
             else [detail.get("text") or detail.get("summary") for detail in _objects(delta.get("reasoning_details"))]
         )
-        said: list[tuple[str, Any]] = [("reasoning", text) for text in (thought, *details)]
+        texts: list[tuple[str, Any]] = [("reasoning", text) for text in (thought, *details)]
         content = delta.get("content")
-        said.append(("text", content))
+        texts.append(("text", content))
         for block in _objects(content):
-            said.extend(("reasoning", thought.get("text")) for thought in _objects(block.get("thinking")))
-            said.append(("text", block.get("text")))
-        said.append(("refusal", delta.get("refusal")))
-        return [(kind, text) for kind, text in said if isinstance(text, str) and text]
+            texts.extend(("reasoning", thought.get("text")) for thought in _objects(block.get("thinking")))
+            texts.append(("text", block.get("text")))
+        texts.append(("refusal", delta.get("refusal")))
+        return [(kind, text) for kind, text in texts if isinstance(text, str) and text]
 
     # -- parts -------------------------------------------------------------------------------------
-
-    def _new_part(self) -> str:
-        part = bounded_id(f"{self.message}:{self.parts}")
-        self.parts += 1
-        self.report.parts += 1
-        return part
 
     def _part(self, kind: str) -> None:
         """Make a part of this kind the open one."""
         if kind == self.kind:
             return
         self._end_part()
-        self.open, self.kind = self._new_part(), kind
+        self.open, self.kind = self.new_part(), kind
         self.session.add(ev.PartStarted(self.message, self.open, Reasoning() if kind == "reasoning" else Text()))
 
     def _details(self, details: object) -> None:
@@ -203,30 +189,30 @@ class _Reader(StreamReader):
         function = found if is_object(found) else {}
         index, name = call.get("index"), call.get("id")
         key = index if isinstance(index, int) else name if isinstance(name, str) and name else f"place-{number}"
-        entry = self.calls.get(key)
-        if entry is None:
+        streamed = self.calls.get(key)
+        if streamed is None:
             self._end_part()
             wanted = name if isinstance(name, str) and name else f"call-{len(self.calls)}"
             if any(other.id == wanted for other in self.calls.values()):
                 self.report.skip(line, "a second call with the same id in one message: its id was changed")
                 wanted = f"{wanted}#{len(self.calls)}"
-            entry = self.calls[key] = Call(self._new_part(), wanted)
+            streamed = self.calls[key] = ChatCall(self.new_part(), wanted)
         tool = function.get("name")
-        if not entry.started and isinstance(tool, str) and tool:
-            self._start_call(entry, tool)
+        if not streamed.started and isinstance(tool, str) and tool:
+            self._start_call(streamed, tool)
         text = function.get("arguments")
         if is_object(text):
             text = dump(text)
         if isinstance(text, str) and text:
-            entry.pieces.append(text)
-            if entry.started:
-                self.session.add(ev.PartDelta(entry.part, "input", text))
+            streamed.pieces.append(text)
+            if streamed.started:
+                self.session.add(ev.PartDelta(streamed.part, "input", text))
 
-    def _start_call(self, entry: Call, tool: str) -> None:
-        entry.started = True
-        self.session.add(ev.PartStarted(self.message, entry.part, Tool(entry.id, tool)))
-        for text in entry.pieces:
-            self.session.add(ev.PartDelta(entry.part, "input", text))
+    def _start_call(self, streamed: ChatCall, tool: str) -> None:
+        streamed.started = True
+        self.session.add(ev.PartStarted(self.message, streamed.part, Tool(streamed.id, tool)))
+        for text in streamed.pieces:
+            self.session.add(ev.PartDelta(streamed.part, "input", text))
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -236,19 +222,11 @@ class _Reader(StreamReader):
             if not call.started:
                 self._start_call(call, "")
             text = "".join(call.pieces) or "{}"
-            try:
-                parse(text.encode("utf-8", "surrogatepass"))
-            except DamagedLineError:
-                self.report.skip(line, "a call whose input is not whole: it stays pending")
-                continue
-            self.session.add(ev.ToolRunning(call.part, self.session.batch.content(text)))
-        self.session.add(ev.StepFinished(self.message, self._finish_id(), reason))
+            self.run_call(line, call.part, text)
+        self.finish_step(reason)
         if not self.calls:
             self.session.add(ev.MessageFinished(self.message, reason))
         self.finished = True
-
-    def _finish_id(self) -> str:
-        return bounded_id(f"{self.message}:finish")
 
     def _error(self, line: int, value: dict[str, Any]) -> None:
         found = value["error"]
@@ -266,8 +244,7 @@ class _Reader(StreamReader):
         for call in self.calls.values():
             if call.started:
                 self.session.add(ev.ToolFailed(call.part, INTERRUPTED, interrupted=True))
-        self.session.add(ev.StepFinished(self.message, self._finish_id(), "error"))
-        self.session.add(ev.MessageFinished(self.message, "error", error))
+        self.fail(error)
         self.finished = True
         self._record_usage(failed=True)
 
@@ -286,7 +263,7 @@ class _Reader(StreamReader):
         if usage is None or more is None:
             return
         self.recorded = usage
-        self.session.add(ev.UsageRecorded(more, self.message, self._finish_id(), self.model, failed=failed))
+        self.session.add(ev.UsageRecorded(more, self.message, self.finish_part, self.model, failed=failed))
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

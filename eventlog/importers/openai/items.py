@@ -10,7 +10,7 @@ from eventlog.importers.common.json_lines import DamagedLineError, dump, is_arra
 from eventlog.importers.common.usage import count
 from eventlog.values import Attachment, File, Text, Tokens
 
-__all__ = ["PROVIDER", "attachments_of", "given", "metadata", "said", "texts_of", "tokens_of"]
+__all__ = ["PROVIDER", "attachments_of", "call_input", "metadata", "texts_of", "tokens_of", "user_parts"]
 
 PROVIDER = "openai"
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "Text"})
@@ -22,7 +22,7 @@ def metadata(fields: dict[str, Any]) -> str | None:
     return dump({PROVIDER: found}) if found else None
 
 
-def given(arguments: object) -> CallInput:
+def call_input(arguments: object) -> CallInput:
     """A call's input: an object as it is; what is no JSON object becomes the member `input` of one."""
     if isinstance(arguments, str):
         if not arguments:
@@ -96,7 +96,7 @@ def _mime(url: str, fallback: str) -> str:
     return head[5:].partition(";")[0].partition(",")[0] or fallback if head.startswith("data:") else fallback
 
 
-def said(content: object, batch: ImportBatch, *, synthetic: bool) -> tuple[list[UserPart], int]:
+def user_parts(content: object, batch: ImportBatch, *, synthetic: bool) -> tuple[list[UserPart], int]:
     """The parts of a user message, and how many blocks were neither text nor a file."""
     parts: list[UserPart] = []
     strange = 0

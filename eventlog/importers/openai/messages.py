@@ -49,7 +49,7 @@ class OpenAIMessages(MessageList):
 
 def _user(reader: ConversationReader, number: int, message: dict[str, Any], role: str) -> None:
     synthetic = role != "user"
-    said, strange = items.said(message.get("content"), reader.conversation.batch, synthetic=synthetic)
+    said, strange = items.user_parts(message.get("content"), reader.conversation.batch, synthetic=synthetic)
     if strange:
         reader.report.skip(number, f"{strange} blocks of a {role} message that are neither text nor a file")
     agent = role if synthetic else text_or_empty(message.get("name"))
@@ -132,11 +132,11 @@ def _call(reader: ConversationReader, number: int, call: dict[str, Any], part: s
         function = {"name": custom.get("name"), "arguments": custom.get("input")}
     wanted = text_or_empty(call.get("id")) or fallback
     assert reader.conversation.open is not None
-    if wanted in reader.conversation.open.known:
+    if wanted in reader.conversation.open.call_ids:
         reader.report.skip(number, "a second call with the same id in one message: its id was changed")
         wanted = f"{wanted}#{fallback}"
     kind = Tool(wanted, text_or_empty(function.get("name")))
-    reader.conversation.call(reader.time, part, kind, items.given(function.get("arguments")))
+    reader.conversation.call(reader.time, part, kind, items.call_input(function.get("arguments")))
 
 
 def _completion(reader: ConversationReader, number: int, reply: dict[str, Any]) -> None:

@@ -81,7 +81,7 @@ def _image(item: dict[str, Any], data: str, batch: ImportBatch) -> tuple[Attachm
 def _input(item: dict[str, Any]) -> str | None:
     arguments = item.get("arguments", item.get("input"))
     if isinstance(arguments, str) or is_object(arguments):
-        return items.given(arguments).text
+        return items.call_input(arguments).text
     for name in ("action", "operation"):
         if is_object(item.get(name)):
             return dump(item[name])

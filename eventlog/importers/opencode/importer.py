@@ -166,7 +166,9 @@ class _Reader:
             snapshot.append((end, ev.SessionRenamed(title)))
         if time_of(self.info, "archived"):
             snapshot.append((end, ev.SessionArchived()))
-        kept = ((message.id, message.difference) for message in self._messages.values() if message.difference is not None)
+        kept = (
+            (message.id, message.difference) for message in self._messages.values() if message.difference is not None
+        )
         snapshot.extend((end, ev.ForeignKept(name, batch.content(steps))) for name, steps in kept)
         steps = difference(session_of(started, self._created, title), rest)
         steps.extend(["+", ["messages"], index, record] for index, record in self._odd)

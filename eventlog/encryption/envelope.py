@@ -1,6 +1,8 @@
-"""Appends and heads as they are stored encrypted, and back: what is encrypted, what is in clear, and what is bound to what.  Pure.
+"""Encrypted form of appends and heads.
 
-Whose key it is, is decided in `log.py`; the bytes are `codec/payload.py`, the cryptography `family.py`.
+It says what is encrypted, what stays in clear, and what the ciphertext is bound to. All functions
+are pure. `log.py` chooses the key, `codec/payload.py` has the bytes, and `family.py` the
+cryptography.
 """
 
 from __future__ import annotations
@@ -39,15 +41,15 @@ if TYPE_CHECKING:
     from eventlog.encryption.key_ring import KeyRing
 
 __all__ = [
+    "decrypt_commit",
+    "decrypt_head",
     "encrypt_append",
     "encrypt_tombstone",
     "entry_of",
     "is_tombstone",
     "is_tombstone_append",
-    "opened_commit",
-    "opened_head",
+    "read_entry",
     "reencrypt",
-    "said_on",
 ]
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -68,7 +70,7 @@ def encrypt_append(append: Append, family: Family, check: Callable[[Sequence[Com
     """The append as it is stored under a family's key."""
     session, payload, entry = append.session, append.payload, append.entry
     if entry is not None:
-        clear = _clear(entry)
+        clear = _clear_part(entry)
         data = family.encrypt(session, entry, b"card\0" + clear)
         entry = encode_encrypted(EncryptedValue(FORMAT, family.id, clear, data), foreign=entry.startswith(FOREIGN))
     elif append.creates_at is not None:
@@ -84,7 +86,7 @@ def encrypt_append(append: Append, family: Family, check: Callable[[Sequence[Com
     ]
     return replace(
         append,
-        payload=_filled(encrypted, family, append, payload),
+        payload=_with_data(encrypted, family, append, payload),
         entry=entry,
         bodies=tuple((name, encode_encrypted(body)) for name, body in bodies),
         digest=family.request(session, append.digest),
@@ -93,8 +95,8 @@ def encrypt_append(append: Append, family: Family, check: Callable[[Sequence[Com
 
 
 def is_tombstone_append(append: Append) -> bool:
-    """Whether an append erases its session: it is kept in clear, to be read when the key is gone."""
-    return append.entry is not None and is_tombstone(append.entry) and _says_erased(append.payload)
+    """Whether an append erases its session; such an append is stored in clear."""
+    return append.entry is not None and is_tombstone(append.entry) and _is_erasure(append.payload)
 
 
 def encrypt_tombstone(append: Append, key: bytes, check: Callable[[Sequence[Commit]], None] | None) -> Append:
@@ -103,29 +105,32 @@ def encrypt_tombstone(append: Append, key: bytes, check: Callable[[Sequence[Comm
 
 
 def reencrypt(stored: Commit, changed: Commit, ring: KeyRing) -> Commit:
-    """A commit whose content was changed, as it is stored: under the same key, and bound to the same."""
+    """Encrypt a changed commit under its old key, bound to its old place."""
     old = decode_encrypted_payload(stored.payload)
     family = ring.find(old.key)
-    assert family is not None  # or nobody could have changed it
+    assert family is not None  # without the key its content could not be changed
     names = tuple(sorted(map(family.name, _bodies_in(changed.payload, ()))))
-    return replace(changed, payload=_filled(replace(old, names=names), family, stored, changed.payload), stored=b"")
+    return replace(changed, payload=_with_data(replace(old, names=names), family, stored, changed.payload), stored=b"")
 
 
-def _filled(encrypted: EncryptedPayload, family: Family, place: Append | Commit, payload: bytes) -> bytes:
+def _with_data(encrypted: EncryptedPayload, family: Family, place: Append | Commit, payload: bytes) -> bytes:
     """The bytes of an encrypted payload, which is all there but for its data."""
-    data = family.encrypt(place.session, payload, _bound(place, encrypted))
+    data = family.encrypt(place.session, payload, _associated_data(place, encrypted))
     return encode_encrypted(replace(encrypted, data=data), foreign=payload.startswith(FOREIGN))
 
 
 # -- out -----------------------------------------------------------------------------------------
 
 
-def opened_commit(commit: Commit, ring: KeyRing) -> Commit:
-    """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was encrypted for here."""
+def decrypt_commit(commit: Commit, ring: KeyRing) -> Commit:
+    """Decrypt a commit; a commit whose key is gone stays as it is stored.
+
+    `DamagedError` if its ciphertext was changed, or was encrypted for another place.
+    """
     payload = commit.payload
     try:
         if not is_encrypted(payload):
-            if (commit.emptied and not payload) or is_record(commit.session, payload) or _says_erased(payload):
+            if (commit.emptied and not payload) or is_record(commit.session, payload) or _is_erasure(payload):
                 return commit
             raise DamagedError("an append that is not encrypted, where all are")
         encrypted = decode_encrypted_payload(payload)
@@ -135,7 +140,7 @@ def opened_commit(commit: Commit, ring: KeyRing) -> Commit:
     if family is None:
         return commit
     try:
-        plain = family.decrypt(commit.session, encrypted.data, _bound(commit, encrypted))
+        plain = family.decrypt(commit.session, encrypted.data, _associated_data(commit, encrypted))
     except DataError as error:
         raise _of(commit, error) from None
     return Commit(
@@ -149,8 +154,11 @@ def _of(commit: Commit, error: DataError) -> DataError:
     return type(error)(error.message, session=commit.session, version=commit.first, position=commit.position)
 
 
-def opened_head(head: Head, ring: KeyRing) -> Head:
-    """A head with its catalog entry as it was given; as it is stored if its key is gone.  Errors as for a commit."""
+def decrypt_head(head: Head, ring: KeyRing) -> Head:
+    """Decrypt a head's catalog entry; an entry whose key is gone stays as it is stored.
+
+    Errors as for a commit.
+    """
     if is_record(head.session, head.entry):
         return head
     encrypted = entry_of(head)
@@ -170,8 +178,8 @@ def opened_head(head: Head, ring: KeyRing) -> Head:
 # -- what is in them -------------------------------------------------------------------------------
 
 
-def _bound(place: Append | Commit, encrypted: EncryptedPayload) -> bytes:
-    """What a payload is bound to beside its session, which its key is made for."""
+def _associated_data(place: Append | Commit, encrypted: EncryptedPayload) -> bytes:
+    """Data that a payload is bound to, besides its session, which has a key of its own."""
     return b"payload\0" + _encode(
         (
             place.count, place.time, place.epoch, place.request,
@@ -181,7 +189,10 @@ def _bound(place: Append | Commit, encrypted: EncryptedPayload) -> bytes:
 
 
 def _bodies_in(payload: bytes, given: Collection[bytes]) -> set[bytes]:
-    """The digests of the bodies that a payload refers to; of what is no conversation all that may be some."""
+    """Return the digests of the bodies that a payload refers to.
+
+    For a payload of another program: all 32-byte strings that may be some.
+    """
     found = digests_in(payload)
     if all(digest in given for digest in found):
         return found
@@ -193,9 +204,9 @@ def _bodies_in(payload: bytes, given: Collection[bytes]) -> set[bytes]:
     return {content.digest for event in events for content in contents(event) if isinstance(content, Body)}
 
 
-def _clear(entry: bytes) -> bytes:
-    """What a catalog entry says that is no secret: whose sub-session and whose fork the session is."""
-    said = said_on(entry)
+def _clear_part(entry: bytes) -> bytes:
+    """Return the part of a catalog entry that stays in clear: whose sub-session or fork it is."""
+    said = read_entry(entry)
     return (
         b"" if said is None else pack(CatalogEntry(parent=said.parent, fork_of=said.fork_of, forked_at=said.forked_at))
     )
@@ -203,12 +214,15 @@ def _clear(entry: bytes) -> bytes:
 
 def is_tombstone(entry: bytes) -> bool:
     """Whether a catalog entry is that of an erased session."""
-    said = said_on(entry)
+    said = read_entry(entry)
     return said is not None and said.erased
 
 
-def said_on(entry: bytes | None) -> CatalogEntry | None:
-    """What a catalog entry that was given says; None if there is none, it is not a conversation's, or it cannot be read."""
+def read_entry(entry: bytes | None) -> CatalogEntry | None:
+    """Decode a catalog entry before encryption; None if a conversation has none here.
+
+    Also None for another program's entry, and for one that cannot be read.
+    """
     if not entry or entry.startswith(FOREIGN):
         return None
     try:
@@ -217,7 +231,7 @@ def said_on(entry: bytes | None) -> CatalogEntry | None:
         return None
 
 
-def _says_erased(payload: bytes) -> bool:
+def _is_erasure(payload: bytes) -> bool:
     """Whether a payload is that of a tombstone, and of nothing else."""
     try:
         entries = decode(payload).entries

@@ -1,13 +1,16 @@
-"""The key of one family of forks, and what is encrypted and named with it.
+"""Key of one family of forks, and what is encrypted and named with it.
 
-From a family's 32 random bytes other keys are derived, HMAC-SHA-256 of what each is for: one for the appends and catalog entries of each
-session, one for bodies, one for derived values, one for the names of bodies, one for the digests of requests.  So nothing can be
-opened as something else; what it is bound to (session, time, place) is authenticated with it.
+A family has 32 random bytes.  Other keys are derived from them with HMAC-SHA-256 of the purpose:
+one for the appends and catalog entries of each session, one for bodies, one for derived values, one
+for the names of bodies, one for the digests of requests.  So no ciphertext decrypts as something
+else, and the place it is bound to (session, time, position in the store) is authenticated with it.
 
-Encrypted with AES-256-GCM under random nonces of 96 bits.  Two of 2^32 messages under one key have the same nonce with a chance
-of 2^-33, the most that NIST SP 800-38D allows: so many appends may one session have, and so many bodies one family.
+The cipher is AES-256-GCM with random nonces of 96 bits. Among 2^32 messages under one key, two have
+the same nonce with a probability of 2^-33, the most that NIST SP 800-38D allows: so many appends
+one session may have, and so many bodies one family.
 
-What is small is not worth compressing; the rest is compressed before it is encrypted if that makes it smaller: its size is seen anyway.
+Data is compressed before it is encrypted if that makes it smaller: ciphertext shows the size
+anyway.
 """
 
 from __future__ import annotations
@@ -71,23 +74,26 @@ class Family:
         return hmac.digest(self._secret, purpose, "sha256")
 
     def check(self) -> str:
-        """What the store keeps to know the key again, in hexadecimal: nothing of the key follows from it."""
+        """Return a check value by which the store knows the key again; it reveals nothing of it."""
         return self._key(b"check")[:16].hex()
 
     def name(self, digest: bytes) -> bytes:
-        """The name of a body: without the key nobody can tell whether it is that of a text he knows."""
+        """Return the name of a body, which reveals nothing of its text without the key."""
         return hmac.digest(self._names, digest, "sha256")
 
     def request(self, session: str, digest: bytes) -> bytes:
-        """The same for the digest of a request; none stays none."""
+        """Return the keyed digest of a request; an empty digest stays empty."""
         return hmac.digest(self._requests, session.encode() + b"\0" + digest, "sha256") if digest else digest
 
     def encrypt(self, session: str, data: bytes, bound: bytes) -> bytes:
-        """Encrypt an append or a catalog entry of a session; `bound` must be the same when it is opened."""
+        """Encrypt an append or a catalog entry of a session.
+
+        Decryption needs the same `bound`.
+        """
         return _encrypt(self._of(session), data, bound)
 
     def decrypt(self, session: str, data: bytes, bound: bytes) -> bytes:
-        """Decrypt it; `DamagedError` if it is not what was encrypted for this session and bound to this."""
+        """Decrypt data of a session; `DamagedError` if it was changed or moved."""
         return _decrypt(self._of(session), data, bound)
 
     def encrypt_body(self, name: bytes, data: bytes) -> bytes:

@@ -1,17 +1,20 @@
-"""A log that keeps ciphertext in another log, over any engine (`log/contract.py`).
+"""Log that stores ciphertext in another log, over any engine (`log/contract.py`).
 
-On the way in, payload, catalog entry, bodies and derived values are encrypted, the names of bodies and the digests of requests are keyed; on
-the way out they come back.  Whoever is above sees what was appended; the engine, and all that is done to its files, sees ciphertext
-(`codec/payload.py`), which the hash trees cover (`Commit.stored`).  Ids, times, counts and sizes stay as they are.
+It encrypts payloads, catalog entries, bodies and derived values, and keys the names of bodies and
+the digests of requests; readers get them back as they were appended.  The engine and its files have
+ciphertext only (`codec/payload.py`), which the hash trees cover (`Commit.stored`).  Ids, times,
+counts and sizes stay as they are.
 
-A session that begins begins a *family* with a key of its own, unless it is a fork: then it has its parent's, so that what it inherits can
-be read, and texts that both have are stored once.  A sub-session is a family of its own.  What belongs to no session has the store's own key.
+A new session begins a *family* with a key of its own.  A fork has its parent's key, so that it can
+read what it inherits, and texts of both are stored once.  A sub-session is a family of its own.
+Derived values and bodies of no session have the store's own key.
 
-What was encrypted with a key that is gone is handed out encrypted: heads can be listed, hashes checked, copies made, and looking
-inside is `KeyMissingError` (`codec/batch.py`).  Such a log cannot be written to without the session's key.
+Ciphertext whose key is gone is returned as it is stored: heads can be listed, hashes checked and
+copies made, but decoding it is `KeyMissingError` (`codec/batch.py`), and the session cannot be
+written to.
 
-In clear are the tombstones of erased sessions, to be read when the key is gone, and the record of what was emptied
-(`integrity/scrub_ledger.py`).
+Two things stay in clear: the tombstones of erased sessions, to be read when the key is gone, and
+the scrub ledger (`integrity/scrub_ledger.py`).
 
 `SessionBodies` is what belongs to one session: bodies and derived values under its family's key.
 """
@@ -34,15 +37,15 @@ from eventlog.codec.payload import (
     is_encrypted,
 )
 from eventlog.encryption.envelope import (
+    decrypt_commit,
+    decrypt_head,
     encrypt_append,
     encrypt_tombstone,
     entry_of,
     is_tombstone,
     is_tombstone_append,
-    opened_commit,
-    opened_head,
+    read_entry,
     reencrypt,
-    said_on,
 )
 from eventlog.errors import DataError, EventlogError, KeyMissingError, NotFoundError
 from eventlog.integrity.scrub_ledger import is_record
@@ -58,23 +61,25 @@ if TYPE_CHECKING:
 
 __all__ = ["EncryptedLog", "SessionBodies"]
 
-_FAMILIES = 16_384
+_MAX_FAMILIES = 16_384
 """Sessions whose family is remembered."""
-_ENTRIES_KEPT = 1024
+_MAX_ENTRIES = 1024
 """Sessions whose catalog entry is remembered."""
 
 
 class EncryptedLog:
-    """An engine, and the keys to what it keeps.  `own` is the store's own key, None without keys."""
+    """An engine and the keys to its content; `own` is the store's own key, None without keys."""
 
     def __init__(self, engine: Log, ring: KeyRing, own: Family | None) -> None:
         self._engine = engine
         self._ring = ring
         self._own = own
         self._families: dict[str, bytes] = {}
-        self._beginning: dict[str, Ticket] = {}
-        self._entries_kept: dict[str, tuple[bytes, bytes]] = {}
-        """Of sessions whose heads were asked for: the catalog entry as it is stored, and as it was given."""
+        self._pending: dict[str, Ticket] = {}
+        self._entries: dict[str, tuple[bytes, bytes]] = {}
+        """Of sessions whose heads were asked for: the catalog entry as it is stored, and as it was
+        given.
+        """
 
     def __repr__(self) -> str:
         return f"<EncryptedLog over {self._engine!r}>"
@@ -97,33 +102,33 @@ class EncryptedLog:
     # -- writing -------------------------------------------------------------------------------
 
     def submit(self, append: Append) -> Ticket:
-        """Encrypt an append and queue it.  `KeyMissingError` comes through the ticket, as everything that the log has to say."""
+        """Encrypt an append and queue it; a missing key is an error of the ticket."""
         size_of(append)
         if self._engine.read_only:
             return self._engine.submit(append)  # which says so
         id = self._family_of(append.session)
         if self._ring.empty:
-            return self._refused(append, self.missing(append.session))
+            return self._reject(append, self.missing(append.session))
         if id is not None and is_tombstone_append(append):
-            return self._engine.submit(encrypt_tombstone(append, id, self._opened_for(append)))
+            return self._engine.submit(encrypt_tombstone(append, id, self._decrypting_check(append)))
         begins = append.creates_at is not None
         if id is None and not begins:
-            return self._refused(append, NotFoundError("session", append.session))
-        family = self._beginning_family(append.entry) if id is None else self._ring.find(id)
+            return self._reject(append, NotFoundError("session", append.session))
+        family = self._new_family(append.entry) if id is None else self._ring.find(id)
         if family is None:
-            return self._refused(append, self.missing(append.session))
-        ticket = self._engine.submit(encrypt_append(append, family, self._opened_for(append)))
+            return self._reject(append, self.missing(append.session))
+        ticket = self._engine.submit(encrypt_append(append, family, self._decrypting_check(append)))
         if begins and id is None:
-            pending = {session: other for session, other in self._beginning.items() if not other.done()}
-            self._beginning = {**pending, append.session: ticket}
+            pending = {session: other for session, other in self._pending.items() if not other.done()}
+            self._pending = {**pending, append.session: ticket}
         return ticket
 
-    def _refused(self, append: Append, error: EventlogError) -> Ticket:
-        """An append that cannot go in, for what else there is to say of it; nothing of its content leaves this place.
+    def _reject(self, append: Append, error: EventlogError) -> Ticket:
+        """Submit an append that must fail, without its content; other reasons to fail come first.
 
-        Not even as a request: without the key nobody can tell whether the content is the same.
+        The request id is left out: without the key its content cannot be compared.
         """
-        check = self._opened_for(append)
+        check = self._decrypting_check(append)
 
         def refuse(others: Sequence[Commit]) -> None:
             if check is not None:
@@ -134,14 +139,17 @@ class EncryptedLog:
             replace(append, payload=b"", entry=None, bodies=(), request=None, digest=b"", check=refuse)
         )
 
-    def _opened_for(self, append: Append) -> Callable[[Sequence[Commit]], None] | None:
+    def _decrypting_check(self, append: Append) -> Callable[[Sequence[Commit]], None] | None:
         """The append's check, given what others committed as they said it."""
         check = append.check
-        return None if check is None else lambda others: check([self.opened(commit) for commit in others])
+        return None if check is None else lambda others: check([self.decrypt(commit) for commit in others])
 
-    def _beginning_family(self, entry: bytes | None) -> Family | None:
-        """The family of a session that begins with this catalog entry: its parent's if it is a fork; None if that key is gone."""
-        said = said_on(entry)
+    def _new_family(self, entry: bytes | None) -> Family | None:
+        """Return the family of a session that begins: its parent's if it is a fork.
+
+        None if the parent's key is gone.
+        """
+        said = read_entry(entry)
         id = None if said is None or said.fork_of is None else self._family_of(said.fork_of)
         return self._ring.make() if id is None else self._ring.find(id)
 
@@ -151,14 +159,14 @@ class EncryptedLog:
         if id is not None:
             return id
         head = self._engine.head(session)
-        ticket = self._beginning.get(session)
+        ticket = self._pending.get(session)
         if head is None and ticket is not None:
-            with suppress(Exception):  # whoever waits for it is told
+            with suppress(Exception):  # its own waiter gets the error
                 ticket.wait()
             head = self._engine.head(session)
         if head is None:
             return None
-        if len(self._families) >= _FAMILIES:
+        if len(self._families) >= _MAX_FAMILIES:
             self._families = {}
         if is_record(session, head.entry):
             return None
@@ -169,39 +177,42 @@ class EncryptedLog:
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
         """The commits of a session, decrypted; see `contract.Log`."""
-        return map(self.opened, self._engine.read(session, after, upto, reverse=reverse))
+        return map(self.decrypt, self._engine.read(session, after, upto, reverse=reverse))
 
     def follow(self, after: int, limit: int = 1000) -> list[Commit]:
         """The commits behind a position, decrypted; see `contract.Log`."""
-        return [self.opened(commit) for commit in self._engine.follow(after, limit)]
+        return [self.decrypt(commit) for commit in self._engine.follow(after, limit)]
 
     def head(self, session: str) -> Head | None:
-        """The session's head, its catalog entry decrypted: once for each catalog entry, for heads are asked for often."""
+        """Return the session's head; its catalog entry is decrypted once and cached."""
         head = self._engine.head(session)
         if head is None:
             return None
-        known = self._entries_kept.get(session)
+        known = self._entries.get(session)
         if known is None or head.entry != known[0]:
-            opened = self._opened_head(head)
-            if len(self._entries_kept) >= _ENTRIES_KEPT:
-                self._entries_kept = {}
-            self._entries_kept[session] = head.entry, opened.entry
+            opened = self._decrypt_head(head)
+            if len(self._entries) >= _MAX_ENTRIES:
+                self._entries = {}
+            self._entries[session] = head.entry, opened.entry
             return opened
         return replace(head, entry=known[1])
 
     def heads(self, after: str = "") -> Iterator[Head]:
         """All heads by session id, their catalog entries decrypted."""
-        return map(self._opened_head, self._engine.heads(after))
+        return map(self._decrypt_head, self._engine.heads(after))
 
-    def opened(self, commit: Commit) -> Commit:
-        """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was encrypted here."""
-        return opened_commit(commit, self._ring)
+    def decrypt(self, commit: Commit) -> Commit:
+        """Decrypt a commit; a commit whose key is gone stays as it is stored.
 
-    def _opened_head(self, head: Head) -> Head:
-        return opened_head(head, self._ring)
+        `DamagedError` if its ciphertext was changed, or was encrypted for another place.
+        """
+        return decrypt_commit(commit, self._ring)
+
+    def _decrypt_head(self, head: Head) -> Head:
+        return decrypt_head(head, self._ring)
 
     def _encrypted_heads(self) -> Iterator[Head]:
-        """The heads as they are stored, without that of the record of what was emptied, which no key is for."""
+        """Yield the stored heads without that of the scrub ledger, which is never encrypted."""
         return (head for head in self._engine.heads() if not is_record(head.session, head.entry))
 
     def last_position(self) -> int:
@@ -232,15 +243,15 @@ class EncryptedLog:
         return None if id is None else self._ring.find(id)
 
     def name(self, digest: bytes) -> bytes:
-        """What a body is called that belongs to no session."""
+        """Return the stored name of a body that belongs to no session."""
         return self.named(self._own, digest)
 
     def named(self, family: Family | None, digest: bytes) -> bytes:
-        """What a family calls a body; without a key there is none of that name."""
+        """Return a family's name for a body; without a key a name that no body has."""
         return bytes(HASH_BYTES) if family is None else family.name(digest)
 
     def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body, whosesoever it is: every family is asked, so `of` is the better way."""
+        """Return the packed bytes of a body of any family; `of` asks only the right one."""
         for id in dict.fromkeys(entry_of(head).key for head in self._encrypted_heads()):
             family = self._ring.find(id)
             found = None if family is None else self.body_of(family, digest)
@@ -249,7 +260,7 @@ class EncryptedLog:
         return None
 
     def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies."""
+        """Return the packed bytes of some bodies, None for those that are missing."""
         return [self.body(digest) for digest in digests]
 
     def body_of(self, family: Family, digest: bytes) -> bytes | None:
@@ -266,10 +277,10 @@ class EncryptedLog:
 
     def get_derived(self, key: bytes) -> bytes | None:
         """A derived value that belongs to no session, or to any whose key is there."""
-        return self._opened_derived(key, self._engine.get_derived(key))
+        return self._decrypt_derived(key, self._engine.get_derived(key))
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write derived values that belong to no session; without keys nothing is written but what is deleted."""
+        """Write derived values that belong to no session; without keys only delete them."""
         self.put_derived_of(self._own, items)
 
     def put_derived_of(self, family: Family | None, items: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -291,10 +302,10 @@ class EncryptedLog:
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Derived values by key order: those that can be read."""
-        found = ((key, self._opened_derived(key, stored)) for key, stored in self._engine.scan_derived(prefix))
+        found = ((key, self._decrypt_derived(key, stored)) for key, stored in self._engine.scan_derived(prefix))
         return [(key, value) for key, value in found if value is not None]
 
-    def _opened_derived(self, key: bytes, stored: bytes | None) -> bytes | None:
+    def _decrypt_derived(self, key: bytes, stored: bytes | None) -> bytes | None:
         """One that cannot be read is as good as none: it is disposable."""
         if stored is not None:
             with suppress(DataError):
@@ -308,8 +319,9 @@ class EncryptedLog:
     def forget(self) -> None:
         """Destroy the keys of all families of which every session is erased.
 
-        Tombstones are committed before anybody looks here for who is left; see `erased`.  What a service confirmed is noted
-        among the derived values, so that it is not asked again; it is where the note was lost, which does no harm.
+        Tombstones are committed before anybody looks here for who is left; see `erased`. What a
+        service confirmed is noted among the derived values, so that it is not asked again; it is
+        where the note was lost, which does no harm.
         """
         if self._ring.empty:
             return
@@ -327,7 +339,7 @@ class EncryptedLog:
                 notes.append((DESTROYED + id, b"\1"))
             except EventlogError as error:  # the others can still go
                 failure = failure or error
-        self._entries_kept = {}
+        self._entries = {}
         if notes:
             with suppress(EventlogError):
                 self._engine.put_derived(notes)
@@ -335,7 +347,9 @@ class EncryptedLog:
             raise failure
 
     def erased(self, session: str) -> bool:
-        """Whether a session is erased, so that whoever looked for survivors may have missed what was forked from it since."""
+        """Whether a session is erased: a fork of it may have begun after its key was found
+        unused.
+        """
         head = self._engine.head(session)
         return head is not None and not is_record(session, head.entry) and _is_tombstone(entry_of(head))
 
@@ -344,9 +358,9 @@ class EncryptedLog:
         return {session: partial(self._reencrypt, change) for session, change in changes.items()}
 
     def _reencrypt(self, change: Callable[[Commit], Commit], stored: Commit) -> Commit:
-        opened = self.opened(stored)
+        opened = self.decrypt(stored)
         if is_encrypted(opened.payload):
-            return stored  # nobody can read what is in it, and so nobody can take something out
+            return stored  # unreadable without the key, so nothing can be removed
         changed = change(opened)
         if changed is opened or (stored.emptied and changed.payload == opened.payload):
             return stored  # encrypted anew it would look like another
@@ -363,11 +377,11 @@ class EncryptedLog:
         return self._engine.probe()
 
     def check(self) -> list[str]:
-        """See `contract.Log`: of what is stored no key is needed, and what heads say must be what was encrypted."""
+        """See `contract.Log`; also decrypt every head's catalog entry that a key is there for."""
         wrong = self._engine.check()
         for head in self._engine.heads():
             try:
-                self._opened_head(head)
+                self._decrypt_head(head)
             except DataError as error:
                 wrong.append(str(error))
         return wrong
@@ -405,7 +419,7 @@ class SessionBodies:
         return self._log.read_only
 
     def name(self, digest: bytes) -> bytes:
-        """What a body is called here; without a key there is none of that name."""
+        """Return the session's name for a body; without a key a name that no body has."""
         return self._log.named(self._log.family(self._session), digest)
 
     def body(self, digest: bytes) -> bytes | None:
@@ -420,7 +434,7 @@ class SessionBodies:
         return self._log.body(digest) if found is None else found  # it may be another session's: a sub-session's, say
 
     def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies."""
+        """Return the packed bytes of some bodies, None for those that are missing."""
         return [self.body(digest) for digest in digests]
 
     def get_derived(self, key: bytes) -> bytes | None:

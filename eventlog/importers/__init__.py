@@ -1,6 +1,7 @@
-"""Foreign transcripts to events: one file per format, one way in (`import_file`).
+"""Importers of foreign transcripts: one for each format, behind `import_file`.
 
-Importing again is safe: what is stored already is found and only what is new is appended (`reconcile.py`).
+A second import of a file is safe: stored events are found, and only new ones are appended
+(`reconcile.py`).
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ Progress = Callable[[int, int | None], None]
 
 
 def detect(start: bytes, path: str = "") -> str:
-    """The format of a file that begins with these bytes; `ImportFormatError` if it is none that can be imported."""
+    """Return the format of a file that begins with these bytes.
+
+    `ImportFormatError` if no importer reads it.
+    """
     other = looks_like(start)
     if other is not None:
         raise ImportFormatError(f"{path or 'the file'}: looks like {other}; not a format that can be imported")
@@ -89,11 +93,12 @@ def import_file(
     format: str | None = None,
     on_progress: Progress | None = None,
 ) -> Report:
-    """Import a file, or an open binary file that can seek, into the store; what was imported before is not added again.
+    """Import a file, or an open binary file that can seek; stored events are not added again.
 
-    `format` is one of `FORMATS`; it is told from the file's beginning by default.  `on_progress` is called with the bytes read
-    and the size (None if unknown) as the work goes on.  `ImportFormatError` for a file of no known format; damaged
-    records are no error: they are listed in the report.  `OSError` when the file cannot be read.
+    `format` is one of `FORMATS`; it is told from the file's beginning by default. `on_progress` is
+    called with the bytes read and the size (None if unknown) as the work goes on.
+    `ImportFormatError` for a file of no known format; damaged records are no error: they are listed
+    in the report. `OSError` when the file cannot be read.
     """
     require(Store, store, "a store is a Store")
     require_or_none(str, format, "a format is named by a str")

@@ -1,11 +1,13 @@
-"""A stored session that may be a file's, compared with the file event by event, as far as the two agree.
+"""Comparison of a stored session with a file's, event by event.
 
-How calls and messages end follows from the records, and programs of different age tell it
-differently (older ones dropped a result that stands before its call).  So in the formats that keep a record per line these
-endings may stand elsewhere or be missing: what the file says and the store lacks is *owed*, and appended at the end.  All other
-events must be equal, one by one; of what is kept of a record, all but the places of its texts.
+How calls and messages end follows from the records, and older versions of this program derived it
+differently: they dropped a result that stands before its call, for one.  So in the formats that
+store a remainder for each record, these endings may stand in other places or be missing.  An ending
+that the file has and the store lacks is *owed*, and appended at the end.  All other events must be
+equal, one by one; of a record's remainder all but the indexes of the events with its texts.
 
-Versions that the file's events speak of are those of an import into an empty session; `version` translates them.
+Versions in the file's events are those of an import into an empty session; `version` translates
+them.
 """
 
 from __future__ import annotations
@@ -31,10 +33,14 @@ from eventlog.values import Content
 __all__ = ["SNAPSHOT", "Candidate", "Timed", "is_snapshot", "stored_events"]
 
 SNAPSHOT = (ev.SessionRenamed, ev.SessionArchived, ev.ForeignKept)
-"""What `ImportBatch.snapshot` may hold; of `ForeignKept` not what is kept of a record (`line:…`, `lines:…`), which is history."""
+"""What `ImportBatch.snapshot` may hold; of `ForeignKept` not what is kept of a record (`line:…`,
+`lines:…`), which is history.
+"""
 
 ENDINGS = (ev.ToolCompleted, ev.ToolFailed, ev.ToolProgress, ev.StepFinished, ev.MessageFinished, ev.TodosSet)
-"""Endings of calls, steps and messages; what a call reports before its end, and the list that its result sets."""
+"""Endings of calls, steps and messages; what a call reports before its end, and the list that its
+result sets.
+"""
 
 Timed: TypeAlias = tuple[int, ev.Event]
 
@@ -61,12 +67,16 @@ class Candidate:
         self._read = 0
         """How many stored versions were read, the one that is looked at included."""
         self.gap: list[Timed] = []
-        """Endings of the file since the latest event that agrees, for which another may stand here."""
+        """Endings of the file since the latest event that agrees, for which another may stand
+        here.
+        """
         self.bodies: dict[bytes, bytes] = {}
         """Packed bodies that `gap` and `owed` refer to."""
         self.owed: dict[object, Timed] = {}
-        """Endings of the file that are not stored in their place, by what they end.  Some may be stored behind it, where a
-        rollback may hide them again: so the session's state says which are missing."""
+        """Endings of the file that are not stored in their place, by what they end. Some may be
+        stored behind it, where a rollback may hide them again: so the session's state says which
+        are missing.
+        """
         self._extra: dict[object, ev.Event] = {}
         """Endings that are stored and not the file's, by what they end."""
 
@@ -108,7 +118,7 @@ class Candidate:
         self.ended = stored is None
 
     def finish(self) -> None:
-        """The file ends here: what it has said since the latest event that agrees is owed or stored."""
+        """End the comparison: the file has no more events."""
         self._note_endings(*self._unequal(self._drain()))
 
     def _agree(self) -> None:
@@ -128,7 +138,7 @@ class Candidate:
         return found
 
     def _unequal(self, extra: list[ev.Event]) -> tuple[list[Timed], list[ev.Event]]:
-        """Of the endings said since the latest event that agrees, and of those stored, what the other side has not."""
+        """Return the endings that only the file has, and those that only the store has."""
         said = [event for _, event in self.gap]
         return [timed for timed in self.gap if timed[1] not in extra], [
             stored for stored in extra if stored not in said
@@ -213,7 +223,10 @@ class Candidate:
         return stored is not None and (not _is_interruption(stored) or _is_interruption(event))
 
     def inherit(self, other: Candidate) -> None:
-        """Begin as a fork of `other` where that agrees: the file's next event comes at this one's head."""
+        """Begin as a fork of `other` at the last event that agrees.
+
+        The file's next event comes at the fork's head.
+        """
         agreed = other.common - len(other.gap)
         self.common, self.gap, self.bodies = other.common, other.gap, other.bodies
         self.owed, self._extra = other.owed, other._extra
@@ -221,7 +234,7 @@ class Candidate:
         self.move(agreed + 1, 1)
 
     def owing(self, session: Session) -> list[Timed]:
-        """What is owed and may be said of a session's effective history now."""
+        """Return the owed endings that a session's effective history still lacks."""
         if not self.owed:
             return []
         with session.deciding() as state:
@@ -251,13 +264,13 @@ def _plain(event: ev.Event) -> ev.Event:
 
 
 def _rest(data: str) -> object:
-    """What is kept of a record (`common/remainder.py`), without the places of the events that have its texts."""
+    """Parse a record's remainder, without the indexes of the events that have its texts."""
     rest, moved = json.loads(data)
     return rest, [(path, field) for path, (_, field) in moved] if is_array(moved) else moved
 
 
 def _subject(event: ev.Event) -> object:
-    """What an ending ends."""
+    """Return what an ending ends: a call, a step or a message."""
     match event:
         case ev.ToolCompleted() | ev.ToolFailed():
             return "call", event.part

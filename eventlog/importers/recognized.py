@@ -1,6 +1,7 @@
-"""What a file is that cannot be imported: recorded HTTP traffic, sessions of other tools, data sets, by their first bytes.
+"""Files that are recognised and refused: HTTP recordings, other tools' files, data sets.
 
-Some of them look much like a format that can be imported, so they are told first, and refused by name.
+Some of them look much like a format that can be imported.  So they are checked first, and refused
+by name.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _AIDER = re.compile(rb"^# aider chat started at |^#### ", re.MULTILINE)
 
 
 def looks_like(start: bytes) -> str | None:
-    """What a file that begins with these bytes is, None if it is nothing known here."""
+    """Return what a file that begins with these bytes is; None if it is not known."""
     data = start.removeprefix(b"\xef\xbb\xbf")
     first = data.lstrip()[:1]
     if first not in {b"{", b"["}:

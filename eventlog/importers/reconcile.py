@@ -1,18 +1,18 @@
-"""What of an import is new: the events of a file are compared with the stored ones, and the rest appended (spec §13).
+"""Appends what is new of an import: compares a file's events with the stored sessions.
 
-A file's session is looked for under its name, then `name~2`, `name~3` …, which are its continuations; what has
-another origin is somebody else's and is passed over.  All of them are compared with the file at once, event by event:
+A file's session is looked for under its name, then `name~2`, `name~3` …, which are its
+continuations; sessions with another origin are skipped.  All of them are compared with the file at
+once, event by event:
 
 * the file ends while one still agrees: nothing is new;
 * one has agreed to its end: the rest is appended to it;
-* none agrees to its end (the file changed, or the session was continued natively): the one that agrees longest is
-  forked at the last common version, and the fork, which has the same origin, gets the rest.  It is found again the
-  next time.
+* none agrees to its end, because the file changed or the session was continued natively: the one
+  that agrees longest is forked at the last common version, and the fork, which has the same origin,
+  gets the rest.  The next import finds the fork.
 
-Times and the origin's path are not compared: a file that was moved or copied is the same.  How calls and messages end may be
-told otherwise than an older program told it; what that one missed is appended (`candidate.py`), here and to the branches.
-
-Not here: reading files (`claude_code/importer.py` and its neighbours), deciding what may follow (`state/rules.py`).
+Times and the origin's path are not compared: a file that was moved or copied is the same file.  An
+older version of this program may have missed the end of a call or a message; it is appended here,
+and to the branches (`candidate.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 
 
 def reconcile(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
-    """Append what is new of `batches`; `report` gets the ids of the sessions and the number of events added."""
+    """Append what is new of `batches`; `report` gets the session ids and the event count."""
     targets: dict[str, _Target] = {}
     names: dict[str, str] = {}
     for batch in batches:
@@ -117,7 +117,7 @@ def _is_tail(event: ev.Event) -> bool:
 
 
 def _subject(event: ev.Event) -> tuple[type, str]:
-    """What an event of a snapshot speaks of: of those about one thing the latest counts."""
+    """Return what a snapshot event is about; only the latest about one thing counts."""
     return type(event), event.of if isinstance(event, ev.ForeignKept) else ""
 
 
@@ -234,7 +234,7 @@ class _Target:
         self._add(time, new)
 
     def stored_version(self, version: int) -> tuple[Candidate, int]:
-        """What holds everything so far, and what the file's version is there."""
+        """Return the session that holds everything so far, and the file's version there."""
         self.flush()
         found = self.chosen or next(candidate for candidate in self.candidates if candidate.agrees)
         return found, found.version(version)
@@ -242,7 +242,8 @@ class _Target:
     def finish(self) -> None:
         """Append what is waiting, and of the snapshot what is not what was last said.
 
-        A file that is shorter than what is stored is an older one, or, if its snapshot is newer, one that lost its end: a fork.
+        A file that is shorter than what is stored is an older one, or, if its snapshot is newer,
+        one that lost its end: a fork.
         """
         self.flush()
         for one in [self.chosen] if self.chosen else [found for found in self.candidates if found.agrees]:

@@ -1,15 +1,18 @@
-"""A copy of a store that is being written, and the way back from it.
+"""Backup of a store that is being written, and restore.
 
-A backup stops no writer.  It is a store directory like any other: it can be opened, verified, and copied again.  A second backup into the
-same place adds only what is new, by position; where the store was rewritten since (a scrub, a vacuum), nothing of the old backup
-stays.  It must not be written to: then it has a history of its own, and is refused.
+A backup stops no writer. It is a store directory like any other: it can be opened, verified and
+copied again. A second backup into the same place adds only what is new, by position. When the store
+was rewritten since (by a scrub or a vacuum), the backup is written anew. A backup that was written
+to has a history of its own, and is refused.
 
-While it is written, and if its writing breaks off, the directory holds the file `unfinished` and does not open as a store;
-the same command goes on where it broke off.  Restoring is the same the other way, up to a position.
+While a backup is being written, and after its writing broke off, the directory holds the file
+`unfinished` and does not open as a store; the same command continues it.  A restore is the same in
+the other direction, up to a position.
 
-A restore to an earlier position tells of parts that were redacted after it, and scrubbed, that they are redacted (`retell`).  Their
-content is gone from the backup; without such an event a view would show an empty text, and `verify` an append that lost its content for
-no reason.  The event is appended to each session that has such an append.  Of what is encrypted nothing can be said: a restore has no keys.
+A restore to an earlier position records again the redactions of parts that were scrubbed later
+(`record_later_redactions`), because their content is gone from the backup.  Without such an event a
+view would show an empty text, and `verify` an append without content and without reason.  Nothing
+can be recorded for encrypted sessions: a restore has no keys.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError
 from eventlog.history.catalog import entry_of, evolve_entry
 from eventlog.history.streams import ancestry
-from eventlog.integrity.scrub_ledger import ScrubLedger, recorded, settle
+from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
 from eventlog.log.contract import Append
 from eventlog.log.embedded import swap
 from eventlog.log.embedded.bulk_writer import BulkWriter
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Commit, Head, Log
     from eventlog.log.embedded.engine import EmbeddedLog
 
-__all__ = ["BackupResult", "backup", "restore", "retell"]
+__all__ = ["BackupResult", "backup", "record_later_redactions", "restore"]
 
 Progress = Callable[[int, int], None]
 _NAMES = frozenset(
@@ -62,7 +65,7 @@ _NAMES = frozenset(
 
 
 class BackupResult(msgspec.Struct, frozen=True):
-    """What a backup or a restore did."""
+    """Result of a backup or a restore."""
 
     position: int
     """Position of the last event in the copy."""
@@ -77,8 +80,9 @@ class BackupResult(msgspec.Struct, frozen=True):
 def backup(log: Log, to: str | os.PathLike[str], *, on_progress: Progress | None = None) -> BackupResult:
     """Copy what `log` has committed by now into the directory `to`; writers go on meanwhile.
 
-    `CallError` if `to` holds something else than a backup of this store, or that is in memory, `BusyError` if somebody has it open,
-    `DamagedError` if the store cannot be read.  `on_progress` hears the position reached, and the one to reach.
+    `CallError` if `to` holds something other than a backup of this store, or if this store is in
+    memory; `BusyError` if another process has `to` open; `DamagedError` if the store cannot be
+    read. `on_progress` is called with the position reached and the position to reach.
     """
     from eventlog.log.embedded.engine import EmbeddedLog
 
@@ -96,11 +100,12 @@ def restore(
     options: Options | None = None,
     on_progress: Progress | None = None,
 ) -> BackupResult:
-    """Make a store at `into` of the backup, or store, at `source`, as it was when `position` was its newest event.
+    """Make a store at `into` from the backup or store at `source`, as of `position`.
 
-    An append that reaches beyond `position` is left out whole; None takes everything.  `AlreadyExistsError` if there is a
-    store at `into`; a restore that broke off is gone on with.  Parts that were scrubbed after `position` stay redacted, by one more
-    event in each session that had them; not in an encrypted store.
+    An append that reaches beyond `position` is left out whole; None takes everything.
+    `AlreadyExistsError` if there is a store at `into`; a restore that broke off is gone on with.
+    Parts that were scrubbed after `position` stay redacted, by one more event in each session that
+    had them; not in an encrypted store.
     """
     from eventlog.log.embedded.engine import open_log
 
@@ -129,14 +134,17 @@ def _copy(
     options: Options | None = None,
     settles: bool = False,
 ) -> BackupResult:
-    """Bring the copy at `to` up to a position, or write it anew; `settles`: it is then a store of its own."""
+    """Bring the copy at `to` up to a position, or write it anew.
+
+    `settles`: the copy becomes a store of its own.
+    """
     path = log.path
     if to.resolve() == path.resolve() or path.resolve() in to.resolve().parents:
         raise CallError(f"{to} is in the store that is to be copied")
     chosen = Options(io=log.options.io) if options is None else options
-    with storage_errors(to), _held(to):
+    with storage_errors(to), _destination(to):
         swap.finish(to, chosen.io)
-        copy = _to_go_on_with(log, path, to, upto, chosen)
+        copy = _resumable_copy(log, path, to, upto, chosen)
         place = to
         if copy is None and swap.unfinished(to) is None and (to / "format").exists():
             place = swap.fresh(to)  # the old copy stays until the new one is whole
@@ -155,13 +163,13 @@ def _copy(
             if edition:
                 swap.write_file(place / "edition", edition)
             events = copy_commits(log, copy, upto, on_progress=on_progress)
-            if settles and recorded(log):  # the record may lie behind the position, and what it is of before it
-                tally = ScrubLedger()
+            if settles and read_ledger(log):  # the record may lie behind the position, and what it is of before it
+                ledger = ScrubLedger()
                 for commit in commits_behind(copy, 0, upto):
-                    tally.look(commit)
+                    ledger.add(commit)
                 now = time_ns() // 1_000_000
-                settle(copy, tally, now, chosen.io.random(SALT_BYTES))
-                retell(log, copy, upto, now, chosen.io.random)
+                write_record(copy, ledger, now, chosen.io.random(SALT_BYTES))
+                record_later_redactions(log, copy, upto, now, chosen.io.random)
             sessions = _add_gone(log, copy, upto)
             copied = BackupResult(copy.position, sessions, events, whole)
             copy.finish(to if place is to else None, identity_of(path), encryption_of(path))
@@ -175,8 +183,11 @@ def _copy(
         return copied
 
 
-def _to_go_on_with(log: EmbeddedLog, path: Path, to: Path, upto: int, options: Options) -> BulkWriter | None:
-    """The copy that is there already; None if it is to be written anew; `CallError` if something else is there."""
+def _resumable_copy(log: EmbeddedLog, path: Path, to: Path, upto: int, options: Options) -> BulkWriter | None:
+    """Open the copy that is there; None if it must be written anew.
+
+    `CallError` if something else is there.
+    """
     broken_off = swap.unfinished(to) is not None
     if not (to / "lmdb").exists():
         return None
@@ -201,17 +212,17 @@ def _to_go_on_with(log: EmbeddedLog, path: Path, to: Path, upto: int, options: O
 
 
 def _continues(log: EmbeddedLog, copy: BulkWriter) -> bool | None:
-    """Whether the source goes on from what was copied; None if what was copied last does not say."""
+    """Whether the source continues what was copied; None if the last commit does not tell."""
     if not copy.position:
         return True
     copied = copy.last_commit()
     if copied is None:
         return None
     found = log.follow(copied.position - 1, 1)
-    return bool(found) and _same(found[0], copied)
+    return bool(found) and _is_same_append(found[0], copied)
 
 
-def _same(one: Commit, other: Commit) -> bool:
+def _is_same_append(one: Commit, other: Commit) -> bool:
     return one.position == other.position and one.session == other.session and one.leaf == other.leaf
 
 
@@ -230,8 +241,8 @@ def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
 
 
 @contextmanager
-def _held(to: Path) -> Generator[None]:
-    """The directory to copy into, made if it is not there, with nobody else in it."""
+def _destination(to: Path) -> Generator[None]:
+    """Make the directory to copy into if need be, and hold it for this process alone."""
     refuse_network_filesystem(to)
     refuse_inside_store(to)
     if to.exists() and not to.is_dir():
@@ -244,7 +255,7 @@ def _held(to: Path) -> Generator[None]:
     presence = Presence(to, read_only=False)
     try:
         if not presence.alone:
-            raise BusyError(f"somebody has {to} open")
+            raise BusyError(f"another process has {to} open")
         yield
     finally:
         presence.close()
@@ -253,8 +264,8 @@ def _held(to: Path) -> Generator[None]:
 REASON = "redacted and scrubbed after what was restored"
 
 
-def retell(log: Log, copy: BulkWriter, upto: int, time: int, random: Callable[[int], bytes]) -> None:
-    """Record in a copy of what `log` had at position `upto` which of its parts are redacted, and gone, today."""
+def record_later_redactions(log: Log, copy: BulkWriter, upto: int, time: int, random: Callable[[int], bytes]) -> None:
+    """Record in a copy which parts of it were redacted and scrubbed after position `upto`."""
     found: dict[str, dict[str, None]] = {}
     redacted = _redacted(log)
     for commit in commits_behind(copy, 0, upto):
@@ -280,7 +291,7 @@ def retell(log: Log, copy: BulkWriter, upto: int, time: int, random: Callable[[i
 
 
 def _redacted(log: Log) -> dict[str, set[str]]:
-    """The parts that each session, those it was forked from, and those that were forked from it have redacted."""
+    """Return the redacted parts by session: its own, its ancestors' and its forks'."""
     found: dict[str, set[str]] = {}
     for head in log.heads():
         if is_foreign(head) or is_encrypted(head.entry):

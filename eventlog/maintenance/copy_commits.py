@@ -1,8 +1,8 @@
-"""Copying a store's commits into another, in the order of their positions: shared by backup, vacuum, scrub and repair.
+"""Copies commits from store to store by position, for backup, vacuum, scrub and repair.
 
-What a session's head was at any position follows from its commits (`head_at`), so a copy may end anywhere.  A body goes
-with the commits that name it: whatever looks in a payload like the hash of a stored body counts as one, so that nothing has
-to be known of the events.  Derived values are left behind.  Not here: the bytes of the copy (`log/embedded/bulk_writer.py`).
+A session's head at any position follows from its commits (`head_at`), so a copy may end anywhere. A
+body is copied with the commits that name it: every byte string in a payload that equals the hash of
+a stored body counts, so no event needs to be decoded. Derived values are not copied.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.bulk_writer import BulkWriter
 
-__all__ = ["ReadFrom", "commits_behind", "copy_commits", "head_at", "storage_errors"]
+__all__ = ["CopySource", "commits_behind", "copy_commits", "head_at", "storage_errors"]
 
 BATCH_COMMITS = 1000
 BATCH_BYTES = 16 << 20
@@ -45,15 +45,15 @@ BATCH_BYTES = 16 << 20
 _FOLLOWED = 1000
 
 
-class Follows(Protocol):
-    """What has commits in the order of positions."""
+class CommitSource(Protocol):
+    """Source of commits in the order of positions."""
 
     def follow(self, after: int, limit: int) -> list[Commit]:
         """See `log.contract.Log`."""
         ...
 
 
-class ReadFrom(Follows, Protocol):
+class CopySource(CommitSource, Protocol):
     """The part of a log that is copied from."""
 
     def head(self, session: str) -> Head | None:
@@ -69,13 +69,13 @@ class ReadFrom(Follows, Protocol):
         ...
 
     def seen(self, session: str, request: str) -> Seen | None:
-        """What became of a request id, with the digest of its content."""
+        """Return the result of a request id, with the digest of its content."""
         ...
 
 
 @contextmanager
 def storage_errors(path: Path) -> Generator[None]:
-    """What the system refuses as errors of this package: `BusyError` where there is no room, else `StorageError`."""
+    """Raise `BusyError` where a disk is full, `StorageError` for other errors of the system."""
     try:
         yield
     except OSError as error:
@@ -85,9 +85,9 @@ def storage_errors(path: Path) -> Generator[None]:
 
 
 def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
-    """The head after a commit, from the head before it; `now` is the session's head today.
+    """Return the head after a commit, from the head before it and today's head `now`.
 
-    The lease is nobody's, with the greatest epoch that was written with.  Of an encrypted commit no key is needed.
+    Its lease is free, with the greatest epoch of an append.  An encrypted commit needs no key.
     """
     messages, entry = 0, b"" if head is None else head.entry
     if is_encrypted(commit.payload):
@@ -112,7 +112,10 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
 
 
 def _tombstone_entry(head: Head | None, items: Sequence[ev.Event | DeltaRun]) -> bytes:
-    """The catalog entry of a session that was erased, as far as it is known without its own; of an encrypted one what is in clear."""
+    """Return the catalog entry of an erased session whose own entry is lost.
+
+    Of an encrypted session: the part in clear.
+    """
     before = b"" if head is None else head.entry
     shown = CatalogEntry() if head is None or not before else entry_of(head)
     for item in items:
@@ -126,7 +129,7 @@ def _tombstone_entry(head: Head | None, items: Sequence[ev.Event | DeltaRun]) ->
 
 
 def copy_commits(
-    source: ReadFrom,
+    source: CopySource,
     copy: BulkWriter,
     upto: int,
     *,
@@ -134,9 +137,10 @@ def copy_commits(
     heads: Callable[[Head | None, Commit, Head], Head] = head_at,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Copy the commits behind those that were copied before, up to the position `upto`; returns how many events.
+    """Copy the commits after those copied before, up to position `upto`; return the events.
 
-    `change` gives what is copied of a commit, None for nothing.  `on_progress` hears the position reached and `upto`.
+    `change` returns what is copied of a commit, None for nothing.  `on_progress` is called with the
+    position reached and `upto`.
     """
     batch = _Batch(source, copy, heads)
     events = 0
@@ -157,7 +161,7 @@ def copy_commits(
     return events
 
 
-def commits_behind(source: Follows, after: int, upto: int) -> Iterator[Commit]:
+def commits_behind(source: CommitSource, after: int, upto: int) -> Iterator[Commit]:
     """The commits that lie behind one position, up to another, in their order."""
     while after < upto:
         found = source.follow(after, _FOLLOWED)
@@ -171,9 +175,11 @@ def commits_behind(source: Follows, after: int, upto: int) -> Iterator[Commit]:
 
 
 class _Batch:
-    """What goes into one transaction of a copy."""
+    """Commits, heads, requests and bodies of one transaction of a copy."""
 
-    def __init__(self, source: ReadFrom, copy: BulkWriter, heads: Callable[[Head | None, Commit, Head], Head]) -> None:
+    def __init__(
+        self, source: CopySource, copy: BulkWriter, heads: Callable[[Head | None, Commit, Head], Head]
+    ) -> None:
         self._source = source
         self._copy = copy
         self._head_at = heads

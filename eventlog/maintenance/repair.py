@@ -1,8 +1,9 @@
-"""Saving all that is sound of a damaged store into a new one, and listing every loss.  Never in place.
+"""Repair: saves what is sound of a damaged store into a new one, and lists every loss.
 
-What is looked for is commits, wherever they are: in the folded part, read in child processes because its pages can kill a
-reader, and in the journal (`log/embedded/salvage/salvage.py`).  What of them is kept is `salvaged_store.py`.  Leases are nobody's; checkpoints and counts are
-made again.
+A repair never works in place.  It looks for commits in the folded part, which child processes read
+because damaged pages can kill a reader, and in the journal (`log/embedded/salvage/salvage.py`).
+`salvaged_store.py` decides which commits are kept.  Leases are released; checkpoints and token
+counts are made again when they are needed.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import msgspec
 
 from eventlog.codec.payload import is_encrypted
 from eventlog.errors import BusyError, CallError, NotFoundError
-from eventlog.integrity.scrub_ledger import ScrubLedger, settle
+from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, head_at, storage_errors
-from eventlog.maintenance.salvaged_store import Loss, SalvagedStore
+from eventlog.maintenance.salvaged_store import RepairLoss, SalvagedStore
 from eventlog.open_log import LOST_NOTE, place_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _MAP_BYTES = 1 << 40
 
 
 class RepairReport(msgspec.Struct, frozen=True):
-    """What a repair saved, and what not."""
+    """Result of a repair."""
 
     sessions: int
     """Sessions in the new store, tombstones of erased ones included."""
@@ -45,7 +46,7 @@ class RepairReport(msgspec.Struct, frozen=True):
     bodies: int
     """Large texts in the new store."""
     position: int
-    losses: tuple[Loss, ...]
+    losses: tuple[RepairLoss, ...]
 
 
 def repair(
@@ -55,10 +56,10 @@ def repair(
     on_progress: Callable[[int, int], None] | None = None,
     options: Options | None = None,
 ) -> RepairReport:
-    """Save what is sound of the store at `source` into a new store at `into`; `source` is only read.
+    """Save what is sound of the store at `source` into a new store; `source` is only read.
 
-    `NotFoundError` if there is nothing like a store at `source`, `CallError` if there is anything at `into`, `BusyError`
-    if somebody has the store open.
+    `NotFoundError` if there is no store at `source`, `CallError` if there is anything at `into`,
+    `BusyError` if another process has the store open.
     """
     from eventlog.log.embedded import swap
     from eventlog.log.embedded.directory import refuse_inside_store, require_store_files
@@ -79,7 +80,7 @@ def repair(
         presence = Presence(old, read_only=True)
     try:
         if presence is not None and not presence.alone:
-            raise BusyError(f"somebody has {old} open")
+            raise BusyError(f"another process has {old} open")
         refuse_network_filesystem(new)
         refuse_inside_store(new)
         with storage_errors(new):
@@ -101,7 +102,7 @@ def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, in
 
     scratch = Path(tempfile.mkdtemp(prefix="salvage-", dir=new))
     try:
-        losses = [Loss(None, None, None, line) for line in copy_readable(_part(old, "lmdb"), scratch / "lmdb")]
+        losses = [RepairLoss(None, None, None, line) for line in copy_readable(_part(old, "lmdb"), scratch / "lmdb")]
         segments = Segments(scratch / "lmdb", read_only=True, map_bytes=_MAP_BYTES)
         try:
             copy = BulkWriter(new, options)
@@ -111,18 +112,18 @@ def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, in
                 for record in commits_in(_part(old, "journal"), unread):
                     found.add_journal(record)
                 gaps = gaps_in(_part(old, "journal"), old / "mark", found.folded())
-                losses += [Loss(None, None, None, line) for line in (*unread, *gaps)]
+                losses += [RepairLoss(None, None, None, line) for line in (*unread, *gaps)]
                 losses += found.assemble()
                 copy.begin()
-                tally = ScrubLedger()
+                ledger = ScrubLedger()
                 events = copy_commits(
-                    found, copy, found.position, change=tally.look, heads=head_at, on_progress=on_progress
+                    found, copy, found.position, change=ledger.add, heads=head_at, on_progress=on_progress
                 )
                 gone = [head for head in found.tombstones if copy.head(head.session) is None]
                 copy.add([], {}, {}, {}, position=max(copy.position, found.position), gone=gone)
-                settle(copy, tally, time_ns() // 1_000_000, options.io.random(SALT_BYTES))
+                write_record(copy, ledger, time_ns() // 1_000_000, options.io.random(SALT_BYTES))
                 repaired = RepairReport(
-                    len(found.kept) + len(gone), events, len(found.given), copy.position, tuple(losses)
+                    len(found.kept) + len(gone), events, len(found.saved_bodies), copy.position, tuple(losses)
                 )
                 copy.finish(new, options.io.random(16).hex(), _encryption(old, found))
             finally:
@@ -137,7 +138,7 @@ def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, in
 
 
 def _encryption(old: Path, found: SalvagedStore) -> str:
-    """What the old store noted of its encryption; that it is encrypted, if no more is known."""
+    """Return the old store's note of its encryption, or that it is encrypted, if it is."""
     from eventlog.log.embedded.directory import encryption_of
 
     with suppress(OSError):
@@ -147,7 +148,7 @@ def _encryption(old: Path, found: SalvagedStore) -> str:
 
 
 def _part(old: Path, name: str) -> Path:
-    """Where a part of the store is: of one that was being rewritten it may not be in its place yet."""
+    """Return where a part of the store is, which may be in an unfinished rewrite."""
     from eventlog.log.embedded import swap
 
     following = old / swap.NEXT / name

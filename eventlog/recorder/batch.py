@@ -1,19 +1,20 @@
-"""The bytes of one insert: stored events and a tracking position, as one append of the log.
+"""Bytes of one insert: stored events and a tracking position, as one append of the log.
 
-A batch is the mark of what is no conversation (`eventlog/codec/payload.py`: 0xC1 0xC1) and the MessagePack array
+A batch is the mark of a payload that is no conversation (`eventlog/codec/payload.py`: 0xC1 0xC1),
+then the MessagePack array
 
     [1, tracking, originators, topics, of, versions, topic, states]
 
 1            format of the batch; a greater one is `TooNewError`
 tracking     [application name, notification id], or nil
-originators  the distinct originator ids, as bytes: `u` and the 16 bytes of a UUID, or `t` and a text in UTF-8
-topics       the distinct topics
-of, topic    for each event, the place of its originator and of its topic in those lists
+originators  distinct originator ids, as bytes: `u` and a UUID's 16 bytes, or `t` and UTF-8
+topics       distinct topics
+of, topic    for each event, the index of its originator and of its topic in those lists
 versions     for each event, its originator version
 states       for each event, its state
 
-Event `i` of a batch has the stream version of its append plus `i`.  A batch that only tracks has no events, and
-takes one version.
+Event `i` of a batch has the stream version of its append plus `i`.  A batch that only tracks has no
+events, and takes one version.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ KEY_BYTES = 16
 """Bytes of an originator's key: the beginning of the SHA-256 of its id as text."""
 
 
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
+class _StoredBatch(msgspec.Struct, frozen=True, array_like=True):
     """A batch as it is stored; see above."""
 
     format: int
@@ -65,7 +66,7 @@ class Batch:
 
     __slots__ = ("_commit", "_stored")
 
-    def __init__(self, commit: Commit, stored: _Stored) -> None:
+    def __init__(self, commit: Commit, stored: _StoredBatch) -> None:
         self._commit = commit
         self._stored = stored
 
@@ -124,7 +125,7 @@ class Batch:
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(_Stored)
+_DECODER = msgspec.msgpack.Decoder(_StoredBatch)
 _PLAIN = msgspec.msgpack.Decoder(list[Any])
 
 
@@ -134,7 +135,10 @@ def key_of(originator: UUID | str) -> bytes:
 
 
 def pack(events: Sequence[StoredEvent], tracking: Tracking | None) -> bytes:
-    """The bytes of a batch; `CallError` for text that UTF-8 cannot encode or a number over 64 bits."""
+    """Encode a batch.
+
+    `CallError` for text that UTF-8 cannot encode, or a number over 64 bits.
+    """
     originators: dict[UUID | str, int] = {}
     topics: dict[str, int] = {}
     of = [originators.setdefault(event.originator_id, len(originators)) for event in events]
@@ -157,7 +161,7 @@ def pack(events: Sequence[StoredEvent], tracking: Tracking | None) -> bytes:
 
 
 def unpack(commit: Commit) -> Batch:
-    """The batch in a commit; `TooNewError` or `DamagedError`, naming the place, if that cannot be."""
+    """Decode the batch in a commit; `TooNewError` or `DamagedError` name the place."""
     try:
         if not is_foreign(commit):
             raise _refused(commit)

@@ -1,13 +1,15 @@
-"""Our conversations as an application of `eventsourcing` to follow: read only.
+"""Conversations of a store as an application of `eventsourcing` to follow, read only.
 
     PERSISTENCE_MODULE=eventlog.recorder.conversations  EVENTLOG_PATH=chats
 
-Every event of every conversation is a notification, in the order of commits: its id is the event's position (the ids have
-gaps where the store holds something else), its originator the session, its originator version the event's version, its topic the
-event's class (`eventlog.events:UserMessageAdded`, so that a projection filters with `get_topic`), and its state the event's
-canonical bytes (`codec/batch.py`).  The mapper of this module makes a `ConversationEvent` of it.
+Every event of every conversation is a notification, in the order of commits:
 
-Nothing is recorded through here; conversations are appended to through `eventlog.Session`.
+* its id is the event's position; the ids have gaps where the store holds other data;
+* its originator is the session, its originator version the event's version;
+* its topic is the event's class (`eventlog.events:UserMessageAdded`), for `get_topic` filters;
+* its state is the event's canonical bytes (`codec/batch.py`), which `ConversationMapper` decodes.
+
+Conversations are appended to through `eventlog.Session` only.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ class ConversationEvent(msgspec.Struct, frozen=True):
     event: Event
 
 
-class ConversationFeed:
+class ConversationNotifications:
     """The notifications of all conversations of a log."""
 
     def __init__(self, log: Log) -> None:
@@ -73,7 +75,7 @@ class ConversationFeed:
     def page(
         self, after: int, limit: int, upto: int | None = None, topics: Collection[str] = ()
     ) -> tuple[list[Notification], int]:
-        """See `subscription.Feed`."""
+        """See `subscription.NotificationSource`."""
         found: list[Notification] = []
         scanned = after
         if limit < 1 or (upto is not None and upto <= after):
@@ -110,7 +112,7 @@ class ConversationRecorder(ApplicationRecorder):
     """All conversations of a log, to be read and followed."""
 
     def __init__(self, log: Log) -> None:
-        self.feed = ConversationFeed(log)
+        self.source = ConversationNotifications(log)
 
     @override
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -130,7 +132,7 @@ class ConversationRecorder(ApplicationRecorder):
         with FAULTS:
             found = [
                 StoredEvent(str(originator_id), recorded.version, get_topic(type(recorded.event)), _state(recorded))
-                for recorded in self.feed.events(str(originator_id))
+                for recorded in self.source.events(str(originator_id))
                 if (gt is None or recorded.version > gt) and (lte is None or recorded.version <= lte)
             ]
         if desc:
@@ -148,16 +150,18 @@ class ConversationRecorder(ApplicationRecorder):
     ) -> Sequence[Notification]:
         """Notifications from `start` (or behind it) to `stop`, at most `limit`."""
         with FAULTS:
-            return select(self.feed, start, limit, stop, topics, inclusive=inclusive_of_start)
+            return select(self.source, start, limit, stop, topics, inclusive=inclusive_of_start)
 
     def max_notification_id(self) -> int | None:
         """The greatest notification id, None if there is none."""
         with FAULTS:
-            return self.feed.newest()
+            return self.source.newest()
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Notifications with ids greater than `gt`, then new ones as they are committed, by any process."""
-        return LogSubscription(self, self.feed, gt, topics)
+        """Return the notifications with ids greater than `gt`, and new ones as they are
+        committed.
+        """
+        return LogSubscription(self, self.source, gt, topics)
 
 
 class ConversationMapper(Mapper[str]):
@@ -198,7 +202,7 @@ class ConversationFactory(InfrastructureFactory[TrackingRecorder]):
 
     @override
     def tracking_recorder(self, tracking_recorder_class: type[TrackingRecorder] | None = None) -> TrackingRecorder:
-        """`NotSupportedError`: a projection of conversations tracks with `eventlog.recorder`, or wherever it likes."""
+        """`NotSupportedError`: track projections of conversations with `eventlog.recorder`."""
         _read_only()
 
     def process_recorder(self) -> ProcessRecorder:

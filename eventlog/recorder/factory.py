@@ -1,13 +1,14 @@
 """Recorders made from environment variables, as `eventsourcing` asks for them.
 
     PERSISTENCE_MODULE     eventlog.recorder
-    EVENTLOG_PATH          directory of the store, made if it is not there; `memory:` for one that lives in this factory
+    EVENTLOG_PATH          directory of the store, made if absent; `memory:` for one in memory
     EVENTLOG_READ_ONLY     `y`: open it for reading only
     EVENTLOG_KEY_FILE      the file with the keys of the store, if it is encrypted
 
-Each may be prefixed with the application's name, as always there; the name is also what keeps the applications of one store
-apart.  `APPLICATION_RECORDER_TOPIC`, `TRACKING_RECORDER_TOPIC` and `PROCESS_RECORDER_TOPIC` name subclasses.
-There are no tables, so `CREATE_TABLE` makes no difference.
+Each may be prefixed with the application's name, as always there; the name is also what keeps the
+applications of one store apart. `APPLICATION_RECORDER_TOPIC`, `TRACKING_RECORDER_TOPIC` and
+`PROCESS_RECORDER_TOPIC` name subclasses. There are no tables, so `CREATE_TABLE` makes no
+difference.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The recorders of `eventsourcing` on a stream of our log (`stream.py`).
+"""The recorders of `eventsourcing` on a stream of the log (`stream.py`).
 
-A process recorder's events and its tracking position are one append, so each upstream event is processed exactly once.  A view of a
-projection keeps its state the same way: a tracking recorder that inserts what changed as stored events together with
-the position (see `LogProcessRecorder`).  Every method may be called from any thread, and sees what was committed before it
-was called, by anyone.
+A process recorder's events and its tracking position are one append, so each upstream event is
+processed exactly once.  The view of a projection can keep its state in the same way: a tracking
+recorder inserts the changes as stored events together with the position (`LogProcessRecorder`).
+Every method may be called from any thread, and sees all that any process committed before the call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PATIENCE = 0.05
 
 
 class _LogRecorder:
-    """What the recorders have in common."""
+    """Base of the recorders."""
 
     def __init__(self, stream: RecorderStream) -> None:
         self.stream = stream
@@ -51,7 +51,7 @@ class LogAggregateRecorder(_LogRecorder, AggregateRecorder):
     """Events by originator; also snapshots."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
-        """Record events, all or none; `IntegrityError` if one of the originator versions is recorded already."""
+        """Record events, all or none; `IntegrityError` if an originator version is recorded."""
         self._insert(stored_events, kwargs.get("tracking"))
         return None
 
@@ -73,7 +73,7 @@ class LogApplicationRecorder(LogAggregateRecorder, ApplicationRecorder):
     """Events by originator and in the order of the application."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
-        """The same, returning the notification ids: contiguous, and in the order of commits across processes."""
+        """Record events and return their notification ids: contiguous, in the order of commits."""
         return self._insert(stored_events, kwargs.get("tracking"))
 
     def select_notifications(
@@ -95,7 +95,9 @@ class LogApplicationRecorder(LogAggregateRecorder, ApplicationRecorder):
             return self.stream.newest()
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Notifications with ids greater than `gt`, then new ones as they are committed, by any process."""
+        """Return the notifications with ids greater than `gt`, and new ones as they are
+        committed.
+        """
         return LogSubscription(self, self.stream, gt, topics)
 
 
@@ -118,9 +120,10 @@ class LogTrackingRecorder(_LogRecorder, TrackingRecorder):
         timeout: float = 1.0,
         interrupt: Event | None = None,
     ) -> None:
-        """Block until a position is recorded, by any process: woken by the log, not polling as the base class does.
+        """Block until a position is recorded, by any process; the log wakes the caller.
 
-        `TimeoutError` after `timeout` seconds, `WaitInterruptedError` soon after `interrupt` is set.
+        `TimeoutError` after `timeout` seconds, `WaitInterruptedError` soon after `interrupt` is
+        set.
         """
         deadline = monotonic() + timeout
         while True:
@@ -138,4 +141,4 @@ class LogTrackingRecorder(_LogRecorder, TrackingRecorder):
 
 
 class LogProcessRecorder(LogTrackingRecorder, LogApplicationRecorder, ProcessRecorder):
-    """Events and tracking in one: `insert_events(events, tracking=...)` records both or neither."""
+    """Events and tracking: `insert_events(events, tracking=...)` records both or neither."""

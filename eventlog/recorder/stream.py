@@ -1,13 +1,15 @@
-"""One application's events as one session of the log: inserting, selecting, tracking.
+"""Events of one application as one session of the log: inserting, selecting, tracking.
 
-One insert is one append, so it is atomic over any number of originators, and its tracking position goes in with it.
-The versions of the session are the notification ids; an insert that only tracks takes one, which is then no event's.
-What others committed meanwhile is looked at inside the commit (`_Mine`), also across processes, so of two inserts
-of the same originator version, or of the same tracking position, one is refused.
+One insert is one append, so it is atomic over any number of originators, and its tracking position
+is part of it.  The versions of the session are the notification ids; an insert that only tracks
+takes one, which then no event has.  A check inside the commit (`_InsertCheck`) compares with what
+other processes have committed: of two inserts of the same originator version, or of the same
+tracking position, one is refused.
 
-The session is named `eventsourcing:PURPOSE:APPLICATION` (purpose `events` or `snapshots`), so any number of
-applications share a store; that it is no conversation its catalog entry and its payloads say (`eventlog/codec/payload.py`).
-Speaks our errors; the recorders translate.  Thread-safe.
+The session is named `eventsourcing:PURPOSE:APPLICATION` (purpose `events` or `snapshots`), so any
+number of applications share a store.  Its catalog entry and its payloads say that it is no
+conversation (`eventlog/codec/payload.py`).  This module raises the errors of this package, and the
+recorders translate them.  Thread-safe.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from eventlog.codec.payload import FOREIGN
 from eventlog.errors import AlreadyExistsError, CallError, brief
 from eventlog.log.contract import Append, Commit, Log
 from eventlog.recorder.batch import Batch, key_of, pack, unpack
-from eventlog.recorder.index import Index
-from eventlog.recorder.pieces import Run
+from eventlog.recorder.index import OriginatorIndex
+from eventlog.recorder.index_table import Run
 
 __all__ = ["RecorderStream"]
 
@@ -44,28 +46,28 @@ class RecorderStream:
         self.log = log
         self.name = f"eventsourcing:{purpose}:{application}"
         self._lock = RLock()
-        self._index = Index(log, self.name)
+        self._index = OriginatorIndex(log, self.name)
 
     # --- inserting
 
     def insert(self, events: Sequence[StoredEvent], tracking: Tracking | None = None) -> Sequence[int]:
-        """Append stored events and a tracking position, all or nothing; returns the notification ids.
+        """Append stored events and a tracking position, all or nothing; return notification ids.
 
-        `IntegrityError` (theirs, as the check inside the commit says it) if one of the originator versions is there
-        already, or the position is not greater than the tracked one.
+        `IntegrityError` (theirs, as the check inside the commit says it) if one of the originator
+        versions is there already, or the position is not greater than the tracked one.
         """
         if not events and tracking is None:
             return []
         known = {name: key_of(name) for name in {event.originator_id for event in events}}
         keys = [known[event.originator_id] for event in events]
         versions = [event.originator_version for event in events]
-        mine = _Mine(keys, events, tracking)
+        check = _InsertCheck(keys, events, tracking)
         payload = pack(events, tracking)
         count = max(len(events), 1)
         while True:
             with self._lock:
                 self._index.catch_up()
-                mine.refuse_known(self._index)
+                check.refuse_recorded(self._index)
                 seen = self._index.version
             now = time.time_ns() // 1_000_000
             append = Append(
@@ -76,19 +78,19 @@ class RecorderStream:
                 entry=None if seen else _ENTRY,
                 creates_at=None if seen else 0,
                 seen=seen,
-                check=mine,
+                check=check,
             )
             try:
                 committed = self.log.submit(append).wait()
             except AlreadyExistsError:
-                continue  # somebody else began the stream: now it has events to look at
+                continue  # another process began the stream: check against its events
             break
         first = committed.first
         with self._lock:
             if self._index.version == first - 1:
                 commit = Commit(self.name, first, count, committed.position, 0, now, payload)
                 tracked = None if tracking is None else (tracking.application_name, tracking.notification_id)
-                self._index.take(commit, keys, versions, tracked)
+                self._index.add(commit, keys, versions, tracked)
         return list(range(first, first + len(events)))
 
     # --- selecting
@@ -125,9 +127,10 @@ class RecorderStream:
     def page(
         self, after: int, limit: int, upto: int | None = None, topics: Collection[str] = ()
     ) -> tuple[list[Notification], int]:
-        """Notifications with ids greater than `after`, at most `limit`, and the id up to which all were looked at.
+        """Return at most `limit` notifications after an id, and the last id that was examined.
 
-        A page looks at a bounded number of events, so it may be empty although more follow: go on after that id.
+        A page looks at a bounded number of events, so it may be empty although more follow: go on
+        after that id.
         """
         found: list[Notification] = []
         last = after + _SCANNED if upto is None else min(upto, after + _SCANNED)
@@ -155,8 +158,8 @@ class RecorderStream:
             return self._index.tracking.get(application)
 
 
-class _Mine:
-    """What an insert brings, against what is there: raises `IntegrityError` if it may not go in."""
+class _InsertCheck:
+    """Check of an insert against what is recorded; raises `IntegrityError` if it conflicts."""
 
     __slots__ = ("_names", "_tracking", "_versions")
 
@@ -171,10 +174,10 @@ class _Mine:
                 raise self._duplicate(key, event.originator_version)
             versions.add(event.originator_version)
 
-    def refuse_known(self, index: Index) -> None:
+    def refuse_recorded(self, index: OriginatorIndex) -> None:
         """Compare with what is known before the commit."""
         for key, versions in self._versions.items():
-            if (version := index.known(key, versions)) is not None:
+            if (version := index.find_recorded(key, versions)) is not None:
                 raise self._duplicate(key, version)
         for application, position in index.tracking.items():
             self._refuse_tracked(application, position)

@@ -22,7 +22,7 @@ from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.opencode.importer import restore
-from eventlog.importers.opencode.messages import oddity
+from eventlog.importers.opencode.messages import problem_of
 from eventlog.session.session import Session
 from eventlog.values import Origin
 from projections.exports.opencode_ids import renamed, session_id
@@ -145,7 +145,7 @@ def _document(session: Session, told: list[_Told], bound: int, exact: Record | N
     records: dict[str, Record] = {}
     if exact is not None:
         imported: list[Any] = exact["messages"]
-        records = {record["info"]["id"]: record for record in imported if oddity(record, ()) is None}
+        records = {record["info"]["id"]: record for record in imported if problem_of(record, ()) is None}
     messages: list[Record] = []
     said = any(found.version > bound and isinstance(found.event, ev.UserMessageAdded) for found in told)
     for name, events in effective.of.items():

@@ -19,7 +19,7 @@ from eventlog.errors import DataError, EventlogError
 from eventlog.history.catalog import CatalogEntry, evolve_entry
 from eventlog.history.lineage import Stream
 from eventlog.history.streams import continued, spans
-from eventlog.integrity.fork_anchor import inherited_fault, kept_of, unchanged
+from eventlog.integrity.fork_anchor import anchor_of, inherited_fault, unchanged
 from eventlog.log.contract import Head
 from eventlog.log.merkle_check import Fault, Grown
 from eventlog.store import Store
@@ -140,7 +140,7 @@ class Streams:
 
     def changed(self, head: Head) -> Fault | None:
         """The first thing that a fork inherited and that is not what it was at the fork, or None; what cannot be read raises."""
-        found = kept_of(self.store.log, head)
+        found = anchor_of(self.store.log, head)
         if found is None or isinstance(found, Fault):
             return found
         if self._unchanged is None:
@@ -157,7 +157,7 @@ class Streams:
         for name in self._names:
             with suppress(EventlogError):  # told where this one is looked at
                 head = log.head(name)
-                found = kept_of(log, head) if head is not None and head.base else None
+                found = anchor_of(log, head) if head is not None and head.base else None
                 if found is not None and not isinstance(found, Fault):
                     kept.setdefault(found[0].session, (found[0], set()))[1].add(found[1])
         for above, heads in kept.values():

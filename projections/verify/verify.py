@@ -23,7 +23,7 @@ from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
-from eventlog.integrity.scrub_ledger import recorded, remains_fault
+from eventlog.integrity.scrub_ledger import read_ledger, scrub_fault
 from eventlog.log.contract import Commit, Head
 from eventlog.log.merkle_check import Fault, first_fault
 from eventlog.session.session import Session
@@ -271,7 +271,7 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
     if kept is not None and erased and not kept.erased and kept.appends >= head.appends:
         report.problems.append(Problem("the session is erased, and no event says so", head.version))
     if emptied:
-        _add(report, remains_fault(recorded(store.log.engine).get(head.session), emptied))
+        _add(report, scrub_fault(read_ledger(store.log.engine).get(head.session), emptied))
     if not erased and (found := unexplained(store, head.session, emptied)) is not None:
         report.problems.append(Problem("the append lost its content, and no redaction says so", found.first))
 

@@ -32,12 +32,18 @@ _REASONS = {
 
 
 def finish_reason(reason: object) -> str | None:
-    """Our word for a `stop_reason`; None when there is none, the provider's own when we have no word."""
+    """Return our word for a `stop_reason`; None when there is none.
+
+    A reason that is not known stays as the provider spells it.
+    """
     return _REASONS.get(reason, reason) if isinstance(reason, str) else None
 
 
 def tokens_of(usage: dict[str, Any]) -> Tokens:
-    """Token counts; Anthropic's input excludes what came from and went into the cache, its output includes thinking."""
+    """Return the token counts of Anthropic's usage.
+
+    Its input excludes what came from and went into the cache; its output includes thinking.
+    """
     details = usage.get("output_tokens_details")
     thinking = details.get("thinking_tokens") if is_object(details) else None
     return Tokens(
@@ -50,7 +56,10 @@ def tokens_of(usage: dict[str, Any]) -> Tokens:
 
 
 def file_of(block: dict[str, Any], batch: ImportBatch) -> tuple[File, str] | None:
-    """The file in an `image` or `document` block, and its base64 data if that is in the block; None if it is neither."""
+    """Return the file in an `image` or `document` block, and its data; None for other blocks.
+
+    The data is the text of the block that the file holds, or "" for a reference.
+    """
     source, kind_of_block = block.get("source"), text_or_empty(block.get("type"))
     if kind_of_block not in {"image", "document"} or not is_object(source):
         return None
@@ -96,7 +105,7 @@ def result_of(content: object, batch: ImportBatch) -> tuple[str, tuple[Attachmen
 
 
 class ServerResult(NamedTuple):
-    """What a tool that the provider ran gave back."""
+    """Result of a tool that the provider ran."""
 
     call: str
     output: str
@@ -104,7 +113,7 @@ class ServerResult(NamedTuple):
 
 
 def server_result(block: dict[str, Any]) -> ServerResult | None:
-    """The result in a `…_tool_result` block of an assistant message, or None if it is no such block."""
+    """Return the result in a `…_tool_result` block of an assistant message; None for others."""
     kind, call = block.get("type"), block.get("tool_use_id")
     if not isinstance(kind, str) or not kind.endswith("tool_result") or not isinstance(call, str):
         return None

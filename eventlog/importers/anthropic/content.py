@@ -1,4 +1,4 @@
-"""Content blocks of Anthropic's messages as parts of a conversation, for all files that have whole messages."""
+"""Content blocks of Anthropic's whole messages as parts of a conversation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 
 
 def user_part(block: object, batch: ImportBatch, *, synthetic: bool, ignored: bool = False) -> UserPart | None:
-    """Return the part that a block of a user message is; None if it is neither text, image nor document."""
+    """Return the part that a block of a user message is; None for an unknown block."""
     text = block if isinstance(block, str) else None
     if is_object(block) and block.get("type") == "text":
         text = block.get("text")
@@ -28,7 +28,7 @@ def user_part(block: object, batch: ImportBatch, *, synthetic: bool, ignored: bo
 
 
 def add_block(conversation: Conversation, time: int, line: int, part: str, block: dict[str, Any]) -> bool:
-    """Add reasoning, a call or a provider's result to the open answer; False if the block is none of them."""
+    """Add reasoning, a call or a provider's result to the open answer; False for other blocks."""
     kind = text_or_empty(block.get("type"))
     if kind == "thinking" and isinstance(block.get("thinking"), str):
         signature = text_or_empty(block.get("signature"))

@@ -1,11 +1,12 @@
 """Anthropic Messages streams to events, delta by delta.
 
-* A content block is a part `MESSAGE:INDEX`; its deltas are the part's deltas, empty ones too.  Signature and
-  citations become the part's metadata when it ends.
-* A tool the provider runs has its result in the same message, or in a later one of the stream.  A call the client
-  must run has none: it is left running, and the message is left open for it, with its step finished.
-* A message whose stream breaks off stays open: no finish is invented.  A second `message_start` of the same id
-  repeats the first.
+* A content block is a part `MESSAGE:INDEX`; its deltas are the part's deltas, empty ones too.
+  Signature and citations become the part's metadata when it ends.
+* A tool the provider runs has its result in the same message, or in a later one of the stream.  A
+  call the client must run has none: it is left running, and the message is left open for it, with
+  its step finished.
+* A message whose stream breaks off stays open: no finish is invented.  A second `message_start` of
+  the same id repeats the first.
 * Blocks, deltas and records of unknown types are reported (and kept, as every record is).
 """
 
@@ -34,7 +35,9 @@ class OpenBlock(msgspec.Struct, eq=False):
     part: str
     message: str
     kind: str
-    """"text", "reasoning", "tool", "running" (a call that is complete), or "" for a block that was not imported."""
+    """"text", "reasoning", "tool", "running" (a call that is complete), or "" for a block that was
+    not imported.
+    """
     input: object = None
     """A call's input as far as the start had it."""
     pieces: list[str] = msgspec.field(default_factory=list[str])

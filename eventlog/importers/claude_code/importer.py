@@ -1,18 +1,19 @@
-"""Claude Code sessions (JSONL, one record a line) to events; also the `{"loglines": […]}` documents some tools write.
+"""Importer of Claude Code sessions (JSONL, or one `{"loglines": […]}` document).
 
-Whose record it is, is decided here; what it means, in `thread.py`.
+This module decides which session a record belongs to; `thread.py` turns it into events.
 
-* The file's session is its first `sessionId`; without one, the path.  Sub-agents' records (`isSidechain`) are
-  sessions of their own, named `SESSION:AGENT` or `SESSION:ROOT` after their first record, with the main session as
-  parent.
-* Order of events is order of lines.  A record belongs to its parent's node (see `thread.py`); one whose parent
-  is unknown or null goes on where the file stands.  Branches become forks `SESSION:TIP`; the session itself follows
-  the newest branch.
-* Every record that could be read is kept so that `emit` gives it back, JSON-equal.  In the report are the lines that
-  are damaged or not of a conversation's shape, and records of unknown types; not those of known types that are no
-  part of a conversation.
-* The session starts with the first user or assistant record, or after `PREAMBLE` others; a file with fewer and none
-  of those gives nothing.  The first prompt is its title until Claude Code gives it one.
+* The file's session is its first `sessionId`; without one, the path.  Sub-agents' records
+  (`isSidechain`) are sessions of their own, named `SESSION:AGENT` or `SESSION:ROOT` after their
+  first record, with the main session as parent.
+* Events are in the order of lines.  A record belongs to its parent's node (`thread.py`); a record
+  whose parent is unknown or null continues the file.  Branches become forks `SESSION:TIP`; the
+  session itself follows the newest branch.
+* Every readable record is stored so that `emit` gives it back, JSON-equal.  The report lists
+  damaged lines, records that do not have a conversation's shape, and records of unknown types.  It
+  does not list records of known types that are no part of a conversation.
+* The session starts with the first user or assistant record, or after `PREAMBLE` other records; a
+  file with fewer and none of those gives nothing.  The first prompt is the title until Claude Code
+  gives one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class ClaudeCode:
     name = NAME
 
     def detect(self, start: bytes, path: str) -> bool:
-        """Whether one of the first lines is a Claude Code record (whatever the file is called)."""
+        """Whether one of the first lines is a Claude Code record; the file's name does not
+        matter.
+        """
         del path
         return looks_right(start)
 
@@ -188,7 +191,8 @@ class _Reader:
         side = record.get("isSidechain") is True and (entry.kind in CONVERSATION or "parentUuid" in record)
         thread = self._sub_session(entry, record) if side else self.main
         if thread is None:
-            # A file of sub-agents' records alone has no main session: what stands beside them goes with the first of them.
+            # A file of sub-agents' records alone has no main session: what stands beside them goes
+            # with the first of them.
             aside = self.threads and entry.kind not in CONVERSATION
             only_side = not self.threads and self._sidechain_first()
             thread = self.threads[0] if aside else self._sub_session(*only_side) if only_side else self._main(record)
@@ -277,7 +281,7 @@ class _Reader:
         return name
 
     def _advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
-        """A new message begins: after the newest one, or, if its parent is not in that one's node, on another branch."""
+        """Begin a new message: on a branch if its parent is not in the newest node."""
         place = self._place(record.get("parentUuid"))
         if place is None or place[0] is not thread or place[1] == thread.node:
             thread.supersede()

@@ -1,4 +1,4 @@
-"""The records of a Claude Code file: reading them, telling them from others, and what little is asked of a single one.
+"""Records of a Claude Code file: reading, recognising and naming them.
 
 A file is JSONL, or one `{"loglines": [...]}` document, which is read whole.
 """
@@ -127,7 +127,7 @@ def _entry(line: int, value: Any, *, plain: bool) -> ClaudeRecord:
 
 
 def prompt_of(record: dict[str, Any]) -> str:
-    """The first line of what a user record says, for a title; "" when it is not a person's prompt."""
+    """Return the first line of a user's prompt as a title; "" if no person wrote it."""
     if record.get("isMeta") or record.get("isCompactSummary") or not is_object(record.get("message")):
         return ""
     content = record["message"].get("content")

@@ -1,9 +1,10 @@
-"""One session of a Claude Code file while it is read: its branches, and what Claude Code's records add to it.
+"""One session of a Claude Code file while it is read, with its branches.
 
 `importer.py` decides whose record it is; `common/conversation.py` has the open answers and calls.
 
-* A message's usage is the sum of its `UsageRecorded`.  Claude Code repeats the usage on every record
-  of a message and corrects it upward: the first record gives the event, later ones the difference.
+* A message's usage is the sum of its `UsageRecorded`.  Claude Code repeats the usage on every
+  record of a message and corrects it upward: the first record gives the event, later ones the
+  difference.
 * Messages are counted as *nodes*.  A new message whose parent is not in the newest node begins a
   branch: the versions before it become a fork, and this session is rolled back to the end of the
   parent's node and goes on with the new branch, as Claude Code itself does.
@@ -32,7 +33,7 @@ INTERRUPT = "[Request interrupted by user"
 
 
 class _ResultNote(NamedTuple):
-    """Where a result comes from: the key of its record, and the todo list it sets, if it has one."""
+    """Source of a result: the key of its record, and the todo list that it sets, if any."""
 
     key: str
     todos: object
@@ -71,7 +72,7 @@ class Thread(Conversation):
         self.tip = key
 
     def branch_off(self, time: int, node: int, key: str) -> ImportBatch:
-        """Return the fork that keeps this branch, and go back to the end of `node` for a new message.
+        """Return the fork that keeps this branch, and go back to the end of `node`.
 
         Calls of the branch that is left get no results any more.
         """
@@ -158,7 +159,7 @@ class Thread(Conversation):
         return call
 
     def tool_result(self, time: int, line: int, key: str, block: dict[str, Any], extra: object) -> None:
-        """Apply a `tool_result` block of the record `key`; `extra` is the record's `toolUseResult`."""
+        """Apply a `tool_result` block of record `key`; `extra` is its `toolUseResult`."""
         name = text_or_empty(block.get("tool_use_id"))
         text, files = blocks.result_of(block.get("content"), self.batch)
         fields = extra if is_object(extra) else {}

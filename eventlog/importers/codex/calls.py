@@ -90,7 +90,7 @@ def output_of(kind: str, item: dict[str, Any], batch: ImportBatch) -> CodexOutpu
 
 
 def progress_of(event: dict[str, Any]) -> dict[str, Any]:
-    """What the event that ends a call says beyond its output."""
+    """Return what the event that ends a call has beyond its output."""
     return {key: event[key] for key in _PROGRESS if event.get(key) is not None}
 
 

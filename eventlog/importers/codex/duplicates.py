@@ -1,8 +1,8 @@
-"""What Codex says twice: messages and reasoning are in a rollout as items for the model and as events for the screen.
+"""Messages that a Codex rollout has twice: items for the model, events for the screen.
 
-Of the two the item is taken, because it has more; an event waits for its item, and is taken itself
-when the conversation goes on without one.  Which of them comes first does not matter.  A message is told by its text, within
-a turn; so the events of a record depend on that record and earlier ones only.
+The item is imported, because it has more.  An event waits for its item, and is imported itself when
+the conversation goes on without one.  Either may come first.  Messages are matched by their text
+within a turn, so the events of a record depend on that record and earlier ones only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Duplicates:
             self._waiting.append(event)
 
     def add_item(self, kind: str, texts: list[str]) -> bool:
-        """An item that says this; whether it must be taken, as its event was not taken before it."""
+        """An item that says this; whether it must be taken, as its event was not taken before
+        it.
+        """
         known = False
         for text in texts if kind == "reasoning" else dict.fromkeys([*texts, "".join(texts), "\n".join(texts)]):
             key = (kind, hash(text))
@@ -58,7 +60,7 @@ class Duplicates:
         return not known
 
     def pop_unmatched(self, kinds: tuple[str, ...]) -> list[ScreenEvent]:
-        """The events of these kinds that will have no item any more, in order; they count as taken."""
+        """Remove and return the events of these kinds that no item repeats, in order."""
         if not self._waiting:
             return []
         due = [event for event in self._waiting if event.kind in kinds]

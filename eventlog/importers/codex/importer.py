@@ -1,15 +1,16 @@
-"""Codex rollouts (JSONL, one record a line) to events; also the older shapes of them that `records.py` knows.
+"""Importer of Codex rollouts (JSONL, one record a line), older shapes included.
 
-* The file's session is the id in its first `session_meta`, if that is its first record; else the path.  A sub-agent's
-  session has its parent's id.  A forked session's file repeats what it was forked from: it is a session of its own, which
-  notes the other's id (metadata `forked_from`).
-* What the model has seen are the `response_item`s; of the `event_msg`s that repeat them see `duplicates.py`.  Events of
-  the end of a call tell its progress, and the item with its output is its result.
-* An answer (assistant message) is what the model said in one request: it is over when it has a result, or its tokens were
-  counted.  What Codex itself puts into the history (developer's messages, the environment) are synthetic user messages.
-* `compacted` covers everything before; what it leaves of the history is said again after the summary.  `thread_rolled_back`
-  goes back to before the turns it drops.
-* Every record that could be read is kept so that `emit` gives it back, JSON-equal.
+* The file's session is the id in its `session_meta`, if that is the first record; else the path.  A
+  sub-agent's session has its parent's id.  A forked session's file repeats what it was forked from:
+  it is a session of its own, with the other's id in its metadata (`forked_from`).
+* The model has seen the `response_item`s; `duplicates.py` handles the `event_msg`s that repeat
+  them. An event that ends a call gives its progress; the item with the output gives its result.
+* An answer (assistant message) is what the model wrote in one request: it is over when it has a
+  result, or its tokens were counted.  What Codex itself puts into the history (developer's
+  messages, the environment) become synthetic user messages.
+* `compacted` covers everything before it; the messages it keeps are added again after the summary.
+  `thread_rolled_back` goes back to before the turns it drops.
+* Every readable record is stored so that `emit` gives it back, JSON-equal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The records of a Codex rollout: reading them, telling them from others, and bringing old shapes into one.
+"""Records of a Codex rollout: reading and recognising them; old shapes become today's.
 
-Today's records are `{timestamp, type, payload}`.  Older ones have the item itself on the line, after a
-first line that is the session's data; the oldest have `role` and a text, or a call's `function`, beside a time.
+Today's records are `{timestamp, type, payload}`.  Older files have the item itself on the line,
+after a first line with the session's data.  The oldest have `role` and a text, or a call's
+`function`, beside a time.
 """
 
 from __future__ import annotations
@@ -95,7 +96,10 @@ def _is_old_meta(record: dict[str, Any]) -> bool:
 
 
 def entries(file: BinaryIO, report: Report) -> Iterator[CodexRecord]:
-    """The records of the file; what cannot be read, and lines equal to an earlier one with a time, are reported."""
+    """Yield the records of the file; damaged and repeated lines are reported.
+
+    A line is repeated when it equals an earlier line, its time included.
+    """
     seen = RecordIndex()
     for line in lines(file):
         found = sound(line, report)
@@ -146,7 +150,7 @@ def injected(text: str) -> bool:
 
 
 def prompt_of(texts: list[str]) -> str:
-    """The first line of what a user said, for a title; "" when nobody said it."""
+    """Return the first line of a user's prompt as a title; "" if Codex wrote it."""
     for text in texts:
         if text.strip() and not injected(text):
             head = text.strip().splitlines()[0]

@@ -1,6 +1,6 @@
-"""What a Codex session says, item by item: messages, reasoning and calls become answers and prompts.
+"""Items of a Codex session as parts of its conversation.
 
-`importer.py` reads the records and takes in what is no item.
+`importer.py` reads the records, and handles those that are no items.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Rollout:
         self.titled = False
 
     def settings(self, fields: dict[str, Any], effort: str) -> None:
-        """The model, its effort (the member `effort`) and the directory in force from here on, as far as they are given."""
+        """Set the model, its effort (member `effort`) and the directory, as far as they are
+        given.
+        """
         self.provider = text_or_empty(fields.get("model_provider_id")) or self.provider
         name = text_or_empty(fields.get("model"))
         self.effort = text_or_empty(fields.get(effort)) or self.effort

@@ -1,4 +1,4 @@
-"""One session of a foreign file while it is read: its events, its open answers and its open calls.
+"""One session of a foreign file while it is read, with its open answers and calls.
 
 The importers decide what a record means.  Everything here depends on earlier records alone, so
 that the events of a grown file begin with those of the file before it grew.  Therefore the end of
@@ -60,7 +60,7 @@ class UserPart(NamedTuple):
 
 
 class CallInput(NamedTuple):
-    """Input of a call as JSON text, with the value of the record that it holds and that value's field."""
+    """Input of a call as JSON text, and the value of the record that it holds, with its field."""
 
     text: str
     held: object = None
@@ -178,7 +178,10 @@ class Conversation:
             self._interrupt(self.waiting.pop(0), None)
 
     def interrupt_all(self, error: MessageError | None) -> None:
-        """Finish all answers; calls without a result fail as interrupted, and the open answer has the error."""
+        """Finish all answers; calls without a result fail as interrupted.
+
+        The open answer has the error.
+        """
         answer, self.open = self.open, None
         self._interrupt_waiting(None)
         if answer is not None:
@@ -216,7 +219,7 @@ class Conversation:
     # -- messages ------------------------------------------------------------------------------
 
     def user(self, time: int, event: ev.UserMessageAdded, parts: Iterable[UserPart | None]) -> None:
-        """Add a user message of these parts; None stands for a block that is no part, and takes a number."""
+        """Add a user message of these parts; None takes a part's number and adds nothing."""
         self.supersede()
         self.add(time, event)
         self.last_user = event.message
@@ -239,13 +242,19 @@ class Conversation:
         return self.open
 
     def text(self, time: int, part: str, text: str, metadata: Json | None = None, *, held: bool = True) -> None:
-        """Add a whole text to the open answer; `held` is False when the record has it in another form."""
+        """Add a whole text to the open answer.
+
+        `held` is False when the record has the text in another form.
+        """
         if held:
             self.remainder.move(text, "text")
         self._part(time, part, Text(self.batch.content(text)), metadata)
 
     def reasoning(self, time: int, part: str, text: str, metadata: Json | None = None, secret: str = "") -> None:
-        """Add whole reasoning to the open answer; `secret` is the text of the record that the metadata hold."""
+        """Add whole reasoning to the open answer.
+
+        `secret` is the text of the record that the metadata hold.
+        """
         self.remainder.move(text, "text")
         self._part(time, part, Reasoning(self.batch.content(text)), metadata, secret)
 
@@ -276,7 +285,9 @@ class Conversation:
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, time: int, part: str, kind: Tool, given: CallInput) -> OpenCall:
-        """Add a call to the open answer, which has none with this id; an older call with the id is over.
+        """Add a call to the open answer, which has none with this id.
+
+        An older call with the id gets no result any more.
 
         A result that came early is applied: `OpenCall.result` tells.
         """
@@ -309,7 +320,7 @@ class Conversation:
     def result(
         self, time: int, name: str, result: CallResult, *, held: bool = True, metadata: object = None
     ) -> OpenCall | None:
-        """Complete the newest call with this id and return it; None when no call waits for a result.
+        """Complete the newest call with this id; return None when no call waits for a result.
 
         `held` as in `text`; `metadata` is the value of the record that the result's metadata hold.
         """
@@ -332,7 +343,9 @@ class Conversation:
         return self._call_ids.get(name) is not None
 
     def hold(self, name: str, line: int | None, result: CallResult) -> bool:
-        """Hold a result until its call comes; False if the call has come, or another result is held for it.
+        """Hold a result until its call comes.
+
+        False if the call has come, or another result is held for it.
 
         `line` as in `EarlyResults.hold`.
         """

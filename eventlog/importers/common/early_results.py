@@ -1,7 +1,8 @@
-"""Results that stand before their calls in a file: held until the call comes, bounded in number and in size.
+"""Results that stand before their calls in a file, held until the call comes.
 
 Some tools write the line of a quick result before the line of its call.  The result's record is
-kept at once, as every record is; what it means is said when the call is there.
+stored at once, as every record is; its events come with the call.  Held results are bounded in
+number and in size.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["EarlyResults"]
 MOST = 1024
 """How many results are held."""
 LARGEST = 16 * 1024 * 1024
-"""How many characters they have together; the newest is held whatever its size."""
+"""Characters held at most; the newest result is held, however large it is."""
 
 R = TypeVar("R")
 
@@ -27,7 +28,7 @@ class _Held(NamedTuple, Generic[R]):
 
 
 class EarlyResults(Generic[R]):
-    """Results by the ids of their calls.  Those whose calls never come are reported, the oldest first."""
+    """Results by call id; those whose calls never come are reported, the oldest first."""
 
     def __init__(self, report: Report) -> None:
         self._report = report

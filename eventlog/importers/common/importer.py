@@ -1,9 +1,10 @@
-"""What an importer is: a reader that turns a foreign record into the events it means, piece by piece.
+"""Contract of an importer: it turns records into events, batch by batch.
 
-An importer never touches a store.  It yields `ImportBatch`s, and `importers/reconcile.py` decides what of them is new. For that to
-work, the events of a record must depend on that record and earlier ones only, ids and times must come from the
-source, and the same input must give the same events: a file that has grown then has the old events as a prefix. The
-n-th event of a session's batches is its version n, so that batches may speak of versions (rollbacks, forks).
+An importer never touches a store.  It yields batches, and `importers/reconcile.py` decides what of
+them is new.  For that the events of a record must depend on that record and earlier ones only, ids
+and times must come from the source, and the same input must give the same events: then the events
+of a grown file begin with the old ones.  The n-th event of a session's batches is its version n, so
+events may name versions (rollbacks, forks).
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ BATCH_BYTES = 2 * 1024 * 1024
 
 
 class Skipped(NamedTuple):
-    """A record that could not be imported, or holds nothing of a conversation: `line` counts from 1."""
+    """Record that was not imported, or has nothing of a conversation; lines count from 1."""
 
     line: int
     reason: str
 
 
 class Report(msgspec.Struct):
-    """What an import did to one file: filled while it runs."""
+    """Report of an import of one file, filled while it runs."""
 
     path: str
     format: str
@@ -42,7 +43,9 @@ class Report(msgspec.Struct):
     events: int = 0
     """Events added to the store now."""
     messages: int = 0
-    """Messages made of the file, those that ask for a compaction included: as many as its sessions then list."""
+    """Messages made of the file, those that ask for a compaction included: as many as its sessions
+    then list.
+    """
     parts: int = 0
     """Parts in the file."""
     skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
@@ -53,10 +56,10 @@ class Report(msgspec.Struct):
 
 
 class ImportBatch:
-    """Some of one session's events in order, with UTC milliseconds, and the bodies they refer to.
+    """Some events of one session in order, with their times and the bodies they refer to.
 
-    The first piece of a session begins with its `SessionStarted`, which carries the origin, or is a `SessionForked` whose
-    `parent` is the id of a session whose batches were yielded before.
+    The first piece of a session begins with its `SessionStarted`, which carries the origin, or is a
+    `SessionForked` whose `parent` is the id of a session whose batches were yielded before.
     """
 
     __slots__ = ("bodies", "items", "session", "snapshot", "weight")
@@ -68,9 +71,11 @@ class ImportBatch:
         self.weight = 0
         """Bytes of packed bodies."""
         self.snapshot: list[tuple[int, Event]] | None = None
-        """What is only true of a record that is a snapshot (a title, what was kept aside); None for formats that only grow.
-        Of these events the latest counts: they are not compared, and appended at the end as far as they changed.
-        The first piece of a session says whether there will be any, the last one has them."""
+        """What is only true of a record that is a snapshot (a title, what was kept aside); None for
+        formats that only grow. Of these events the latest counts: they are not compared, and
+        appended at the end as far as they changed. The first piece of a session says whether there
+        will be any, the last one has them.
+        """
 
     def add(self, time: int, event: Event) -> None:
         """Append an event."""
@@ -98,7 +103,9 @@ class Importer(Protocol):
         ...
 
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
-        """Yield the file's events; counts messages and parts in `report` and lists what it skips."""
+        """Yield the file's events; counts messages and parts in `report` and lists what it
+        skips.
+        """
         ...
 
 

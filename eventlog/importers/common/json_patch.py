@@ -1,8 +1,8 @@
-"""The difference of two JSON values, small and exact: what a record had beyond what its events can tell.
+"""Difference of two JSON values, small and exact: what a record has beyond its events.
 
-`patch(derived, difference(derived, original)) == original`, always.  A difference is a list of
-steps: `["=", path, value]` sets, `["-", path]` removes a member of an object, `["+", path, index, value]` inserts into an
-array.
+`patch(derived, difference(derived, original)) == original`, always. A difference is a list of
+steps: `["=", path, value]` sets, `["-", path]` removes a member of an object, `["+", path, index,
+value]` inserts into an array.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Array: TypeAlias = Sequence[Any]
 
 
 def difference(derived: Any, original: Any, name: Callable[[Any], object] | None = None) -> Steps:
-    """The steps from `derived` to `original`; `name` gives what tells the elements of an array apart."""
+    """Return the steps from `derived` to `original`; `name` identifies elements of arrays."""
     steps: Steps = []
     _compare(derived, original, [], steps, name or _no_name)
     return steps

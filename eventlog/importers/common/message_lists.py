@@ -1,13 +1,15 @@
-"""Lists of messages as the providers' APIs take them, in the files people keep them in.  For the two importers of them.
+"""Lists of messages as the providers' APIs take them: recognising and reading the files.
 
-A file is one of these, told strictly, by its first messages:
+The first messages of a file decide strictly which of these it is:
 
-* an array of messages, or an object with such an array in `messages` (a request), `traj` or `history`;
-* a reply: a chat completion, or a message of Anthropic's with its usage;
+* an array of messages, or an object with such an array in `messages` (a request), `traj` or
+  `history`;
+* a reply: a chat completion, or an Anthropic message with its usage;
 * one message a line; or one object of the kinds above a line, each of which is a conversation.
 
-Arrays are read element by element.  Each message is a source record, numbered by its place (or its line); what stands
-around them is record 0, `[member, object]`, with null in place of the array.  `document` puts them together again.
+Arrays are read element by element.  Each message is a source record, numbered by its place (or its
+line); what stands around them is record 0, `[member, object]`, with null in place of the array.
+`document` puts them together again.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ _ANTHROPIC_BLOCKS = frozenset(
 
 
 class ListedConversation(NamedTuple):
-    """A conversation in a file.  `name` tells it from others of the file; `around` is what stands around the messages."""
+    """Conversation in a file; `name` is its place if there are several.
+
+    `around` is what stands around the messages.
+    """
 
     name: str
     member: str
@@ -69,13 +74,15 @@ class ListedConversation(NamedTuple):
 
 class _Shape(NamedTuple):
     kind: str
-    """"array", "object", "reply", "messages" (one a line), "conversations" (one a line), "none" for an object with no messages, or ""."""
+    """"array", "object", "reply", "messages" (one a line), "conversations" (one a line), "none" for
+    an object with no messages, or "".
+    """
     member: str = ""
     family: str = ""
 
 
 def document(sources: Iterable[SourceRecord]) -> Any:
-    """The conversation's JSON document as it was: an array of messages, or the object that they stood in."""
+    """Return the JSON document that the records came from: an array, or an object around it."""
     records = {source.line: source.record for source in sources}
     around = records.pop(0, None)
     messages = [records[number] for number in sorted(records)]
@@ -147,7 +154,10 @@ _MEMBER = re.compile(rb'"(' + "|".join(MEMBERS).encode() + rb')"\s*:\s*\[')
 
 
 def _arrays(file: BinaryIO) -> list[tuple[str, int]]:
-    """The members of a top object that may have the messages and are arrays, with the places of these; none is decoded."""
+    """Return the arrays of a top object that may hold messages, with their byte offsets.
+
+    Nothing is decoded.
+    """
     found: list[tuple[str, int]] = []
     data = file.read(FURTHEST)
     at, depth = 0, 0
@@ -290,10 +300,13 @@ def _family_of(messages: list[Any], around: dict[str, Any]) -> str:
 
 
 def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation]:
-    """The conversations of the file in order, each to be read before the next; what is damaged is reported.
+    """Yield the conversations of the file in order; each must be read before the next.
 
-    In an array or object, U+FFFD stands in the place of bytes that are not UTF-8, and each such place is reported: the
-    messages after it are sound.  A line of its own is not imported when it has some.
+    Damage is reported.
+
+    In an array or object, U+FFFD stands in the place of bytes that are not UTF-8, and each such
+    place is reported: the messages after it are sound. A line of its own is not imported when it
+    has some.
     """
     begin = file.tell()
     shape = _shape_of(file)
@@ -375,7 +388,7 @@ def _is_shallow(number: int, value: Any, report: Report) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """What `parse` would say of the value."""
+    """Whether `parse` would call the value plain."""
     try:
         again, plain = parse(dump(value).encode())
     except (DamagedLineError, UnicodeEncodeError, OverflowError):

@@ -1,10 +1,11 @@
-"""One conversation of a list of messages as it is read: its session, its settings, its times and the ids of its messages.
+"""One conversation of a list of messages while it is read: session, settings, times, ids.
 
-For `importers/openai/messages.py` and `importers/anthropic/messages.py`, which say what a message means.
+`importers/openai/messages.py` and `importers/anthropic/messages.py` say what a message means.
 
-* A session is named after the format and its `session_id` or `conversation_id`, if what stands around the messages has one;
-  else after the path, and the place in the file where there are several.
-* A message has the time it gives (`timestamp`, `created_at`, `created`), else one millisecond more than the one before.
+* A session is named after the format and its `session_id` or `conversation_id`, if the object
+  around the messages has one; else after the path, and the place in the file if there are several.
+* A message has the time it gives (`timestamp`, `created_at`, `created`), else one millisecond more
+  than the one before.
 * A message is whole, so an answer is finished with it, or with the last result of its calls.
 """
 
@@ -51,7 +52,7 @@ class ConversationReader:
         """Whether a message of the conversation itself has come."""
 
     def settings(self, around: dict[str, Any]) -> None:
-        """What a request sets beside its messages: its model, tools and system prompt; and what else stands there."""
+        """Set the model, tools and system prompt that a request has beside its messages."""
         self.conversation.remainder.plain = False
         self.model = self.known(around.get("model"))
         if self.model is not None:

@@ -1,8 +1,8 @@
-"""Where each record of a long file belongs: a map from record keys to small numbers that costs 27 bytes an entry.
+"""Map from record keys to small numbers, at 27 bytes an entry.
 
-Keys are kept as 64-bit hashes in an open-addressing table (a dict of strings would cost ten
-times as much, and a file of hundreds of MB has a million records).  Two keys of one hash would be taken for one: with
-a million keys the odds are 1 to 37 million.
+Keys are stored as 64-bit hashes in an open-addressing table: a dict of strings would cost ten times
+as much, and a file of hundreds of MB has a million records.  Two keys with one hash count as one;
+with a million keys the odds of that are 1 to 37 million.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FIRST = 1024
 
 
 class RecordIndex:
-    """A map from strings to numbers of 0 .. 2**64 - 1.  The hash is this process's own: never store it."""
+    """Map from strings to numbers of 0 .. 2**64 - 1, valid in this process only."""
 
     __slots__ = ("_count", "_hashes", "_values")
 

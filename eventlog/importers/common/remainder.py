@@ -1,11 +1,13 @@
-"""The rest of a source record: what is left of it when its texts live in events, and how it is made whole again.
+"""Remainder of a source record: what no event has of it, and how the record is restored.
 
-Of the records of streams see `stream_remainder.py`.  Every record of another line-based format ends with
-`ForeignKept(of="line:N")`, whose data is the JSON text `[rest, moved]`.  `rest` is the record with null in place of what moved
-away, and `moved` says where it went: `[path, [event, field]]`, the path from an array that holds the record alone, with the
-event's index among those since the record before.  A large text that no event has is an event of its own,
-`ForeignKept(of="line:N:K")`.  So nothing of any size is stored twice, and a text that is redacted in its part is not left
-behind here (texts under `SHORT` characters may be).
+Every record of a line-based format ends with `ForeignKept(of="line:N")`, whose data is the JSON
+text `[rest, moved]`. `rest` is the record with null in place of what moved to events, and `moved`
+says where it went: `[path, [event, field]]`, the path from an array that holds the record alone,
+with the event's index among those since the record before. A large text that no event has is an
+event of its own, `ForeignKept(of="line:N:K")`. So no large text is stored twice, and a text that is
+redacted in its part does not stay behind here (texts under `SHORT` characters may).
+
+Records of streams have another form: `stream_remainder.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ class Remainder:
         self.count = 0
         """Events since the record before."""
         self.plain = True
-        """Whether the record is plain (`parse`): if not, its values are not exactly what an event has."""
+        """Whether the record is plain (`parse`): if not, its values are not exactly what an event
+        has.
+        """
         self.texts: dict[str, tuple[int, str]] = {}
         self.values: dict[int, tuple[int, str]] = {}
 
@@ -59,7 +63,7 @@ class Remainder:
             self.texts.setdefault(text, (self.count, field))
 
     def move_value(self, value: object, field: str) -> None:
-        """The event that comes next holds this very array or object of the record, as JSON text, in `field`."""
+        """Move an array or object of the record into `field` of the next event, as JSON text."""
         if self.plain:
             self.values[id(value)] = (self.count, field)
 
@@ -163,7 +167,10 @@ def _batch(
 
 
 def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
-    """The records of a file whose sessions these are (the main one and its sub-sessions), in the order of their lines."""
+    """Yield the records of a file from its sessions, in the order of their lines.
+
+    `sessions` are the main session and its sub-sessions.
+    """
     found = (restore((recorded.event for recorded in session.events()), text) for session in sessions)
     return merge(*found, key=lambda source: source.line)
 

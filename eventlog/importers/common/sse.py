@@ -52,7 +52,7 @@ def records(file: BinaryIO, report: Report) -> Iterator[Record]:
 
 
 def _dispatch(data: list[Line], report: Report) -> Iterator[Record]:
-    """The record in the data lines of one event; several whole records in it are taken one by one."""
+    """Yield the record in the data lines of one event, or each of several whole records."""
     if len(data) > 1:
         whole = b"\n".join(line.data or b"" for line in data)
         try:
@@ -80,7 +80,7 @@ def _dispatch(data: list[Line], report: Report) -> Iterator[Record]:
 
 
 def kind_of_stream(start: bytes) -> str:
-    """Whose stream a file is that begins with these bytes: a format's name, or "" for none that is known."""
+    """Return the format of the stream that begins with these bytes; "" if it is not known."""
     strange = 0
     for line in start.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         data = line.removeprefix(b"data:").strip()
@@ -126,7 +126,7 @@ def _kind(record: dict[str, Any]) -> str:
 
 
 def _kind_of_start(data: bytes) -> str:
-    """The same for a line that breaks off or is damaged, by its beginning."""
+    """Return the format of a stream from the beginning of a damaged line; "" if not known."""
     head = data[:400].replace(b" ", b"")
     if head.startswith((b'{"type":"message_start"', b'{"type":"content_block_')):
         return "anthropic_sse"

@@ -1,4 +1,4 @@
-"""The session that one recorded stream becomes, and what the readers of all providers share.
+"""Session of one recorded stream, and what the stream readers of all providers share.
 
 Every record is stored so that `emit` gives it back (`stream_remainder.py`), `[DONE]` as a text too.
 
@@ -43,7 +43,10 @@ class StreamSession:
         self._time = 0
 
     def tick(self, created: object = None) -> None:
-        """The next record: a millisecond later; the first `created` (UTC seconds) is where time begins."""
+        """Advance the time to the next record's: one millisecond later.
+
+        The first `created` (UTC seconds) sets where time begins.
+        """
         self._time += 1
         if not self._base and isinstance(created, int) and not isinstance(created, bool) and 0 < created < 1 << 40:
             self._base = created * 1000
@@ -83,7 +86,10 @@ class StreamSession:
         return batch
 
     def last_batch(self) -> ImportBatch:
-        """The last batch, with the records that no batch has yet; it has no events when the file has no conversation."""
+        """Return the last batch, with the records that no stored remainder has yet.
+
+        It has no events when the file has no conversation.
+        """
         batch = self.pop_batch()
         if self._begun and self.remainder.has_records():
             kept = ev.ForeignKept(f"tail:{self.remainder.first}", batch.content(self.remainder.data()))
@@ -115,7 +121,9 @@ class StreamReader(ABC):
         """How many parts `new_part` has named."""
 
     def begin_message(self, line: int, foreign: object, model: object, provider: str = "") -> None:
-        """Begin an assistant message with the id and the model that the stream names, if it does."""
+        """Begin an assistant message with the id and the model that the stream names, if it
+        does.
+        """
         self.foreign = foreign
         self.message = self.session.new_id(foreign if isinstance(foreign, str) and foreign else f"message-{line}")
         self.model = Model(provider, model) if isinstance(model, str) and model else None
@@ -133,7 +141,9 @@ class StreamReader(ABC):
         return part
 
     def run_call(self, line: int, part: str, text: str) -> bool:
-        """Start a call whose input has ended; report it and return False if the input is no whole JSON value."""
+        """Start a call whose input has ended; False, and a report, if the input is not whole
+        JSON.
+        """
         try:
             parse(text.encode("utf-8", "surrogatepass"))
         except DamagedLineError:

@@ -1,13 +1,14 @@
-"""The rest of a stream's records: hundreds of them, each almost like the one before, kept together in few events.
+"""Remainder of a stream's records, which are many and alike: several records an event.
 
-For `sse.py` and `remainder.py`.  A batch is an event `ForeignKept(of="lines:N")`, N the line of its first record, whose data is a
-JSON array with an entry `[lines, events, steps, moved]` per record: how many lines and events after the record before it
-stands, the difference (`json_patch.py`) of its rest from the rest before, and where the texts went that are null in the rest.
-`moved` is 0 for "as before", else a list of `[path, [event, field]]` as in `remainder.py`, with events counted within the record, or
-of `[path, [part, "said"]]`: the whole text, or input, that a part has by now.
+One event has the remainders of a batch of records: `ForeignKept(of="lines:N")`, N the line of the
+first record, whose data is a JSON array with an entry `[lines, events, steps, moved]` for each
+record. `lines` and `events` count from the record before it. `steps` is the difference
+(`json_patch.py`) from the record before. `moved` says where the texts went that are null: 0 for "as
+before", else a list of `[path, [event, field]]` as in `remainder.py`, with events counted within
+the record, or of `[path, [part, "said"]]`: the whole text, or input, that a part has by then.
 
-A batch ends with a record that does more than add to a text.  What is left at the end of a file is the batch of its
-`tail`, which is no part of the history: it is replaced when the file has grown.
+A batch ends with a record that does more than add to a text. The records after the last whole batch
+are in the event of its `tail`, which is a snapshot: it is replaced when the file has grown.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class StreamRemainder:
         self._said.clear()
 
     def close(self, line: int, record: Any, *, plain: bool, begun: bool) -> list[str]:
-        """End the record; return its large texts, each of which must become an event of its own (`line:N:K`).
+        """End the record; return its large texts, each to be stored by an event (`line:N:K`).
 
         While the session has not begun there are none: no event may come before its first.
         """
@@ -134,7 +135,7 @@ class StreamRemainder:
 
 
 class PartTexts:
-    """What the parts of a stream have said, for putting records together again."""
+    """Texts of a stream's parts so far, for restoring its records."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
@@ -152,7 +153,7 @@ class PartTexts:
             self._texts.clear()
 
     def text_of(self, part: str) -> str:
-        """What a part has said."""
+        """Return a part's text so far."""
         return "".join(self._texts[part])
 
 

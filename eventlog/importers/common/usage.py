@@ -1,7 +1,7 @@
-"""Token counts and prices as foreign records give them, and what a corrected usage adds to the one that was recorded.
+"""Token counts and prices of foreign records, and the difference of two usages.
 
-A message's usage is the sum of its `UsageRecorded`: a source that repeats and corrects it
-gives the first as it is and then only differences, so that a record never has to wait for a later one.
+A message's usage is the sum of its `UsageRecorded`.  A source that repeats and corrects its usage
+gives the first as it is and then differences, so no record has to wait for a later one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def price(value: object) -> Decimal | None:
 
 
 def added(before: Usage, now: Usage) -> Usage | None:
-    """What `now` adds to `before`; None when that is nothing.  A total is only given when nothing was recorded before."""
+    """Return what `now` adds to `before`; None when that is nothing.
+
+    A total is only given when nothing was recorded before.
+    """
     if (now.tokens, now.cost) == (before.tokens, before.cost):
         return None
     if before == Usage(Tokens()):

@@ -1,20 +1,25 @@
-"""Event JSONL: the engine's own form of sessions as text, lossless, one JSON value a line, UTF-8.  Its format, and reading it.
+"""Event JSONL, the engine's lossless text form of sessions: its format and its reader.
 
 Written by `projections/exports/jsonl.py`; put into a store by `load.py`.  Format version 1:
 
-* First line: `{"eventlog": 1, "schema": S}`, the version of this format and the schema version of the events (`events.py`).
-* `{"session": ID, "first": V}` begins the stream of a session, whose first own event has version V: 1, or for a fork the one
-  after its parent's.  Sessions come after those that they were forked from or are sub-sessions of.
-* `{"version": V, "time": MS, "events": [[AFTER, EVENT], …]}` is one append: its first version, its time in UTC milliseconds, and each
-  event with its time, in milliseconds after that.  `"request"` is the request id of the append, if it had one.  With
-  `"more": true` the append goes on in the next line of this kind.
-* An event is the array `[TAG, FIELD, …]` of its canonical encoding; bytes are base64, decimals text.  Runs of deltas are told delta by delta.
-* `{"body": SHA-256 IN HEX, "text": TEXT}` is a large text, before the first append of its session that refers to it; with
-  `"more": true` it goes on in the next line.
+* First line: `{"eventlog": 1, "schema": S}`, the version of this format and the schema version of
+  the events (`events.py`).
+* `{"session": ID, "first": V}` begins the stream of a session, whose first own event has version V:
+  1, or for a fork the one after its parent's.  Sessions come after those that they were forked from
+  or are sub-sessions of.
+* `{"version": V, "time": MS, "events": [[AFTER, EVENT], …]}` is one append: its first version, its
+  time in UTC milliseconds, and each event with its time, in milliseconds after that.  `"request"`
+  is the request id of the append, if it had one.  With `"more": true` the append goes on in the
+  next line of this kind.
+* An event is the array `[TAG, FIELD, …]` of its canonical encoding; bytes are base64, decimals
+  text.  Runs of deltas are told delta by delta.
+* `{"body": SHA-256 IN HEX, "text": TEXT}` is a large text, before the first append of its session
+  that refers to it; with `"more": true` it goes on in the next line.
 * Last line: `{"end": {"sessions": N, "events": N}}`.  A file without it was cut off.
 
-A line with `"escaped": true` holds lone surrogates, which two JSON escapes in a row cannot tell from a character: in every string of it
-U+10FFFF stands for an escape, followed by four hexadecimal digits for a surrogate, or by itself for itself (as in `codec/batch.py`).
+A line with `"escaped": true` holds lone surrogates, which two JSON escapes in a row cannot tell
+from a character: in every string of it U+10FFFF stands for an escape, followed by four hexadecimal
+digits for a surrogate, or by itself for itself (as in `codec/batch.py`).
 
 Not in it: positions, leases and their epochs, which belong to a store.  A damaged line ends its
 session there; the other sessions are read.
@@ -43,7 +48,9 @@ __all__ = ["VERSION", "EventJsonl", "JsonlAppend", "bodies_of", "line_of"]
 VERSION = 1
 """Version of the format that is written; older ones are read."""
 MAX_LINE = 512 * 1024 * 1024
-"""Longest line that is read, in bytes.  The writer cuts appends and bodies, so only one huge event makes a long line."""
+"""Longest line that is read, in bytes. The writer cuts appends and bodies, so only one huge event
+makes a long line.
+"""
 
 
 _ESCAPE = "\U0010ffff"
@@ -159,7 +166,7 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 class _Reader:
-    """What is known between two lines: the session, the next version, and the body that is being read."""
+    """State between two lines: the session, the next version, and the body being read."""
 
     def __init__(self, report: Report, schema: int) -> None:
         self.report = report
@@ -268,7 +275,8 @@ class _Reader:
             raise DamagedLineError("an event that is not a time and an array")
         try:
             fields = entry[1] if self.schema == ev.SCHEMA else upcast(entry[1], self.schema, ev.SCHEMA)
-            # Inside a struct, whose type is looked at once: a bare union is looked at in every call, for 40 µs.
+            # Inside a struct, whose type is looked at once: a bare union is looked at in every
+            # call, for 40 µs.
             found = msgspec.convert([0, entry[0], fields], Entry)
         except (msgspec.ValidationError, LookupError, TypeError, ValueError) as error:
             raise DamagedLineError(f"an event that does not fit: {error}") from None

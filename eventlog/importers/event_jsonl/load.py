@@ -1,15 +1,16 @@
-"""Appends of our own event JSONL into a store: ids, times, versions and appends as they were, forks as forks.
+"""Loads event JSONL into a store; ids, times, versions, appends and forks stay the same.
 
-A session is looked for under its own id (spec §13: a given session id is an identity), then under `ID~2`, `ID~3` …, which hold what
-diverged.  What is stored already is compared event by event, times included:
+A session is looked for under its own id, because a given session id is an identity, then under
+`ID~2`, `ID~3` …, which hold what diverged.  Stored events are compared one by one, times included:
 
 * the file's stream ends while one still agrees: nothing is new;
 * one has agreed to its end: the rest is appended to it;
-* none agrees to its end: the one that agrees longest is forked at the last common version, and the fork gets the rest.  A fork's own
-  first event shifts the later versions, so events that speak of versions are translated.
+* none agrees to its end: the one that agrees longest is forked at the last common version, and the
+  fork gets the rest.  A fork's own first event shifts the later versions, so versions in events are
+  translated.
 
-What the session's rules refuse is reported with its line, and ends that session.  Not here: reading the file (`format.py`),
-foreign formats (`importers/reconcile.py`).
+An event that the session's rules refuse is reported with its line, and ends that session.
+`format.py` reads the file.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["load"]
 
 
 def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
-    """Put what is new of the batches into the store; `report` gets the sessions and the number of events added."""
+    """Append what is new of the batches; `report` gets the sessions and the event count."""
     streams: dict[str, _Stream] = {}
     refused: set[str] = set()
     for batch in batches:
@@ -51,7 +52,10 @@ def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
 
 
 class _Candidate:
-    """A stored session that may be the file's, compared as far as it agrees; `after` is where its own versions begin."""
+    """Stored session that may be the file's, compared as far as it agrees.
+
+    `after` is where its own versions begin.
+    """
 
     def __init__(self, session: Session, stream: _Stream) -> None:
         self.session = session
@@ -161,7 +165,10 @@ class _Stream:
         return any(found.agrees for found in agreeing)
 
     def _choose(self, time: int, event: ev.Event) -> int:
-        """Something is new: find or make the session that gets it; returns how many events that took."""
+        """Find or make the session that gets the new events.
+
+        Returns how many of them that took.
+        """
         best = max(self.candidates, key=lambda found: (found.common, found.ended), default=None)
         if best is None or not best.common:
             session = self._create(time, self._here(event))

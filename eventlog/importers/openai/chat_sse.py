@@ -1,11 +1,12 @@
-"""OpenAI Chat Completions streams, and those of compatible providers, to events, delta by delta.
+"""Importer of OpenAI Chat Completions streams, and of compatible providers' streams.
 
-* Text, reasoning (`reasoning_content` or `reasoning`), refusals and calls become parts `MESSAGE:NUMBER` in order of
-  appearance; empty deltas say nothing and are left out.  Only choice 0 is imported; others are reported.
-* `finish_reason` ends the message; a message that never gets one stays open.  Calls have no results in a stream: they
-  are left running, and the message is left open for them, with its step finished.
-* Usage is what the last chunk says.  `input` is the prompt without what came from and went into the cache; `output`
-  is the completion as reported.  A price is taken when the provider sends one.
+* Text, reasoning (`reasoning_content` or `reasoning`), refusals and calls become parts
+  `MESSAGE:NUMBER` in order of appearance; empty deltas say nothing and are left out.  Only choice 0
+  is imported; others are reported.
+* `finish_reason` ends the message; a message that never gets one stays open.  Calls have no results
+  in a stream: they are left running, and the message is left open for them, with its step finished.
+* Usage is what the last chunk says.  `input` is the prompt without what came from and went into the
+  cache; `output` is the completion as reported.  A price is taken when the provider sends one.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class _Reader(StreamReader):
 
     @staticmethod
     def _texts_of(delta: dict[str, Any]) -> list[tuple[str, str]]:
-        """The texts of a delta that are not empty, with their kind, in the order a model says them."""
+        """Return the non-empty texts of a delta with their kinds, in the order of generation."""
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         details = (
             []
@@ -165,7 +166,7 @@ class _Reader(StreamReader):
         self.session.add(ev.PartStarted(self.message, self.open, Reasoning() if kind == "reasoning" else Text()))
 
     def _details(self, details: object) -> None:
-        """Of OpenRouter's reasoning details, what is more than the text: signatures, encrypted reasoning."""
+        """Collect the signatures and encrypted reasoning in OpenRouter's reasoning details."""
         for detail in _objects(details):
             if detail.get("signature") or detail.get("data"):
                 self._part("reasoning")
@@ -184,7 +185,10 @@ class _Reader(StreamReader):
         self.open = self.kind = ""
 
     def _call(self, line: int, call: dict[str, Any], number: int) -> None:
-        """A piece of a tool call.  Providers without `index` send whole calls: those go by id, or by place."""
+        """Add a fragment of a tool call.
+
+        Providers without `index` send whole calls, which are told apart by id or by place.
+        """
         found = call.get("function")
         function = found if is_object(found) else {}
         index, name = call.get("index"), call.get("id")
@@ -273,7 +277,10 @@ def _objects(value: object) -> list[dict[str, Any]]:
 
 
 def finish_reason(reason: object) -> str | None:
-    """Our word for a `finish_reason`; None when there is none, the provider's own when we have no word."""
+    """Return our word for a `finish_reason`; None when there is none.
+
+    A reason that is not known stays as the provider spells it.
+    """
     return _REASONS.get(reason, reason) if isinstance(reason, str) and reason else None
 
 

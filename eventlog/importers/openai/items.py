@@ -1,4 +1,4 @@
-"""OpenAI's words for content, calls and tokens, in ours: Responses items and chat messages."""
+"""OpenAI's content, calls and tokens as ours: Responses items and chat messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def metadata(fields: dict[str, Any]) -> str | None:
 
 
 def call_input(arguments: object) -> CallInput:
-    """A call's input: an object as it is; what is no JSON object becomes the member `input` of one."""
+    """Return a call's input; a value that is no object becomes the member `input` of one."""
     if isinstance(arguments, str):
         if not arguments:
             return CallInput("{}")
@@ -58,9 +58,10 @@ def texts_of(content: object) -> list[str]:
 
 
 def file_of(block: dict[str, Any], batch: ImportBatch) -> tuple[File, str, str] | None:
-    """The file in a block of content, with the text it holds and the field for that; None if it is no file.
+    """Return the file in a content block, the text it holds and its field; None for no file.
 
-    Responses have `input_image` (a URL as a text) and `input_file`, chat has `image_url` (an object), `input_audio` and `file`.
+    Responses have `input_image` (a URL as a text) and `input_file`, chat has `image_url` (an
+    object), `input_audio` and `file`.
     """
     kind = text_or_empty(block.get("type"))
     if kind in {"input_image", "image_url"}:
@@ -128,7 +129,10 @@ def attachments_of(content: object, batch: ImportBatch) -> tuple[Attachment, ...
 
 
 def tokens_of(usage: dict[str, Any]) -> Tokens:
-    """Token counts of the Responses API, and of Codex: input includes what came from and went into the cache."""
+    """Return the token counts of the Responses API and of Codex.
+
+    Their input includes what came from and went into the cache.
+    """
 
     def details(name: str) -> dict[str, Any]:
         inner = usage.get(name)

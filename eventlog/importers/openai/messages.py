@@ -1,8 +1,9 @@
 """Lists of OpenAI Chat messages, requests with them, and chat completions, to events.
 
-* Leading system messages are the system prompt; later ones, and developer's, are synthetic user messages.
-* A `tool` or `function` message is the result of the call it names, else of the oldest open call of its name; one without a call
-  is a synthetic user message, and reported.
+* Leading system messages are the system prompt; later ones, and developer's, are synthetic user
+  messages.
+* A `tool` or `function` message is the result of the call it names, else of the oldest open call of
+  its name; one without a call is a synthetic user message, and reported.
 * Of a completion choice 0 is imported; its usage and finish reason are those of the answer.
 """
 

@@ -1,4 +1,4 @@
-"""The items of a Responses stream: which are calls, and what a finished one says of its input and its result."""
+"""Items of a Responses stream: which are calls, and the input and result they end with."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CallItem(NamedTuple):
 
 
 class FinishedItem(NamedTuple):
-    """What a finished item says: the input as JSON text (None for "what was streamed"), and the result if there is one."""
+    """Input and result of a finished item; `input` is None for what was streamed."""
 
     input: str | None
     ended: bool
@@ -56,7 +56,7 @@ def call_of(item: dict[str, Any]) -> CallItem | None:
 
 
 def finished_item(item: dict[str, Any], batch: ImportBatch) -> FinishedItem:
-    """What a finished item says, a call or an output."""
+    """Return the input and the result of a finished item, a call or an output."""
     kind = text_or_empty(item.get("type"))
     failed = item.get("status") == "failed" or bool(item.get("error"))
     if kind == "image_generation_call":

@@ -1,9 +1,11 @@
 """OpenAI Responses streams, and those of compatible providers, to events, delta by delta.
 
-* A response is an assistant message.  Its texts, pieces of reasoning and calls become parts `MESSAGE:NUMBER` in order of
-  appearance; a part of an item ends with it at the latest.  Item ids and encrypted reasoning are metadata.
-* A call's deltas are its arguments, its code or its commands.  What the provider runs has its result in the stream; other calls
-  are left running, and the message is left open for them, with its step finished.
+* A response is an assistant message.  Its texts, pieces of reasoning and calls become parts
+  `MESSAGE:NUMBER` in order of appearance; a part of an item ends with it at the latest.  Item ids
+  and encrypted reasoning are metadata.
+* A call's deltas are its arguments, its code or its commands.  What the provider runs has its
+  result in the stream; other calls are left running, and the message is left open for them, with
+  its step finished.
 * A response that is never completed, incomplete or failed stays open: no finish is invented.
 * The system prompt and the tools that a response says it was given are set when they change.
 """
@@ -224,7 +226,7 @@ class _Reader(StreamReader):
         self.session.remainder.complete(opened.part, "".join(opened.pieces))
 
     def _close_all(self, metadata: dict[str, Any], item: object = None) -> None:
-        """Close the open texts of an item, or of all; the last piece of reasoning has what is secret."""
+        """End the open texts of an item, or of all; the last one gets the metadata."""
         keys = [key for key in self.texts if item is None or key[0] == item]
         for place, key in enumerate(keys):
             opened = self.texts.pop(key)

@@ -1,7 +1,7 @@
-"""The way back: the records of an OpenCode export from the events that the importer made of them.
+"""Restores the records of an OpenCode export from the events imported from it.
 
-Not the importer (`importer.py`), and not an export of what was added natively (that is `projections`' business).  What a record
-had beyond the events was kept as steps (`importers/common/json_patch.py`), so what comes back is JSON-equal to what was read.
+What a record had beyond its events was stored as steps (`importers/common/json_patch.py`), so the
+restored record is JSON-equal to the one that was read.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _message_of_event(event: ev.Event, owner: dict[str, str]) -> str | None:
 
 
 def session_of(started: ev.SessionStarted, created: int, title: str) -> Record:
-    """What the events say of the session."""
+    """Return the export's `info` as far as events have it."""
     origin = started.origin
     info: Record = {"id": origin.foreign_id if origin is not None else "", "title": title, "time": {"created": created}}
     if origin is not None and origin.version:
@@ -112,7 +112,7 @@ def session_of(started: ev.SessionStarted, created: int, title: str) -> Record:
 
 
 def message_of(items: Sequence[Timed], session: str, text: Resolve) -> Record:
-    """What its events say of a message; `items` begins with the event that added it."""
+    """Return a message as far as its events have it; the first of `items` added it."""
     maker = _Maker(session, text)
     for time, event in items:
         rule = _RULES.get(type(event))
@@ -340,7 +340,7 @@ _RULES: dict[type, Callable[[_Maker, int, Any], None]] = {
 
 
 def _value(text: str | None) -> Any:
-    """The value of JSON text; what is none, or nested too deeply to be written again, stays text."""
+    """Return the value of JSON text; other text, and too deep a value, stays text."""
     try:
         value = None if text is None else json.loads(text)
     except (ValueError, RecursionError):

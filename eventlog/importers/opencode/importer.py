@@ -1,21 +1,22 @@
-"""OpenCode export JSON: what `opencode export SESSION` writes, one document per session.
+"""Importer of OpenCode export JSON (`opencode export SESSION`), one document a session.
 
-Not the way back (`emit.py`).  The export is a snapshot, so the events are told in the order in which they happened,
-as far as its times say: a later export of the grown session then has the old events as a prefix.  A time that is missing is the
-latest one known before it in the message.
+An export is a snapshot, so its events are put in the order in which they happened, as far as its
+times say: the events of a grown session's export then begin with the old ones.  A time that is
+missing is the latest one before it in the message.
 
-What is told how:
-
-* A text of an assistant message was not stored before its end, so it is one delta at its end.
+* A text of an assistant message was stored at its end, so it is one delta at that time.
 * `time.compacted` of a tool part is `Pruned` at that time.
-* A compaction part is `CompactionRequested`; an assistant message with `summary` that answers it and came to an end is
-  `CompactionStarted` (with the tail that OpenCode noted) and `CompactionCompleted` or `CompactionFailed`, at its end.
-* `info.revert` hides what the next prompt would delete: the marked part and those after it, or the marked message, and every
-  later message.  It is told as `PartRemoved` and `MessageRemoved` at the very end (open messages are closed as
-  aborted first), because a rollback to a version would also take back prune marks and late tool results that OpenCode keeps.
-* What is only true of the snapshot as a whole is the last batch's `snapshot`: `SessionRenamed`, `SessionArchived`, and one `ForeignKept` per message
-  and for the document, with the difference between what the events tell and what the export says (`importers/common/json_patch.py`).  Of these
-  the latest for its `of` counts; none of them holds anything that the events have a word for.
+* A compaction part is `CompactionRequested`.  An assistant message with `summary` that answers it
+  and has ended is, at its end, `CompactionStarted` (with the tail that OpenCode noted) and
+  `CompactionCompleted` or `CompactionFailed`.
+* `info.revert` hides what the next prompt would delete: the marked part and those after it, or the
+  marked message, and every later message.  It becomes `PartRemoved` and `MessageRemoved` at the
+  very end (open messages are closed as aborted first), because a rollback to a version would also
+  take back prune marks and late tool results that OpenCode keeps.
+* What is only true of the snapshot as a whole is the last batch's `snapshot`: `SessionRenamed`,
+  `SessionArchived`, and one `ForeignKept` for each message and for the document, with the
+  difference between the events and the export (`importers/common/json_patch.py`).  Of these the
+  latest with the same `of` counts.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ class OpenCodeImporter:
     name = "opencode"
 
     def detect(self, start: bytes, path: str) -> bool:
-        """Whether the file begins as an export does: with the session's `info`, which has an id and a project or directory."""
+        """Whether the file begins with a session's `info`, with id and project or directory."""
         del path
         return bool(_START.match(start)) and b'"id"' in start and (b'"projectID"' in start or b'"directory"' in start)
 
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
-        """Yield the session's events; a document that breaks off gives the messages before the break.
+        """Yield the session's events; a truncated document gives the messages before the break.
 
         Bytes that are not UTF-8 are reported, and the mark U+FFFD stands in their place.
         """
@@ -101,9 +102,10 @@ def events_of_export(data: dict[str, Any], report: Report | None = None) -> Impo
 
 
 class _Reader:
-    """Tells a session's messages in the order of time, each event as soon as no later message can come before it.
+    """Emits a session's events by time, each once no later message can precede it.
 
-    Messages are in order of creation, so what happened before the creation of the newest one is settled.
+    Messages are in order of creation, so what happened before the creation of the newest one is
+    settled.
     """
 
     def __init__(self, info: object, report: Report) -> None:
@@ -118,7 +120,9 @@ class _Reader:
         self._created = time_of(self.info, "created")
         self._born = self._time = 0
         self._heap: list[tuple[int, int, ev.Event, ImportBatch]] = []
-        """What is not message yet: time, number, event, and the batch that collects its message's bodies."""
+        """What is not message yet: time, number, event, and the batch that collects its message's
+        bodies.
+        """
         self._number = 0
         self._sent_bodies: set[ImportBatch] = set()
         """Whose bodies the current batch has."""
@@ -153,7 +157,7 @@ class _Reader:
         yield from self._emit_before(self._born)
 
     def close(self, rest: dict[str, Any]) -> Iterator[ImportBatch]:
-        """The end of the document: what is still to be message, and what is true of the snapshot as a whole."""
+        """End the document: yield the remaining events, and the snapshot of the whole."""
         started = self._begin({})
         yield from self._emit_before(None)
         batch = self._batch
@@ -177,7 +181,7 @@ class _Reader:
         yield batch
 
     def _begin(self, message: dict[str, Any]) -> ev.SessionStarted:
-        """The session's first event; agent and model are those of its first message, if that is the user's."""
+        """Return the session's first event, with the first user message's agent and model."""
         if self._first is None:
             parent = self.info.get("parentID")
             self._first = ev.SessionStarted(
@@ -218,7 +222,8 @@ class _Reader:
         order = list(self._messages)
         tail = asked.tail if asked.tail in self._messages and asked.tail != asked.id else None
         place = order.index(tail) if tail is not None else 0
-        # A covered set that is named may hold no open message; one that a crash left open is covered by the tail alone.
+        # A covered set that is named may hold no open message; one that a crash left open is
+        # covered by the tail alone.
         crashed = any(self._messages[name].open for name in order[:place])
         through = order[place - 1] if place and not crashed else None
         started = ev.CompactionStarted(part, through, tail, None, message.model)

@@ -1,7 +1,4 @@
-"""What is told of one message of an OpenCode export while it is read: its events so far, and what is still open.
-
-Not the telling (`messages.py`, `parts.py`).
-"""
+"""Events of one message of an OpenCode export, and its open parts, while it is read."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ __all__ = ["MessageEvents"]
 
 
 class MessageEvents:
-    """A message as events: `items` and `late` are (UTC milliseconds, event) in the order of the message's own parts.
+    """A message as events: `items` and `late` are (UTC milliseconds, event), in part order.
 
-    The times do not decrease where one event needs another; parallel tools overlap.  Once it is told there is little
-    left of it: an export may have hundreds of thousands of messages.
+    The times do not decrease where one event needs another; parallel tools overlap. Once it is told
+    there is little left of it: an export may have hundreds of thousands of messages.
     """
 
     __slots__ = (
@@ -91,7 +88,7 @@ class MessageEvents:
         return self._texts[content.digest] if isinstance(content, Body) else content
 
     def at(self, time: int | None) -> int:
-        """The time at which a part begins: parts begin in their order, whatever times they have."""
+        """Return the time at which a part begins: never before the part before it."""
         self._now = max(self._now, time or 0)
         return self._now
 
@@ -104,7 +101,7 @@ class MessageEvents:
         self.open_parts = self.open_parts or _NO_PARTS
 
     def closing(self) -> list[ev.Event]:
-        """What closes its open parts."""
+        """Return the events that close its open parts."""
         return [
             ev.ToolFailed(part, INTERRUPTED, interrupted=True) if is_tool else ev.PartEnded(part)
             for part, is_tool in self.open_parts.items()

@@ -1,7 +1,8 @@
 """One message of an OpenCode export as the events it means, each with its time.
 
-Its parts: `parts.py`.  Not the order across messages and not the snapshot's own facts (`importer.py`); not the way back
-(`emit.py`).  Pure: the same message after the same messages gives the same events.
+Its parts: `parts.py`. Not the order across messages and not the snapshot's own facts
+(`importer.py`); not the way back (`emit.py`). Pure: the same message after the same messages gives
+the same events.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ __all__ = ["events_of_message", "problem_of"]
 
 
 def problem_of(record: object, known: Container[str]) -> str | None:
-    """Why a record cannot be a message of this session, or None; `known` are the ids of the messages so far."""
+    """Return why a record cannot be a message of this session; None if it can.
+
+    `known` are the ids of the messages so far.
+    """
     if not isinstance(record, dict):
         return "not an object"
     found = cast("Record", record)
@@ -49,7 +53,8 @@ def problem_of(record: object, known: Container[str]) -> str | None:
 def events_of_message(record: Record, content: Callable[[str], Content], born: int, known: set[str]) -> MessageEvents:
     """The events of one message.
 
-    `born` is the creation of the message before; `known` are the ids of all parts so far, and grows.
+    `born` is the creation of the message before; `known` are the ids of all parts so far, and
+    grows.
     """
     events = MessageEvents(record, content, born)
     (_user if events.user else _assistant)(events, record)

@@ -1,7 +1,4 @@
-"""The parts of a message of an OpenCode export as events: a rule for each type of part.
-
-Not the message around them (`messages.py`).
-"""
+"""Parts of an OpenCode message as events: a rule for each type of part."""
 
 from __future__ import annotations
 

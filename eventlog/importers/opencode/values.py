@@ -1,7 +1,4 @@
-"""What an OpenCode export says in its records' members, as our values; a member of another type counts as not there.
-
-Not what the records mean (`messages.py`, `parts.py`).
-"""
+"""Members of an OpenCode export's records as our values; a wrong type counts as absent."""
 
 from __future__ import annotations
 

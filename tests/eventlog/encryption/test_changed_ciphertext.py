@@ -77,7 +77,7 @@ def flips(data: bytes) -> Iterator[bytes]:
 def given(log: EncryptedLog, commit: Commit) -> bytes | None:
     """The payload that a stored commit is opened to; None for a typed error, or if it is as good as locked."""
     try:
-        payload = log.opened(commit).payload
+        payload = log.decrypt(commit).payload
     except DataError:
         return None
     if not is_encrypted(payload):
@@ -99,10 +99,10 @@ def test_every_byte_of_an_append_is_authenticated(place: Place) -> None:
 def test_every_byte_of_a_card_is_authenticated(place: Place) -> None:
     """A catalog entry with any byte changed is an error or a session without its key, never another title or parent."""
     head = place.engine._heads["f"]
-    assert entry_of(place.log._opened_head(head)).fork_of == "a"
+    assert entry_of(place.log._decrypt_head(head)).fork_of == "a"
     for changed in flips(head.entry):
         try:
-            opened: Head = place.log._opened_head(replace(head, entry=changed))
+            opened: Head = place.log._decrypt_head(replace(head, entry=changed))
         except DataError:
             continue
         assert is_encrypted(opened.entry)
@@ -136,7 +136,7 @@ def test_nothing_is_opened_in_another_place(place: Place) -> None:
     assert given(place.log, replace(commits[0], request="r")) is None
     for one, other in (("a", "f"), ("a", "b")):
         with pytest.raises(DamagedError, match=f"session {one}"):
-            place.log._opened_head(replace(heads[one], entry=heads[other].entry))
+            place.log._decrypt_head(replace(heads[one], entry=heads[other].entry))
     names = [place.log.of(session).name(BODY) for session in ("a", "f", "b")]
     assert names[0] == names[1] != names[2]
     bodies[names[0]] = bodies[names[2]]
@@ -160,7 +160,7 @@ def test_parts_of_an_envelope_cannot_be_exchanged(place: Place) -> None:
     head = place.engine._heads["f"]
     entry = decode_encrypted_value(head.entry)
     with pytest.raises(DamagedError):
-        place.log._opened_head(
+        place.log._decrypt_head(
             replace(head, entry=encode_encrypted(replace(entry, clear=pack(CatalogEntry(fork_of="b")))))
         )
 
@@ -178,7 +178,7 @@ def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
         encode([(1, eventlog.events.SessionErased(""))] * 2, 1),
     ):
         with pytest.raises(DamagedError, match="session a, version 1, position 1"):
-            place.log.opened(replace(commit, payload=payload))
+            place.log.decrypt(replace(commit, payload=payload))
     assert given(place.log, replace(commit, payload=tombstone)) == tombstone
     head = place.engine._heads["a"]
     encrypted = decode_encrypted_value(head.entry)
@@ -188,7 +188,7 @@ def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
         encode_encrypted(replace(encrypted, clear=pack(CatalogEntry(title="x")), data=b"")),
     ):
         with pytest.raises(DamagedError, match="session a"):
-            place.log._opened_head(replace(head, entry=entry))
+            place.log._decrypt_head(replace(head, entry=entry))
 
 
 def test_a_forged_card_is_found(place: Place) -> None:
@@ -231,13 +231,13 @@ def test_another_key_in_a_head_is_no_key_that_is_gone(read_with: str) -> None:
         replace(head, messages=head.messages + 1),
     ):
         engine._heads["p"] = changed
-        writing._entries_kept = {}
+        writing._entries = {}
         report = next(one for one in verify(read).sessions if one.session == "p")
         assert report.first_bad == renamed.first, report
         assert any("head was changed" in problem.problem for problem in report.problems)
         assert not report.locked
     engine._heads["p"] = head
-    writing._entries_kept = {}
+    writing._entries = {}
     assert verify(read).sound
     service.keys.clear()
     gone = verify(Store(EncryptedLog(engine, KeyRing(keys_from(service, None)), None)))

@@ -12,7 +12,7 @@ from eventlog.codec.batch import unpack
 from eventlog.codec.bodies import unpack as body_text
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.payload import decode_encrypted_payload, decode_encrypted_value, is_encrypted, is_foreign
-from eventlog.encryption.envelope import opened_commit, opened_head
+from eventlog.encryption.envelope import decrypt_commit, decrypt_head
 from eventlog.encryption.family import Family
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.errors import DamagedError, KeyMissingError, TooNewError
@@ -52,9 +52,9 @@ def stored() -> Commit:
 def test_golden_ciphertext_is_opened() -> None:
     """Payload, catalog entry, body and derived value of format 1 are what was encrypted then."""
     ring, family = KeyRing(One()), Family(GOLDEN["id"], GOLDEN["key"])
-    opened = opened_commit(stored(), ring)
+    opened = decrypt_commit(stored(), ring)
     assert (opened.payload, opened.stored) == (GOLDEN["plain"], GOLDEN["payload"])
-    head = opened_head(Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"]), ring)
+    head = decrypt_head(Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"]), ring)
     assert head.entry == GOLDEN["plain_card"]
     assert entry_of(head).title == "a title"
     packed = family.decrypt_body(GOLDEN["body_name"], decode_encrypted_value(GOLDEN["body"]).data)
@@ -83,8 +83,8 @@ def test_what_is_in_clear_is_read_without_a_key() -> None:
     head = Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"])
     assert entry_of(head) == CatalogEntry(parent="above", fork_of="parent", forked_at=4)
     assert unpack(GOLDEN["plain_card"], CatalogEntry).parent == "above"
-    assert opened_head(head, KeyRing(None)) == head
-    assert opened_commit(stored(), KeyRing(None)) == stored()
+    assert decrypt_head(head, KeyRing(None)) == head
+    assert decrypt_commit(stored(), KeyRing(None)) == stored()
     with pytest.raises(KeyMissingError, match="session s, version 5"):
         spans_of(stored())
     assert is_encrypted(GOLDEN["foreign"])

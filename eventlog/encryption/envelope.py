@@ -56,7 +56,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def entry_of(head: Head) -> EncryptedValue:
-    """A head's catalog entry as it is stored; errors name the session."""
+    """Decode a head's catalog entry as it is stored; errors name the session."""
     try:
         return decode_encrypted_value(head.entry)
     except DataError as error:
@@ -67,7 +67,7 @@ def entry_of(head: Head) -> EncryptedValue:
 
 
 def encrypt_append(append: Append, family: Family, check: Callable[[Sequence[Commit]], None] | None) -> Append:
-    """The append as it is stored under a family's key."""
+    """Encrypt an append under a family's key."""
     session, payload, entry = append.session, append.payload, append.entry
     if entry is not None:
         clear = _clear_part(entry)
@@ -100,7 +100,7 @@ def is_tombstone_append(append: Append) -> bool:
 
 
 def encrypt_tombstone(append: Append, key: bytes, check: Callable[[Sequence[Commit]], None] | None) -> Append:
-    """Such an append as it is stored; the name of the family's key stays in the head."""
+    """Return an erasing append as it is stored: in clear, with the key's name in the head."""
     return replace(append, entry=encode_encrypted(EncryptedValue(FORMAT, key, append.entry or b"", b"")), check=check)
 
 
@@ -114,7 +114,7 @@ def reencrypt(stored: Commit, changed: Commit, ring: KeyRing) -> Commit:
 
 
 def _with_data(encrypted: EncryptedPayload, family: Family, place: Append | Commit, payload: bytes) -> bytes:
-    """The bytes of an encrypted payload, which is all there but for its data."""
+    """Encrypt a payload whose other fields are complete."""
     data = family.encrypt(place.session, payload, _associated_data(place, encrypted))
     return encode_encrypted(replace(encrypted, data=data), foreign=payload.startswith(FOREIGN))
 
@@ -150,7 +150,7 @@ def decrypt_commit(commit: Commit, ring: KeyRing) -> Commit:
 
 
 def _of(commit: Commit, error: DataError) -> DataError:
-    """The error as that of a commit."""
+    """Return the error with the place of a commit."""
     return type(error)(error.message, session=commit.session, version=commit.first, position=commit.position)
 
 

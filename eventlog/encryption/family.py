@@ -32,15 +32,15 @@ __all__ = ["Family"]
 NONCE_BYTES = 12
 _PLAIN, _ZSTANDARD = b"\0", b"\1"
 _WORTH = 128
-"""Bytes under which nothing is compressed."""
+"""Bytes below which nothing is compressed."""
 _LEVEL = 3
 _SESSIONS = 1024
-"""Sessions whose keys are held ready."""
+"""Sessions whose keys are cached."""
 _own = threading.local()
 
 
 class Family:
-    """One family's key.  It never shows what it is, and does not leave its process."""
+    """Key of one family; it is never shown, copied or pickled."""
 
     def __init__(self, id: bytes, secret: bytes) -> None:
         self.id = id
@@ -145,7 +145,7 @@ def _decrypt(cipher: AESGCM, data: bytes, bound: bytes) -> bytes:
 
 
 def _zstandard() -> tuple[Any, Any]:
-    """The thread's own compressor and decompressor: they are not safe to share."""
+    """Return the thread's own compressor and decompressor, which are not safe to share."""
     pair = getattr(_own, "pair", None)
     if pair is None:
         pair = (zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False), zstandard.ZstdDecompressor())

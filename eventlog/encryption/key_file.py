@@ -41,10 +41,10 @@ _HEADER = _TITLE + b"1\n"
 _NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS = 32, 64, 8
 _LINE_BYTES = _NAME_DIGITS + _KEY_DIGITS + _CHECK_DIGITS + 3
 _SIZE = 3
-"""Of what `_file_state` tells."""
+"""Index of the size in what `_file_state` returns."""
 _LONGEST_HOLE = 1 << 20
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
-"""What a file system says that gives no file a second name."""
+"""Errors of file systems that have no hard links."""
 
 
 class _KeyTable(NamedTuple):
@@ -61,7 +61,7 @@ _EMPTY = _KeyTable({}, (), ends=True)
 
 
 class KeyFile:
-    """The keys in one file.  Made when the first key is."""
+    """Keys in one file, which is made with the first key."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.realpath(path))  # or a symbolic link would be replaced, and not the file
@@ -71,14 +71,14 @@ class KeyFile:
         self._content = _EMPTY
         self._seen: tuple[int, ...] = ()
         self._written: tuple[int, ...] = ()
-        """The state after the last line that this program wrote."""
+        """State of the file after the last line that this program wrote."""
         os_fork.follow(self)
 
     def __repr__(self) -> str:
         return f"<KeyFile {self.path}>"
 
     def fork_off(self) -> None:
-        """This is a child process."""
+        """Renew the lock in a child process."""
         self._lock = RLock()
 
     def find(self, name: str) -> bytes | None:
@@ -123,7 +123,7 @@ class KeyFile:
         self._seen = seen
 
     def _recover(self) -> None:
-        """Go on with what a program left that died, if this one may write there."""
+        """Finish what a writer left that died, if this program may write there."""
         with suppress(OSError):
             if self._new_file.exists() or self._old_file.exists():
                 with self._locked_file():
@@ -167,7 +167,7 @@ class KeyFile:
                     )
 
     def _replace(self, fd: int, kept: bytes) -> None:
-        """Put a file of these bytes in the place of the one that is held, and overwrite that."""
+        """Replace the locked file by one with these bytes, and overwrite the old one."""
         fresh = os.open(self._new_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fresh, fcntl.LOCK_EX)  # a program that finds it in its place waits until the old one is gone
@@ -187,7 +187,7 @@ class KeyFile:
 
     @contextmanager
     def _locked_file(self) -> Generator[int]:
-        """The file, made if it is not there, with no other writer in it."""
+        """Lock the file for writing; it is made if it is absent."""
         while True:
             if not self.path.parent.exists():
                 make_directory(self.path.parent)
@@ -273,7 +273,7 @@ def _file_state(path: Path, fd: int) -> tuple[int, ...]:
 
 
 def _require_names(path: Path, fd: int, names: int) -> None:
-    """`KeysError` if the file has more names than it should."""
+    """Raise `KeysError` if the file has more names than it should."""
     if os.fstat(fd).st_nlink > names:
         raise KeysError(f"{path} has a second name (a hard link), under which keys that are destroyed would stay")
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["KeyRing", "keys_from"]
 
 _MAX_FAMILIES = 65_536
-"""Families that are held ready; beyond that they are asked for again."""
+"""Families that are cached; beyond that the provider is asked again."""
 
 
 class KeyRing:
-    """The families whose keys were asked for; `keys` is None if the store was opened without."""
+    """Cache of families; `keys` is None if the store was opened without keys."""
 
     def __init__(self, keys: Keys | None) -> None:
         self._keys = keys
@@ -48,7 +48,7 @@ class KeyRing:
         return not isinstance(self._keys, KeyFile)
 
     def find(self, id: bytes) -> Family | None:
-        """The family with this key; None if the key is gone, or there are none."""
+        """Return the family with this key; None if the key is gone, or there are no keys."""
         try:
             return self._families[id]
         except KeyError:
@@ -75,13 +75,13 @@ class KeyRing:
         return family
 
     def destroy(self, id: bytes) -> None:
-        """Destroy a family's key, wherever it is."""
+        """Destroy a family's key at its provider."""
         if self._keys is not None:
             self._keys.destroy(id.hex())
             self.forget(id)
 
     def forget(self, id: bytes) -> None:
-        """Let go of a family whose key was destroyed."""
+        """Evict a family whose key was destroyed."""
         with self._lock:
             self._families[id] = None
 

@@ -22,7 +22,7 @@ class Keys(Protocol):
     """Provider of keys; its methods may be called from any thread, and may block."""
 
     def find(self, name: str) -> bytes | None:
-        """The key of this name; None if it was destroyed, or was never there."""
+        """Return the key of this name; None if it was destroyed, or never made."""
         ...
 
     def make(self, name: str) -> bytes:
@@ -30,12 +30,12 @@ class Keys(Protocol):
         ...
 
     def destroy(self, name: str) -> None:
-        """Destroy the key for good; harmless if it is not there."""
+        """Destroy the key for good; does nothing if there is no such key."""
         ...
 
 
 KeyCall: TypeAlias = Callable[[str, str], bytes | None]
-"""A provider as one function: called with "find", "make" or "destroy", and the name."""
+"""Provider as one function, called with "find", "make" or "destroy", and the name."""
 KeySource: TypeAlias = Keys | KeyCall | str | os.PathLike[str] | bool
 """What may be given for keys: a provider, a function, the path of a key file, or True for the one
 beside the store.

@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 __all__ = ["EncryptedLog", "SessionBodies"]
 
 _MAX_FAMILIES = 16_384
-"""Sessions whose family is remembered."""
+"""Sessions whose family is cached."""
 _MAX_ENTRIES = 1024
-"""Sessions whose catalog entry is remembered."""
+"""Sessions whose catalog entry is cached."""
 
 
 class EncryptedLog:
@@ -77,7 +77,7 @@ class EncryptedLog:
         self._families: dict[str, bytes] = {}
         self._pending: dict[str, Ticket] = {}
         self._entries: dict[str, tuple[bytes, bytes]] = {}
-        """Of sessions whose heads were asked for: the catalog entry as it is stored, and as it was
+        """Catalog entries by session, as stored and as decrypted.
         given.
         """
 
@@ -86,7 +86,7 @@ class EncryptedLog:
 
     @property
     def engine(self) -> Log:
-        """The log underneath, which has ciphertext."""
+        """Log underneath, which has ciphertext."""
         return self._engine
 
     @property
@@ -140,7 +140,7 @@ class EncryptedLog:
         )
 
     def _decrypting_check(self, append: Append) -> Callable[[Sequence[Commit]], None] | None:
-        """The append's check, given what others committed as they said it."""
+        """Return the append's check, wrapped to receive the other commits decrypted."""
         check = append.check
         return None if check is None else lambda others: check([self.decrypt(commit) for commit in others])
 
@@ -154,7 +154,7 @@ class EncryptedLog:
         return self._ring.make() if id is None else self._ring.find(id)
 
     def _family_of(self, session: str) -> bytes | None:
-        """The id of a session's key; None if there is no such session."""
+        """Return the id of a session's key; None if there is no such session."""
         id = self._families.get(session)
         if id is not None:
             return id
@@ -176,11 +176,11 @@ class EncryptedLog:
     # -- reading -------------------------------------------------------------------------------
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
-        """The commits of a session, decrypted; see `contract.Log`."""
+        """Yield the decrypted commits of a session; see `contract.Log`."""
         return map(self.decrypt, self._engine.read(session, after, upto, reverse=reverse))
 
     def follow(self, after: int, limit: int = 1000) -> list[Commit]:
-        """The commits behind a position, decrypted; see `contract.Log`."""
+        """Return the decrypted commits after a position; see `contract.Log`."""
         return [self.decrypt(commit) for commit in self._engine.follow(after, limit)]
 
     def head(self, session: str) -> Head | None:
@@ -198,7 +198,7 @@ class EncryptedLog:
         return replace(head, entry=known[1])
 
     def heads(self, after: str = "") -> Iterator[Head]:
-        """All heads by session id, their catalog entries decrypted."""
+        """Yield all heads by session id, with decrypted catalog entries."""
         return map(self._decrypt_head, self._engine.heads(after))
 
     def decrypt(self, commit: Commit) -> Commit:
@@ -234,11 +234,11 @@ class EncryptedLog:
     # -- what belongs to a session, or to none -----------------------------------------------------
 
     def of(self, session: str) -> BodyStore:
-        """The bodies and derived values of a session's family."""
+        """Return the bodies and derived values of a session's family."""
         return SessionBodies(self, session)
 
     def family(self, session: str) -> Family | None:
-        """The family of a session; None if its key is gone, or there is no such session."""
+        """Return the family of a session; None without its key, or without such a session."""
         id = self._family_of(session)
         return None if id is None else self._ring.find(id)
 
@@ -264,7 +264,7 @@ class EncryptedLog:
         return [self.body(digest) for digest in digests]
 
     def body_of(self, family: Family, digest: bytes) -> bytes | None:
-        """The packed bytes of a body of a family."""
+        """Return the packed bytes of a family's body, or None."""
         name = family.name(digest)
         stored = self._engine.body(name)
         if stored is None:
@@ -272,11 +272,11 @@ class EncryptedLog:
         return family.decrypt_body(name, decode_encrypted_value(stored).data)
 
     def bodies(self) -> Iterator[bytes]:
-        """The names under which bodies are stored; see `name`."""
+        """Yield the names under which bodies are stored; see `name`."""
         return self._engine.bodies()
 
     def get_derived(self, key: bytes) -> bytes | None:
-        """A derived value that belongs to no session, or to any whose key is there."""
+        """Return a derived value of no session, or of any session whose key is there."""
         return self._decrypt_derived(key, self._engine.get_derived(key))
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -297,16 +297,16 @@ class EncryptedLog:
         self._engine.put_derived(encrypted)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values, those included that cannot be read."""
+        """Return the keys of derived values, unreadable ones included."""
         return self._engine.derived_keys(prefix)
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Derived values by key order: those that can be read."""
+        """Return the readable derived values by key order."""
         found = ((key, self._decrypt_derived(key, stored)) for key, stored in self._engine.scan_derived(prefix))
         return [(key, value) for key, value in found if value is not None]
 
     def _decrypt_derived(self, key: bytes, stored: bytes | None) -> bytes | None:
-        """One that cannot be read is as good as none: it is disposable."""
+        """Decrypt a derived value; None for an unreadable one, since it is disposable."""
         if stored is not None:
             with suppress(DataError):
                 encrypted = decode_encrypted_value(stored)
@@ -354,7 +354,9 @@ class EncryptedLog:
         return head is not None and not is_record(session, head.entry) and _is_tombstone(entry_of(head))
 
     def reencrypt(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
-        """Changes of what was appended as changes of what is stored (`maintenance/vacuum.py`)."""
+        """Turn changes of appended commits into changes of stored ones
+        (`maintenance/vacuum.py`).
+        """
         return {session: partial(self._reencrypt, change) for session, change in changes.items()}
 
     def _reencrypt(self, change: Callable[[Commit], Commit], stored: Commit) -> Commit:
@@ -392,7 +394,7 @@ class EncryptedLog:
         return self._ring.empty
 
     def missing(self, session: str) -> KeyMissingError:
-        """Why a session cannot be read or written."""
+        """Return the error for a session that cannot be read or written."""
         if self._ring.empty:
             return KeyMissingError("it is encrypted, and the store was opened without its keys", session=session)
         return KeyMissingError("its key is gone", session=session)
@@ -407,7 +409,7 @@ def _is_tombstone(entry: EncryptedValue) -> bool:
 
 
 class SessionBodies:
-    """Fulfils `log.contract.Belongings`."""
+    """Bodies and derived values of one session; fulfils `log.contract.BodyStore`."""
 
     def __init__(self, log: EncryptedLog, session: str) -> None:
         self._log = log
@@ -423,7 +425,9 @@ class SessionBodies:
         return self._log.named(self._log.family(self._session), digest)
 
     def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body, or None; `KeyMissingError` if the session's key is gone."""
+        """Return the packed bytes of a body, or None; `KeyMissingError` without the session's
+        key.
+        """
         family = self._log.family(self._session)
         if family is None:
             raise self._log.missing(self._session)
@@ -438,7 +442,7 @@ class SessionBodies:
         return [self.body(digest) for digest in digests]
 
     def get_derived(self, key: bytes) -> bytes | None:
-        """A derived value, or None."""
+        """Return a derived value, or None."""
         return self._log.get_derived(key)
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -446,9 +450,9 @@ class SessionBodies:
         self._log.put_derived_of(self._log.family(self._session), items)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values, those included that cannot be read."""
+        """Return the keys of derived values, unreadable ones included."""
         return self._log.derived_keys(prefix)
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Derived values by key order: those that can be read."""
+        """Return the readable derived values by key order."""
         return self._log.scan_derived(prefix)

@@ -52,16 +52,16 @@ FORMATS: MappingProxyType[str, Importer] = MappingProxyType({importer.name: impo
 """The importers by the name of their format."""
 
 START = 64 * 1024
-"""How much of a file its format is told from, in bytes."""
+"""Bytes of a file that its format is detected from."""
 LONGEST = 8 * 1024 * 1024
-"""How much more is read to have the first line whole."""
+"""Bytes that are read beyond `START` to have the first line whole."""
 HELD = 8
-"""Batches of a file that are held until one says something."""
+"""Batches of a file that are held until one has content."""
 
 _DOCUMENTS = (EventJsonl.name, OpenCodeImporter.name)
-"""Formats that say themselves that a session is empty."""
+"""Formats that state themselves that a session is empty."""
 _FRAME = (ev.SessionStarted, ev.SessionForked, ev.SessionRenamed, ev.MetadataSet, ev.ForeignKept)
-"""Events of a session in which nothing is said."""
+"""Events of a session without content."""
 
 Progress = Callable[[int, int | None], None]
 
@@ -133,7 +133,10 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progre
 
 
 def _detect_in(file: BinaryIO, start: bytes, path: str) -> str:
-    """The format of a file that is at its beginning; a list of messages may begin late in it."""
+    """Return the format of a file that is at its beginning.
+
+    A list of messages may begin late in it.
+    """
     try:
         return detect(start, path)
     except ImportFormatError:
@@ -147,7 +150,7 @@ def _detect_in(file: BinaryIO, start: bytes, path: str) -> str:
 
 
 def _with_content(batches: Iterator[ImportBatch], report: Report, size: int) -> Iterator[ImportBatch]:
-    """The batches; `ImportFormatError` if none of them says anything, before any is taken in."""
+    """Yield the batches; `ImportFormatError`, before any is stored, if none has content."""
     held: list[ImportBatch] = []
     for batch in batches:
         held.append(batch)

@@ -46,7 +46,7 @@ Timed: TypeAlias = tuple[int, ev.Event]
 
 
 class Candidate:
-    """One stored session."""
+    """One stored session, compared with the file's."""
 
     def __init__(self, store: Store, name: str, *, snapshots: bool) -> None:
         self.store = store
@@ -55,17 +55,17 @@ class Candidate:
         self._session: Session | None = None
         self._stored = stored_events(store, name)
         self._ahead: ev.Event | None = None
-        """The next stored event that is compared, once it was looked at."""
+        """Next stored event, once `_peek` has read it."""
         self.common = 0
-        """How many of the file's events agree, with those in `gap`."""
+        """Number of the file's events that agree, those in `gap` included."""
         self.moves: list[tuple[int, int]] = []
-        """(version, by): the file's versions from this one on lie so much further on here."""
+        """(version, by): the file's versions from this one on are so much greater here."""
         self.agrees = True
         self.ended = False
         self.base = 0
-        """How many of the stored versions agree: where a fork would begin."""
+        """Number of stored versions that agree: where a fork would begin."""
         self._read = 0
-        """How many stored versions were read, the one that is looked at included."""
+        """Number of stored versions that were read, the peeked one included."""
         self.gap: list[Timed] = []
         """Endings of the file since the latest event that agrees, for which another may stand
         here.
@@ -78,10 +78,10 @@ class Candidate:
         are missing.
         """
         self._extra: dict[object, ev.Event] = {}
-        """Endings that are stored and not the file's, by what they end."""
+        """Endings that only the store has, by what they end."""
 
     def session(self) -> Session:
-        """The handle; taken only to write, because it loads the session's state."""
+        """Open the session, which loads its state; only for writing."""
         if self._session is None:
             self._session = self.store.session(self.name)
         return self._session
@@ -89,7 +89,7 @@ class Candidate:
     # -- comparing -------------------------------------------------------------------------------
 
     def compare(self, time: int, event: ev.Event, bodies: Mapping[bytes, bytes]) -> None:
-        """Take in the file's next event; `bodies` has those it refers to."""
+        """Compare the file's next event; `bodies` has the bodies it refers to."""
         stored = self._peek()
         if not self.gap and stored is not None and _plain(self.translate(event)) == _plain(stored):
             self._agree()
@@ -130,7 +130,7 @@ class Candidate:
         return not self._snapshots and isinstance(event, ENDINGS)
 
     def _drain(self) -> list[ev.Event]:
-        """The endings that are stored next."""
+        """Remove and return the endings that are stored next."""
         found: list[ev.Event] = []
         while (stored := self._peek()) is not None and self._may_differ(stored):
             found.append(stored)
@@ -181,14 +181,14 @@ class Candidate:
         return self._peek() is None
 
     def snapshot_time(self) -> int:
-        """When the newest snapshot was taken, in UTC milliseconds."""
+        """Return the time of the newest snapshot, in UTC milliseconds."""
         stored = spans(self.store.log, ancestry(self.store.log, self.name), 0, self.store.info(self.name).version)
         return max(
             (span.time for span in stored if isinstance(span.item, SNAPSHOT) and is_snapshot(span.item)), default=0
         )
 
     def _peek(self) -> ev.Event | None:
-        """The next stored event that is compared."""
+        """Return the next stored event without consuming it."""
         while self._ahead is None:
             stored = next(self._stored, None)
             if stored is None:
@@ -203,16 +203,16 @@ class Candidate:
     # -- appending -------------------------------------------------------------------------------
 
     def version(self, version: int) -> int:
-        """The stored version of the file's version."""
+        """Return the stored version of the file's version."""
         return version + sum(by for since, by in self.moves if since <= version)
 
     def move(self, since: int, by: int) -> None:
-        """Note that the file's versions from `since` on lie `by` further on here."""
+        """Note that the file's versions from `since` on are `by` greater here."""
         if by:
             self.moves.append((since, by))
 
     def translate(self, event: ev.Event) -> ev.Event:
-        """The event with stored versions in it."""
+        """Return the event with stored versions."""
         if self.moves and isinstance(event, ev.RolledBack):
             return ev.RolledBack(self.version(event.to))
         return event
@@ -242,7 +242,7 @@ class Candidate:
 
 
 def stored_events(store: Store, name: str) -> Iterator[ev.Event]:
-    """The events of a session, inherited ones included, one by one."""
+    """Yield the events of a session, inherited ones included."""
     for span in spans(store.log, ancestry(store.log, name), 0, store.info(name).version):
         if isinstance(span.item, DeltaRun):
             yield from span.item.deltas()
@@ -256,7 +256,7 @@ def is_snapshot(event: ev.Event) -> bool:
 
 
 def _plain(event: ev.Event) -> ev.Event:
-    """The event without what two imports of one session may differ in."""
+    """Return the event without fields in which two imports of one session may differ."""
     if isinstance(event, ev.SessionStarted) and event.origin is not None:
         origin = msgspec.structs.replace(event.origin, path="")
         return msgspec.structs.replace(event, origin=origin, parent=None)

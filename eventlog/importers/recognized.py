@@ -14,7 +14,7 @@ from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_
 __all__ = ["looks_like"]
 
 LINES = 50
-"""How many lines a file is told from."""
+"""Lines of a file that are examined."""
 
 _CASSETTE = re.compile(
     rb"""^["']?(?:http_)?interactions["']?[ \t]*:(?:[ \t]|\r?$)"""
@@ -58,7 +58,7 @@ def looks_like(start: bytes) -> str | None:
 
 
 def _tool(records: list[dict[str, Any]]) -> str | None:
-    """The tool that wrote these lines."""
+    """Return the tool that wrote these lines."""
     head = records[0]
     inner = [found for record in records if is_object(found := record.get("message"))]
     if any("parts" in message and "content" not in message for message in inner) or any(

@@ -60,7 +60,7 @@ def reconcile(store: Store, batches: Iterable[ImportBatch], report: Report) -> N
 
 
 def _with_parent(started: ev.SessionStarted, names: dict[str, str]) -> ev.SessionStarted:
-    """The event with its parent's name in this store."""
+    """Return the event with its parent's name in this store."""
     if started.parent is None or started.parent not in names:
         return started
     return msgspec.structs.replace(started, parent=names[started.parent])
@@ -76,7 +76,7 @@ def _same_origin(info: SessionInfo, origin: Origin | None) -> bool:
 
 
 def _chain(store: Store, wanted: str) -> Iterator[tuple[str, SessionInfo | None]]:
-    """The names a foreign session may have here, each with what has it; the last one is free."""
+    """Yield the names a session may have here with their sessions, at last a free name."""
     for number in count(1):
         name = wanted if number == 1 else bounded_id(f"{wanted}~{number}")
         try:
@@ -88,7 +88,7 @@ def _chain(store: Store, wanted: str) -> Iterator[tuple[str, SessionInfo | None]
 
 
 def _branch(store: Store, batch: ImportBatch, forked: ev.SessionForked, parent: _Target, report: Report) -> str:
-    """The session that keeps a branch the file left; made if it is not there."""
+    """Return the session that keeps an abandoned branch; it is made if it is absent."""
     source, at = parent.stored_version(forked.at)
     free = ""
     for name, info in _chain(store, batch.session):
@@ -122,7 +122,7 @@ def _subject(event: ev.Event) -> tuple[type, str]:
 
 
 class _Target:
-    """One of the file's sessions, and where its events go."""
+    """One of the file's sessions, and the stored sessions it is compared with."""
 
     def __init__(self, store: Store, batch: ImportBatch, started: ev.SessionStarted) -> None:
         self.store = store
@@ -134,7 +134,7 @@ class _Target:
         self.candidates: list[Candidate] = []
         self.free = ""
         self.chosen: Candidate | None = None
-        """Where events are appended, once something is new."""
+        """Session that gets the events, once something is new."""
         self.items: list[tuple[int, ev.Event]] = []
         self.bodies: dict[bytes, bytes] = {}
         self.weight = 0
@@ -146,13 +146,13 @@ class _Target:
                 self.candidates.append(Candidate(store, name, snapshots=snapshots))
 
     def name(self) -> str:
-        """The session's id in the store, as far as it is known."""
+        """Return the session's id in the store, as far as it is known."""
         if self.chosen is not None:
             return self.chosen.name
         return next((found.name for found in self.candidates if found.agrees), self.wanted)
 
     def add(self, batch: ImportBatch) -> None:
-        """Compare or append a batch's events."""
+        """Compare or append the events of a batch."""
         self.snapshot = batch.snapshot
         items = iter(batch.items)
         if self.chosen is None:
@@ -174,7 +174,7 @@ class _Target:
             self.flush()
 
     def _add(self, time: int, event: ev.Event) -> None:
-        """The file's next event is new, unless it is an ending that is stored already."""
+        """Append the file's next event, unless it is an ending that is stored already."""
         assert self.chosen is not None
         self.chosen.common += 1
         if self.chosen.has(event):
@@ -191,7 +191,7 @@ class _Target:
         return agreed
 
     def _choose(self, time: int, new: ev.Event) -> None:
-        """Something is new: find or make the session that gets it, `new` first."""
+        """Find or make the session that gets the new events, `new` first."""
         best = max(self.candidates, key=lambda found: (found.common - len(found.gap), found.ended), default=None)
         if best is None or best.common == 0:
             started = self.started

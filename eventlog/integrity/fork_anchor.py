@@ -55,7 +55,7 @@ def prefix_head(log: Log, streams: Sequence[Stream], at: int) -> bytes:
 
 
 def read_prefix(data: bytes) -> Grown:
-    """The head in these bytes; `DamagedError` if they are none."""
+    """Decode an anchor; `DamagedError` if the bytes are none."""
     if len(data) >= _FIELDS.size:
         version, appends = _FIELDS.unpack_from(data)
         peaks = data[_FIELDS.size :]
@@ -73,7 +73,7 @@ def portable(event: Event) -> Event:
 
 
 def anchor_of(log: Log, head: Head) -> tuple[Head, Grown] | Fault | None:
-    """The head of what a fork continues, as it is now, and as the fork keeps it.
+    """Return the parent's head today and the fork's anchor of it.
 
     None for a session that is no fork, or that keeps no such head.  What cannot be read raises.
     """

@@ -51,7 +51,7 @@ class SessionHead(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> bytes:
-        """The root of its hash tree."""
+        """Root of its hash tree."""
         return root_of(self.peaks)
 
     @property
@@ -60,12 +60,12 @@ class SessionHead(msgspec.Struct, frozen=True):
         return Grown(self.version, self.appends, self.peaks)
 
     def leaf(self) -> bytes:
-        """The session's leaf in the store's tree."""
+        """Return the session's leaf in the store's tree."""
         return _FIELDS.pack(self.version, self.appends, self.erased) + self.root + self.session.encode()
 
 
 class StoreHead(msgspec.Struct, frozen=True, dict=True):
-    """The heads of all sessions, by session id."""
+    """Heads of all sessions, by session id."""
 
     sessions: tuple[SessionHead, ...]
 
@@ -83,7 +83,7 @@ class StoreHead(msgspec.Struct, frozen=True, dict=True):
         return {head.session: head for head in self.sessions}
 
     def document(self) -> dict[str, Any]:
-        """The head as plain values, for JSON; `parse` reads its text."""
+        """Return the head as plain values for JSON; `parse` reads their text."""
         return {
             "format": FORMAT,
             "digest": self.digest,
@@ -102,7 +102,7 @@ class StoreHead(msgspec.Struct, frozen=True, dict=True):
         }
 
     def text(self) -> str:
-        """The head as JSON, to be kept elsewhere."""
+        """Return the head as JSON text, to be saved elsewhere."""
         return msgspec.json.encode(self.document()).decode()
 
     @classmethod

@@ -75,7 +75,7 @@ _decode = msgspec.msgpack.Decoder(tuple[int, list[_Row]]).decode
 
 
 class ScrubLedger:
-    """The trees over what is left, session by session, while a store is written anew."""
+    """Hash trees over what is left of emptied appends, while a store is written anew."""
 
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
@@ -95,7 +95,7 @@ class ScrubLedger:
         self._rows[commit.session] = _Row(commit.session, commit.last, before.appends + 1, peaks)
 
     def rows(self) -> list[_Row]:
-        """By session id."""
+        """Return the rows by session id."""
         return [self._rows[name] for name in sorted(self._rows)]
 
 

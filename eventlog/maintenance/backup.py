@@ -78,7 +78,7 @@ class BackupResult(msgspec.Struct, frozen=True):
 
 
 def backup(log: Log, to: str | os.PathLike[str], *, on_progress: Progress | None = None) -> BackupResult:
-    """Copy what `log` has committed by now into the directory `to`; writers go on meanwhile.
+    """Copy what is committed by now into the directory `to`, while writers go on.
 
     `CallError` if `to` holds something other than a backup of this store, or if this store is in
     memory; `BusyError` if another process has `to` open; `DamagedError` if the store cannot be
@@ -227,7 +227,7 @@ def _is_same_append(one: Commit, other: Commit) -> bool:
 
 
 def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
-    """Add the heads of sessions whose events were erased; returns how many sessions there are."""
+    """Add the heads of sessions whose events were erased; return the number of sessions."""
     gone: list[Head] = []
     sessions = 0
     for head in log.heads():
@@ -307,7 +307,7 @@ def _redacted(log: Log) -> dict[str, set[str]]:
 
 
 def _gone(commit: Commit, parts: set[str]) -> Iterator[str]:
-    """Those of these parts that an append speaks of, and has nothing of any more."""
+    """Yield the parts that an append mentions and has no content of any more."""
     spans = spans_of(commit)
     for part in dict.fromkeys(part for span in spans for part in _parts(span)):
         if part in parts and all(blank(span.item, (part,), digests=False) == span.item for span in spans):

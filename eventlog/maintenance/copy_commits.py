@@ -41,7 +41,7 @@ __all__ = ["CopySource", "commits_behind", "copy_commits", "head_at", "storage_e
 
 BATCH_COMMITS = 1000
 BATCH_BYTES = 16 << 20
-"""What one transaction of a copy may hold before it is cut at a commit."""
+"""Bytes after which a transaction of a copy ends."""
 _FOLLOWED = 1000
 
 
@@ -54,7 +54,7 @@ class CommitSource(Protocol):
 
 
 class CopySource(CommitSource, Protocol):
-    """The part of a log that is copied from."""
+    """Part of a log that a copy reads."""
 
     def head(self, session: str) -> Head | None:
         """See `log.contract.Log`."""
@@ -162,7 +162,7 @@ def copy_commits(
 
 
 def commits_behind(source: CommitSource, after: int, upto: int) -> Iterator[Commit]:
-    """The commits that lie behind one position, up to another, in their order."""
+    """Yield the commits after one position, up to another, in order."""
     while after < upto:
         found = source.follow(after, _FOLLOWED)
         for commit in found:
@@ -190,7 +190,7 @@ class _Batch:
         self.position = self.count = self.size = 0
 
     def add(self, commit: Commit) -> None:
-        """Take in a commit, its session's head, its request and its bodies."""
+        """Add a commit with its session's head, its request and its bodies."""
         session = commit.session
         now = self._source.head(session)
         if now is None:
@@ -208,5 +208,5 @@ class _Batch:
                     self.size += len(packed)
 
     def write(self) -> None:
-        """Write it."""
+        """Write the transaction."""
         self._copy.add(self._commits, self._heads, self._requests, self._bodies, position=self.position)

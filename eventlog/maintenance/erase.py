@@ -32,7 +32,7 @@ _ATTEMPTS = 40
 
 
 class SessionRelations(NamedTuple):
-    """The sessions of a store that are not erased: whose forks and sub-sessions they are."""
+    """Sessions that are not erased, with their forks and sub-sessions."""
 
     heads: dict[str, Head]
     forks: dict[str, list[str]]
@@ -42,7 +42,7 @@ class SessionRelations(NamedTuple):
 def erase(
     store: Sessions, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse", reason: str = ""
 ) -> tuple[str, ...]:
-    """Erase a session; returns the ids of all that were erased.
+    """Erase a session; return the ids of all sessions that were erased.
 
     Its forks, and its sub-sessions, are kept (a fork with the history it inherited), erased with
     it, or make it `RefusedError`, which names them; nothing is erased then. `LeaseHeldError` if one
@@ -82,7 +82,7 @@ def relations_of(store: Sessions) -> SessionRelations:
 
 
 def erased_with(session: str, relations: SessionRelations, *, forks: Choice, subsessions: Choice) -> list[str]:
-    """The sessions that go with one, what depends on others first."""
+    """Return the sessions that are erased with one, dependants first."""
     found: dict[str, None] = {}
     waiting = [session]
     while waiting:

@@ -95,7 +95,7 @@ def repair(
 
 
 def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, int], None] | None) -> RepairReport:
-    """Write what can be saved; the copy of what can be read of LMDB lies beside it meanwhile."""
+    """Write what can be saved; the readable part of LMDB is copied beside it meanwhile."""
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.salvage.salvage import commits_in, copy_readable, gaps_in
     from eventlog.log.embedded.segments.segments import Segments

@@ -25,7 +25,7 @@ class ExpiryResult(msgspec.Struct, frozen=True):
 
     erased: tuple[str, ...]
     running: tuple[str, ...]
-    """Sessions that should have gone, and are being run."""
+    """Sessions that are beyond the limits, and running."""
 
 
 def to_expire(
@@ -51,7 +51,7 @@ def expire(
     scope: str | None = None,
     reason: str = "retention",
 ) -> ExpiryResult:
-    """Erase whole sessions with their sub-sessions: those longest without an event go first.
+    """Erase whole sessions with their sub-sessions, those longest without an event first.
 
     What is left had an event in the last `age` milliseconds, is at most `count` sessions
     (sub-sessions not counted), and holds at most `size` bytes of events and large texts as they are

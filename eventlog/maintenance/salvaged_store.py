@@ -35,12 +35,12 @@ __all__ = ["RepairLoss", "SalvagedStore"]
 
 
 class RepairLoss(msgspec.Struct, frozen=True):
-    """Something that could not be saved."""
+    """Loss that a repair reports."""
 
     session: str | None
     """None if the session is not known, or the loss is of no session."""
     first: int | None
-    """First version that is lost; None: not known, or no version is."""
+    """First version that is lost; None if that is not known, or no version is lost."""
     last: int | None
     """Last version that is known to have been there."""
     problem: str
@@ -54,12 +54,12 @@ class _SalvagedSession:
     def __init__(self) -> None:
         self.row: HeadRow | None = None
         self.commits: dict[int, tuple[int, int, Commit | tuple[int, int]]] = {}
-        """By first version: last version, position, and the commit or where its chunk is."""
+        """By first version: last version, position, and the commit or the place of its chunk."""
         self.known = 0
-        """The greatest version that anything speaks of."""
+        """Greatest version that any file mentions."""
         self.base: int | None = None
         self.upto = 0
-        """The last version that is kept."""
+        """Last version that is kept."""
 
 
 class SalvagedStore:
@@ -79,7 +79,7 @@ class SalvagedStore:
         self.tombstones: list[Head] = []
         self.position = 0
         self.saved_bodies: set[bytes] = set()
-        """Large texts that were saved."""
+        """Digests of the large texts that were saved."""
         for session, row in rows_in(segments):
             found = self._session(session)
             if row is not None:
@@ -91,7 +91,7 @@ class SalvagedStore:
                 self._add(commit, (chunk.number, chunk.first))
 
     def folded(self) -> FoldState:
-        """How far the journal was folded; from nowhere if that is lost."""
+        """Return how far the journal was folded; nothing of it, if that is lost."""
         from eventlog.log.embedded.segments.layout import FoldState
 
         try:
@@ -113,7 +113,7 @@ class SalvagedStore:
                 self._requests[key] = Seen(b"", commit.first, commit.last, commit.position)
 
     def add_journal(self, record: object) -> None:
-        """Take in a commit of the journal."""
+        """Add a commit of the journal."""
         from eventlog.log.embedded.journal.frames import CommitRecord
 
         assert isinstance(record, CommitRecord)
@@ -132,7 +132,7 @@ class SalvagedStore:
     # -- what can be kept --------------------------------------------------------------------------
 
     def assemble(self) -> list[RepairLoss]:
-        """Decide what is kept of every session; returns what is lost."""
+        """Decide what is kept of every session; return the losses."""
         losses: list[RepairLoss] = []
         for name in sorted(self._sessions):
             self._keep_to_the_first_hole(name, losses)
@@ -178,7 +178,7 @@ class SalvagedStore:
             losses.append(RepairLoss(name, None, None, "it was erased, and why, and what it cost, is lost"))
 
     def _base_of(self, name: str) -> int | None:
-        """The version before a session's first event, from that event."""
+        """Return the version before a session's first event, as that event tells it."""
         commits = self._sessions[name].commits
         if not commits:
             return None
@@ -196,7 +196,7 @@ class SalvagedStore:
         return None
 
     def _drop_orphans(self, losses: list[RepairLoss]) -> None:
-        """Forks whose inherited history is not there are lost, and so are theirs."""
+        """Drop forks whose inherited history is lost, and their forks."""
         dropped = True
         while dropped:
             dropped = False
@@ -223,7 +223,7 @@ class SalvagedStore:
         return False
 
     def _list_missing_bodies(self, losses: list[RepairLoss]) -> None:
-        """Large texts that sessions name and that are not there: the sessions are kept without."""
+        """List large texts that sessions name and that are missing; the sessions are kept."""
         for _, name, version in self._order:
             commit = self._commit(name, version, self._sessions[name].commits[version][2])
             if commit is None or is_foreign(commit) or not commit.payload:

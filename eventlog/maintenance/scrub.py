@@ -114,7 +114,7 @@ def _first(store: Sessions, streams: list[Stream], parts: Collection[str]) -> in
 
 
 def _blanked(commit: Commit, parts: Collection[str], first: int) -> Commit:
-    """The commit without what it holds of these parts; itself if that is nothing."""
+    """Return the commit without its content of these parts; the commit itself if it has none."""
     if not commit.payload:
         return commit
     items: list[Item] = []

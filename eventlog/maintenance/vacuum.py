@@ -46,9 +46,9 @@ class VacuumResult(msgspec.Struct, frozen=True):
     """Bytes of the store on disk."""
     bytes_after: int
     erased: int
-    """Sessions whose events are gone now."""
+    """Sessions whose events are gone."""
     emptied: int
-    """Appends that lost what was redacted, or what came after all that a fork inherits."""
+    """Appends that lost redacted content, or content that no fork inherits."""
 
 
 def emptied(commit: Commit, payload: bytes = b"") -> Commit:

@@ -40,7 +40,7 @@ KEY_BYTES = 16
 
 
 class _StoredBatch(msgspec.Struct, frozen=True, array_like=True):
-    """A batch as it is stored; see above."""
+    """A batch as it is stored, as the head of this module says."""
 
     format: int
     tracking: tuple[str, int] | None
@@ -62,7 +62,7 @@ class _StoredBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Batch:
-    """A batch as it is read back; what is asked for is made when it is asked for."""
+    """A decoded batch; events and ids are made on demand."""
 
     __slots__ = ("_commit", "_stored")
 
@@ -81,12 +81,12 @@ class Batch:
         return self._stored.versions
 
     def keys(self) -> list[bytes]:
-        """The key of each event's originator."""
+        """Return the key of each event's originator."""
         keys = [key_of(name) for name in self._ids()]
         return [keys[place] for place in self._stored.of]
 
     def event(self, number: int) -> StoredEvent:
-        """One of the events."""
+        """Return one of the events."""
         stored = self._stored
         return StoredEvent(
             self._id(stored.originators[stored.of[number]]),
@@ -96,7 +96,7 @@ class Batch:
         )
 
     def notifications(self, after: int, upto: int, topics: Collection[str]) -> Iterator[Notification]:
-        """The events of these topics (none: of all) with stream versions `after + 1 .. upto`."""
+        """Yield the events of these topics (none: all) with stream versions `after + 1 .. upto`."""
         stored, ids, names, first = self._stored, self._ids(), self._stored.topics, self._commit.first
         wanted = [not topics or name in topics for name in names]
         for number in range(max(after + 1 - first, 0), min(len(stored.of), upto + 1 - first)):
@@ -130,7 +130,7 @@ _PLAIN = msgspec.msgpack.Decoder(list[Any])
 
 
 def key_of(originator: UUID | str) -> bytes:
-    """The key of an originator: a UUID and its text are one originator."""
+    """Return the key of an originator; a UUID and its text have the same key."""
     return sha256(str(originator).encode("utf-8", "surrogatepass")).digest()[:KEY_BYTES]
 
 

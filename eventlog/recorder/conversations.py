@@ -51,7 +51,7 @@ from eventlog.recorder.subscription import LogSubscription, select
 __all__ = ["ConversationEvent", "ConversationFactory", "ConversationMapper", "ConversationRecorder"]
 
 _COMMITS = 200
-"""Commits that one page looks at."""
+"""Commits that one page reads."""
 
 
 class ConversationEvent(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class ConversationEvent(msgspec.Struct, frozen=True):
 
 
 class ConversationNotifications:
-    """The notifications of all conversations of a log."""
+    """Notifications of all conversations of a log."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -96,11 +96,11 @@ class ConversationNotifications:
         return found, scanned
 
     def newest(self) -> int | None:
-        """Position of the newest event of a conversation, None if there is none."""
+        """Return the position of the newest event of a conversation, None if there is none."""
         return max((head.position for head in self.log.heads() if not is_foreign(head)), default=None)
 
     def events(self, session: str) -> list[Recorded]:
-        """All events of a session, those that a fork inherited too."""
+        """Return all events of a session, inherited ones included."""
         head = self.log.head(session)
         if head is None or is_foreign(head) or entry_of(head).erased:
             return []
@@ -128,7 +128,7 @@ class ConversationRecorder(ApplicationRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """The events of a session by version; a fork's inherited ones are its own here."""
+        """Return the events of a session by version; a fork has its inherited events too."""
         with FAULTS:
             found = [
                 StoredEvent(str(originator_id), recorded.version, get_topic(type(recorded.event)), _state(recorded))
@@ -148,12 +148,12 @@ class ConversationRecorder(ApplicationRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
-        """Notifications from `start` (or behind it) to `stop`, at most `limit`."""
+        """Return the notifications from `start` (or after it) to `stop`, at most `limit`."""
         with FAULTS:
             return select(self.source, start, limit, stop, topics, inclusive=inclusive_of_start)
 
     def max_notification_id(self) -> int | None:
-        """The greatest notification id, None if there is none."""
+        """Return the greatest notification id, None if there is none."""
         with FAULTS:
             return self.source.newest()
 
@@ -165,10 +165,10 @@ class ConversationRecorder(ApplicationRecorder):
 
 
 class ConversationMapper(Mapper[str]):
-    """Stored events of this module as `ConversationEvent`; it needs no transcoder."""
+    """Mapper from stored events of this module to `ConversationEvent`, without a transcoder."""
 
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
-        """The event with its session, version and time."""
+        """Return the event with its session, version and time."""
         with FAULTS:
             batch = batch_module.decode(stored_event.state)
             entry = batch.entries[0] if len(batch.entries) == 1 else None
@@ -179,7 +179,7 @@ class ConversationMapper(Mapper[str]):
 
 
 class ConversationFactory(InfrastructureFactory[TrackingRecorder]):
-    """Makes the one recorder there is; `close()` closes the log."""
+    """Factory of the conversation recorder; `close()` closes the log."""
 
     def __init__(self, env: Environment | EnvType | None) -> None:
         super().__init__(env)
@@ -188,16 +188,16 @@ class ConversationFactory(InfrastructureFactory[TrackingRecorder]):
     def mapper(
         self, transcoder: Transcoder | None = None, mapper_class: type[Mapper[Any]] | None = None
     ) -> Mapper[Any]:
-        """A `ConversationMapper`, unless another class is given."""
+        """Return a `ConversationMapper`, or a mapper of the given class."""
         return super().mapper(transcoder, mapper_class or ConversationMapper)
 
     def application_recorder(self) -> ApplicationRecorder:
-        """All conversations of the store."""
+        """Return the recorder of all conversations of the store."""
         return ConversationRecorder(self.log)
 
     @override
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
-        """`NotSupportedError`."""
+        """Raise `NotSupportedError`."""
         _read_only()
 
     @override
@@ -206,7 +206,7 @@ class ConversationFactory(InfrastructureFactory[TrackingRecorder]):
         _read_only()
 
     def process_recorder(self) -> ProcessRecorder:
-        """`NotSupportedError`."""
+        """Raise `NotSupportedError`."""
         _read_only()
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ _TABLE: tuple[tuple[type[ours.EventlogError], type[theirs.PersistenceError]], ..
 
 
 class _Faults:
-    """A context in which an `EventlogError` leaves as a `PersistenceError`; it has no state."""
+    """Context that turns an `EventlogError` into a `PersistenceError`; it has no state."""
 
     __slots__ = ()
 

@@ -39,7 +39,7 @@ BLOCK = 2048
 """Stream versions in a block of the lowest level."""
 _LEVELS = 11
 _RECENT = 64
-"""Pieces kept in memory, of about 74 KB at most."""
+"""Tables kept in memory, of about 74 KB at most."""
 _MARKS = 2
 
 
@@ -60,7 +60,7 @@ _MARK = msgspec.msgpack.Decoder(_Mark)
 
 
 class OriginatorIndex:
-    """The index of one stream, as of `version`."""
+    """Index of one stream, as of `version`."""
 
     def __init__(self, log: Log, stream: str) -> None:
         self._log = log
@@ -69,7 +69,7 @@ class OriginatorIndex:
         self._prefix = b"e1" + sha256(stream.encode()).digest()[:16]
         self._opened = False
         self.version = 0
-        """Stream version up to which everything is known."""
+        """Stream version up to which the index is complete."""
         self.newest = 0
         """Stream version of the newest event, 0 if there is none; behind it there may be
         tracking.
@@ -96,7 +96,7 @@ class OriginatorIndex:
     def add(
         self, commit: Commit, keys: Sequence[bytes], versions: Sequence[int], tracking: tuple[str, int] | None
     ) -> None:
-        """Take in a commit; the versions of it that are known already are left out."""
+        """Add a commit; versions that are indexed already are left out."""
         if tracking is not None:
             self.tracking[tracking[0]] = tracking[1]
         offset = max(self.version + 1 - commit.first, 0)
@@ -127,7 +127,7 @@ class OriginatorIndex:
         self._blocks = _cover(block + 1)
 
     def _open(self, version: int) -> None:
-        """Begin at the newest mark; if that does not fit the log, nothing derived does."""
+        """Begin at the newest mark; when it does not fit the log, drop all derived values."""
         prefix = self._prefix + b"m"
         for key, _ in reversed(self._derived.scan_derived(prefix)):
             block = int.from_bytes(key[len(prefix) :], "big")
@@ -158,7 +158,7 @@ class OriginatorIndex:
     # --- looking up
 
     def find_recorded(self, key: bytes, versions: Collection[int]) -> int | None:
-        """One of these versions that the originator has already, or None."""
+        """Return one of these versions that the originator has already, or None."""
         for runs in self._parts(key):
             for version in versions:
                 if has(runs, version):
@@ -212,7 +212,7 @@ class OriginatorIndex:
         return encoded[part]
 
     def _rebuild(self, block: int) -> bytes:
-        """A table of the lowest level, from the log."""
+        """Build a table of the lowest level from the log."""
         first, last = block * BLOCK + 1, (block + 1) * BLOCK
         table: dict[bytes, list[Run]] = {}
         for commit in self._log.read(self._stream, first - 1, last):

@@ -33,7 +33,7 @@ _RUN = Struct(">qII")
 
 
 class IndexTable:
-    """An encoded table, and look-ups in it."""
+    """An encoded table, and lookups in it."""
 
     __slots__ = ("_base", "_keys", "_places", "_raw", "_runs", "count")
 
@@ -46,23 +46,23 @@ class IndexTable:
         self._runs = self._places + _COUNT.size * (self.count + 1)
 
     def key(self, number: int) -> bytes:
-        """The key at a place."""
+        """Return the key at an index."""
         start = self._keys + KEY_BYTES * number
         return self._raw[start : start + KEY_BYTES]
 
     def runs_at(self, number: int) -> Sequence[Run]:
-        """The runs of the key at a place."""
+        """Return the runs of the key at an index."""
         first, last = _PLACES.unpack_from(self._raw, self._places + _COUNT.size * number)
         return _RunSequence(self._raw, self._base, self._runs + _RUN.size * first, last - first)
 
     def runs(self, key: bytes) -> Sequence[Run]:
-        """The runs of a key, none if it is not here."""
+        """Return the runs of a key, none if it is not here."""
         number = bisect_left(range(self.count), key, key=self.key)
         return self.runs_at(number) if number < self.count and self.key(number) == key else NO_RUNS
 
 
 class _RunSequence(Sequence[Run]):
-    """Runs that are decoded when they are looked at."""
+    """Runs that are decoded on access."""
 
     __slots__ = ("_base", "_count", "_raw", "_start")
 
@@ -89,7 +89,7 @@ class _RunSequence(Sequence[Run]):
 
 
 def encode(runs: Mapping[bytes, Sequence[Run]], base: int) -> bytes:
-    """The bytes of a table."""
+    """Encode a table."""
     keys = sorted(runs)
     places = [0]
     for key in keys:

@@ -33,7 +33,7 @@ from eventlog.recorder.subscription import LogSubscription, select
 __all__ = ["LogAggregateRecorder", "LogApplicationRecorder", "LogProcessRecorder", "LogTrackingRecorder"]
 
 _PATIENCE = 0.05
-"""Seconds after which a wait looks whether it was interrupted."""
+"""Seconds after which a wait checks whether it was interrupted."""
 
 
 class _LogRecorder:
@@ -48,7 +48,7 @@ class _LogRecorder:
 
 
 class LogAggregateRecorder(_LogRecorder, AggregateRecorder):
-    """Events by originator; also snapshots."""
+    """Recorder of events by originator, also of snapshots."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """Record events, all or none; `IntegrityError` if an originator version is recorded."""
@@ -64,13 +64,13 @@ class LogAggregateRecorder(_LogRecorder, AggregateRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """The events of an originator by version."""
+        """Return the events of an originator by version."""
         with FAULTS:
             return self.stream.select(originator_id, gt=gt, lte=lte, desc=desc, limit=limit)
 
 
 class LogApplicationRecorder(LogAggregateRecorder, ApplicationRecorder):
-    """Events by originator and in the order of the application."""
+    """Recorder of events by originator and in the order of the application."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """Record events and return their notification ids: contiguous, in the order of commits."""
@@ -85,12 +85,12 @@ class LogApplicationRecorder(LogAggregateRecorder, ApplicationRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
-        """Notifications from `start` (or behind it) to `stop`, at most `limit`."""
+        """Return the notifications from `start` (or after it) to `stop`, at most `limit`."""
         with FAULTS:
             return select(self.stream, start, limit, stop, topics, inclusive=inclusive_of_start)
 
     def max_notification_id(self) -> int | None:
-        """The greatest notification id, None if there is none."""
+        """Return the greatest notification id, None if there is none."""
         with FAULTS:
             return self.stream.newest()
 
@@ -102,14 +102,14 @@ class LogApplicationRecorder(LogAggregateRecorder, ApplicationRecorder):
 
 
 class LogTrackingRecorder(_LogRecorder, TrackingRecorder):
-    """How far other applications have been followed."""
+    """Recorder of the positions reached in other applications."""
 
     def insert_tracking(self, tracking: Tracking) -> None:
         """Record a position; `IntegrityError` if it is not greater than the recorded one."""
         self._insert((), tracking)
 
     def max_tracking_id(self, application_name: str) -> int | None:
-        """The recorded position, None if there is none."""
+        """Return the recorded position, None if there is none."""
         with FAULTS:
             return self.stream.tracked(application_name)
 

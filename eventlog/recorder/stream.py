@@ -32,13 +32,13 @@ __all__ = ["RecorderStream"]
 
 _ENTRY = FOREIGN + b"eventsourcing"
 _NEAR = 256
-"""Events this many versions apart are read in one go."""
+"""Versions between two events that are still read in one go."""
 _SCANNED = 10_000
-"""Versions that one page looks at."""
+"""Versions that one page reads."""
 
 
 class RecorderStream:
-    """The events that are recorded under one application name and purpose."""
+    """Events recorded under one application name and purpose."""
 
     def __init__(self, log: Log, application: str, purpose: str = "events") -> None:
         if ":" in purpose:
@@ -98,7 +98,7 @@ class RecorderStream:
     def select(
         self, originator: UUID | str, *, gt: int | None, lte: int | None, desc: bool, limit: int | None
     ) -> list[StoredEvent]:
-        """The events of an originator between two of its versions, by version; at most `limit`."""
+        """Return an originator's events between two of its versions, at most `limit`."""
         with self._lock:
             self._index.catch_up()
             runs = list(_limited(self._index.runs(key_of(originator), gt, lte, desc=desc), limit))
@@ -108,7 +108,7 @@ class RecorderStream:
         return found if limit is None else found[: max(limit, 0)]
 
     def _events_at(self, runs: Sequence[Run], *, desc: bool) -> Iterator[StoredEvent]:
-        """The events of runs that lie near each other, in stream order or against it."""
+        """Yield the events of runs that lie near each other, in stream order or against it."""
         newest, oldest = (runs[0], runs[-1]) if desc else (runs[-1], runs[0])
         commits = self.log.read(self.name, oldest[1] - 1, newest[1] + newest[2] - 1, reverse=desc)
         commit = next(commits)
@@ -146,13 +146,13 @@ class RecorderStream:
         return found, scanned
 
     def newest(self) -> int | None:
-        """The greatest notification id, None if there is no event."""
+        """Return the greatest notification id, None if there is no event."""
         with self._lock:
             self._index.catch_up()
             return self._index.newest or None
 
     def tracked(self, application: str) -> int | None:
-        """The tracking position in another application, None if there is none."""
+        """Return the tracking position in another application, None if there is none."""
         with self._lock:
             self._index.catch_up()
             return self._index.tracking.get(application)
@@ -175,7 +175,7 @@ class _InsertCheck:
             versions.add(event.originator_version)
 
     def refuse_recorded(self, index: OriginatorIndex) -> None:
-        """Compare with what is known before the commit."""
+        """Compare with what is recorded before the commit."""
         for key, versions in self._versions.items():
             if (version := index.find_recorded(key, versions)) is not None:
                 raise self._duplicate(key, version)
@@ -183,7 +183,7 @@ class _InsertCheck:
             self._refuse_tracked(application, position)
 
     def __call__(self, others: Sequence[Commit]) -> None:
-        """Compare, inside the commit, with what others committed meanwhile."""
+        """Compare, inside the commit, with the commits of other processes."""
         for commit in others:
             batch = unpack(commit)
             for key, version in zip(batch.keys(), batch.versions, strict=True):
@@ -204,7 +204,7 @@ class _InsertCheck:
 
 
 def _limited(runs: Iterator[Run], limit: int | None) -> Iterator[Run]:
-    """As many runs as hold `limit` events."""
+    """Yield the runs that hold the first `limit` events."""
     if limit is None:
         yield from runs
         return
@@ -216,7 +216,7 @@ def _limited(runs: Iterator[Run], limit: int | None) -> Iterator[Run]:
 
 
 def _groups(runs: Sequence[Run], *, desc: bool) -> Iterator[Sequence[Run]]:
-    """Runs that follow each other closely in the direction of reading."""
+    """Group runs that follow each other closely in the direction of reading."""
     start = 0
     for number in range(1, len(runs) + 1):
         if number < len(runs):

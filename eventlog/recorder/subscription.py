@@ -18,7 +18,7 @@ __all__ = ["LogSubscription", "NotificationSource", "select"]
 
 _PAGE = 500
 _PATIENCE = 0.1
-"""Seconds after which a waiting subscription looks whether it was stopped."""
+"""Seconds after which a waiting subscription checks whether it was stopped."""
 
 R_co = TypeVar("R_co", bound=ApplicationRecorder, covariant=True)
 
@@ -28,7 +28,7 @@ class NotificationSource(Protocol):
 
     @property
     def log(self) -> Log:
-        """The log they come from."""
+        """Log that they come from."""
         ...
 
     def page(
@@ -77,7 +77,7 @@ class LogSubscription(Subscription[R_co]):
         self._next = 0
 
     def __next__(self) -> Notification:
-        """The next notification; blocks until there is one."""
+        """Return the next notification; blocks until there is one."""
         while not self._has_been_stopped:
             if self._next < len(self._page):
                 self._next += 1

@@ -81,7 +81,7 @@ def file_of(block: dict[str, Any], batch: ImportBatch) -> tuple[File, str] | Non
 
 
 def result_of(content: object, batch: ImportBatch) -> tuple[str, tuple[Attachment, ...]]:
-    """The text of a tool result, and the files in it."""
+    """Return the text of a tool result, and its files."""
     if isinstance(content, str):
         return content, ()
     if not is_array(content):

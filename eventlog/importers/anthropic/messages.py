@@ -29,7 +29,7 @@ class AnthropicMessages(MessageList):
     provider = blocks.PROVIDER
 
     def read_message(self, reader: ConversationReader, number: int, message: dict[str, Any]) -> None:
-        """The events of one message."""
+        """Add the events of one message."""
         found, role = message.get("content"), text_or_empty(message.get("role"))
         content: list[Any] = found if is_array(found) else [found]
         if role == "assistant":

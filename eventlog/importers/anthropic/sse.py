@@ -39,7 +39,7 @@ class OpenBlock(msgspec.Struct, eq=False):
     not imported.
     """
     input: object = None
-    """A call's input as far as the start had it."""
+    """Input of a call as far as its start had it."""
     pieces: list[str] = msgspec.field(default_factory=list[str])
     metadata: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
@@ -58,14 +58,14 @@ class _Reader(StreamReader):
         self.calls: dict[str, OpenBlock] = {}
         """Calls of the stream that have no result, by their id."""
         self.call_ids: set[str] = set()
-        """All calls of the message."""
+        """Ids of all calls of the message."""
         self.stopped: dict[str, str | None] = {}
-        """Messages that are left open for their calls, with their finish reason."""
+        """Messages that stay open for their calls, with their finish reasons."""
         self.usage: dict[str, Any] = {}
         self.reason: str | None = None
 
     def read_record(self, record: Record) -> None:
-        """One record of the stream."""
+        """Add the events of one record."""
         self.session.tick()
         value = record.value
         if value is None:
@@ -264,7 +264,7 @@ _DELTAS = {
     ("reasoning", "thinking_delta"): "thinking",
     ("tool", "input_json_delta"): "partial_json",
 }
-"""In which field of a delta the text is."""
+"""Field of a delta that has the text, by the kinds of block and delta."""
 
 
 def _index(value: dict[str, Any]) -> int:

@@ -133,7 +133,7 @@ class _Reader:
         return thread
 
     def _sub_session(self, entry: ClaudeRecord, record: dict[str, Any]) -> Thread:
-        """The thread of a sidechain record: its agent's, its parent's, or a new one."""
+        """Return the thread of a sidechain record: its agent's, its parent's, or a new one."""
         agent, parent = record.get("agentId"), record.get("parentUuid")
         if isinstance(agent, str) and agent:
             name = agent
@@ -158,7 +158,7 @@ class _Reader:
         return thread
 
     def _place(self, key: object) -> tuple[Thread, int] | None:
-        """The thread and node of an earlier record."""
+        """Return the thread and node of an earlier record."""
         found = self.positions.get(bounded_id(key)) if isinstance(key, str) and key else None
         return None if found is None else (self.threads[found >> 40], found & ((1 << 40) - 1))
 
@@ -168,7 +168,7 @@ class _Reader:
     # -- records ---------------------------------------------------------------------------------
 
     def _take(self, entry: ClaudeRecord) -> Iterator[ImportBatch]:
-        """One record: its events, and what is left of it."""
+        """Add the events of one record, and its remainder."""
         if entry.time is not None:
             self.time = entry.time
         if is_object(entry.record):
@@ -208,7 +208,7 @@ class _Reader:
         return thread
 
     def _sidechain_first(self) -> tuple[ClaudeRecord, dict[str, Any]] | None:
-        """The first message of the preamble, if it is a sub-agent's."""
+        """Return the first message of the preamble, if it is a sub-agent's."""
         first = next((entry for entry in self.preamble if entry.kind in CONVERSATION), None)
         if first is None or not is_object(first.record):
             return None
@@ -273,7 +273,7 @@ class _Reader:
             self._user(entry, record, found, thread)
 
     def _fresh(self, wanted: str) -> str:
-        """A message id that was not used before: the wanted one, or one made from it."""
+        """Return an unused message id: the wanted one, or one made from it."""
         name, number = wanted, 1
         while not self.positions.put(f"m:{name}", 0):
             number += 1

@@ -40,7 +40,7 @@ ASIDE = frozenset(
 
 
 class ClaudeRecord(NamedTuple):
-    """A record as read: `key` is its `uuid`, or its line for want of one."""
+    """A record as read; `key` is its `uuid`, else its line."""
 
     line: int
     record: Any
@@ -83,7 +83,7 @@ def _is_record(record: dict[str, Any]) -> bool:
 
 
 def entries(file: BinaryIO, report: Report) -> Iterator[ClaudeRecord]:
-    """The records of the file; what cannot be read is reported."""
+    """Yield the records of the file; unreadable ones are reported."""
     for line in lines(file):
         start = (line.data or b"")[:64] if line.number == 1 else b""
         if line.data is not None and start.startswith(b"{") and (line.data == b"{" or b'"loglines"' in start):
@@ -95,7 +95,7 @@ def entries(file: BinaryIO, report: Report) -> Iterator[ClaudeRecord]:
 
 
 def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[ClaudeRecord]:
-    """The records of a document; their numbers stand for lines."""
+    """Yield the records of a document, numbered like lines."""
     rest = file.read(DOCUMENT)
     if len(rest) == DOCUMENT:
         report.skip(1, "a document longer than 64 MiB")

@@ -21,11 +21,11 @@ OUTPUTS = frozenset(
     }
 )  # fmt: skip
 _PROGRESS = ("exit_code", "success", "status", "duration", "cwd", "process_id", "source", "invocation")
-"""What of the event that ends a call is told as its progress."""
+"""Fields of the event that ends a call that become its progress."""
 
 
 class CodexCall(NamedTuple):
-    """A call."""
+    """Call of an item."""
 
     id: str
     tool: str
@@ -35,7 +35,7 @@ class CodexCall(NamedTuple):
 
 
 class CodexOutput(NamedTuple):
-    """A call's result; `call` is "" when the item does not say whose."""
+    """Result of a call; `call` is "" when the item does not name it."""
 
     call: str
     text: str
@@ -47,7 +47,7 @@ class CodexOutput(NamedTuple):
 
 
 def call_of(kind: str, item: dict[str, Any], fallback: str) -> CodexCall:
-    """The call in an item of a type in `CALLS`; `fallback` is its id if it has none."""
+    """Return the call of an item whose type is in `CALLS`; `fallback` is an id for it."""
     name = text_or_empty(item.get("id"))
     call = text_or_empty(item.get("call_id")) or name or fallback
     function = item.get("function")
@@ -67,7 +67,7 @@ def call_of(kind: str, item: dict[str, Any], fallback: str) -> CodexCall:
 
 
 def output_of(kind: str, item: dict[str, Any], batch: ImportBatch) -> CodexOutput:
-    """The result in an item of a type in `OUTPUTS`."""
+    """Return the result in an item whose type is in `OUTPUTS`."""
     call = text_or_empty(item.get("call_id")) or (text_or_empty(item.get("id")) if "local" in kind else "")
     if kind == "tool_search_output":
         return CodexOutput(call, dump(item.get("tools", [])), held=False)
@@ -95,7 +95,7 @@ def progress_of(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def todos_of(text: str) -> tuple[Todo, ...] | None:
-    """The entries of a plan, None if the input of `update_plan` has none."""
+    """Return the entries of a plan; None if the input of `update_plan` has none."""
     given = json.loads(text)
     plan = given.get("plan") if is_object(given) else None
     if not is_array(plan):

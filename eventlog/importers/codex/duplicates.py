@@ -13,11 +13,11 @@ from typing import NamedTuple
 __all__ = ["Duplicates", "ScreenEvent"]
 
 RECENT = 64
-"""How many texts are remembered of a turn."""
+"""Texts that are remembered of a turn."""
 
 
 class ScreenEvent(NamedTuple):
-    """Something an event said: `kind` is "user", "assistant" or "reasoning"."""
+    """Event that shows a text of the "user", the "assistant" or "reasoning"."""
 
     kind: str
     text: str
@@ -27,7 +27,7 @@ class ScreenEvent(NamedTuple):
 
 
 class Duplicates:
-    """The events that wait, and the items and events that were taken in this turn."""
+    """Events that wait for their items, and what was imported in this turn."""
 
     def __init__(self) -> None:
         self._waiting: list[ScreenEvent] = []
@@ -35,7 +35,7 @@ class Duplicates:
         self._events: deque[tuple[str, int]] = deque(maxlen=RECENT)
 
     def add_event(self, event: ScreenEvent) -> None:
-        """An event that says something: it waits, unless its item has been."""
+        """Let an event wait for its item, unless the item has come."""
         key = (event.kind, hash(event.text))
         if key in self._items:
             self._items.remove(key)
@@ -43,7 +43,7 @@ class Duplicates:
             self._waiting.append(event)
 
     def add_item(self, kind: str, texts: list[str]) -> bool:
-        """An item that says this; whether it must be taken, as its event was not taken before
+        """Note an item; whether to import it, as no event with its text was imported.
         it.
         """
         known = False
@@ -69,11 +69,11 @@ class Duplicates:
         return due
 
     def waiting(self) -> list[ScreenEvent]:
-        """The events that still wait."""
+        """Return the events that still wait."""
         return self._waiting
 
     def begin_turn(self) -> None:
-        """Another turn begins: what the model said in the one before may be said again."""
+        """Begin a turn, in which the model may repeat texts of the turn before."""
         self._events.clear()
         prompts = [key for key in self._items if key[0] == "user"]
         self._items.clear()

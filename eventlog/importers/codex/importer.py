@@ -52,7 +52,7 @@ ASIDE = frozenset(
         "undo_started", "view_image_tool_call", "web_search_end",
     }
 )  # fmt: skip
-"""Known types of `event_msg` that say nothing of the conversation that an item does not say."""
+"""Known types of `event_msg` that add nothing to what the items have."""
 OUTER_ASIDE = frozenset({"world_state", "inter_agent_communication_metadata", "state", "repeated"})
 
 
@@ -104,14 +104,14 @@ class _Reader:
         self.rollout = Rollout(self.conversation, report, provider, started.directory, time)
         self.begun = False
         self.total = Usage(Tokens())
-        """What the session has cost, as Codex last said."""
+        """Usage of the session, as Codex last reported it."""
         self.context: int | None = None
         """Tokens of the latest request."""
 
     # -- records ---------------------------------------------------------------------------------
 
     def take(self, entry: CodexRecord) -> None:
-        """One record: its events, and what is left of it."""
+        """Add the events of one record, and its remainder."""
         if entry.time is not None:
             self.rollout.time = entry.time
         self.conversation.remainder.plain = entry.plain
@@ -206,7 +206,7 @@ class _Reader:
         self.rollout.duplicates.add_event(ScreenEvent(kind, text, line, self.rollout.time, urls))
 
     def _completed(self, line: int, item: object) -> None:
-        """A finished item as newer versions report it to the screen."""
+        """Handle a finished item, as newer versions report it to the screen."""
         if not is_object(item):
             self.report.skip(line, "a completed item that is not an object")
             return
@@ -222,7 +222,7 @@ class _Reader:
             self._end(line, name, item)
 
     def _end(self, line: int, name: object, event: dict[str, Any]) -> None:
-        """A call has come to an end on the screen; its result comes as an item."""
+        """Handle the end of a call on the screen; its result comes as an item."""
         call = self.conversation.calls.get(name) if isinstance(name, str) else None
         if call is not None:
             note = dump(progress_of(event))
@@ -301,7 +301,7 @@ class _Reader:
                 self._again(line, number, item, text)
 
     def _again(self, line: int, number: int, item: dict[str, Any], summary: str) -> None:
-        """A message that a compaction left; the one with the summary in it is the summary."""
+        """Add a message that a compaction left, unless it is the summary."""
         content, name = item.get("content"), f"line-{line}:{number}"
         texts = items.texts_of(content)
         if summary and any(summary in text for text in texts):

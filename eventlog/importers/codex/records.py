@@ -43,11 +43,11 @@ _INJECTED = (
     "<user_shell_command>", "<subagent_notification>", "<collaboration_mode>", "# AGENTS.md instructions", "<apps_instructions>",
     "<skills_instructions>", "<recommended_plugins>",
 )  # fmt: skip
-"""How the texts begin that Codex puts into the user's mouth."""
+"""Beginnings of texts that Codex writes in the user's name."""
 
 
 class CodexRecord(NamedTuple):
-    """A record as read; `kind` and `payload` are those of today's shape."""
+    """A record as read; `kind` and `payload` are in today's shape."""
 
     line: int
     record: Any
@@ -130,7 +130,7 @@ def _entry(line: int, value: Any, *, plain: bool) -> CodexRecord:
 
 
 def parent_of(meta: dict[str, Any]) -> tuple[str | None, str]:
-    """The session that a sub-agent's session works for, and the agent's name."""
+    """Return the session that a sub-agent's session works for, and the agent's name."""
     source = meta.get("source")
     inner = source.get("subagent") if is_object(source) else None
     spawn = inner.get("thread_spawn") if is_object(inner) else None

@@ -26,7 +26,7 @@ ALL_KINDS = ("user", "assistant", "reasoning")
 
 
 class Rollout:
-    """The state of a session's conversation while its file is read."""
+    """State of a session's conversation while its file is read."""
 
     def __init__(self, conversation: Conversation, report: Report, provider: str, directory: str, time: int) -> None:
         self.conversation = conversation
@@ -37,7 +37,7 @@ class Rollout:
         self.ids = RecordIndex()
         """Ids of messages, and of calls with "c:" before them."""
         self.prompts = array("Q")
-        """The version before each prompt."""
+        """Version before each prompt."""
         self.ended = False
         """Whether what the model says next is another answer."""
         self.model: Model | None = None
@@ -60,7 +60,7 @@ class Rollout:
             self.conversation.add(self.time, ev.SettingsSet(model))
 
     def limits(self, window: object) -> None:
-        """The model's window, if this is a number of tokens."""
+        """Set the model's window, if this is a number of tokens."""
         size = count(window)
         if size and size != self.window:
             self.window = size
@@ -69,7 +69,7 @@ class Rollout:
     # -- items -----------------------------------------------------------------------------------
 
     def item(self, line: int, item: dict[str, Any]) -> None:
-        """A `response_item`."""
+        """Handle a `response_item`."""
         kind = text_or_empty(item.get("type")) or ("message" if "role" in item else "")
         if kind == "message":
             self._message(line, item)
@@ -97,7 +97,7 @@ class Rollout:
             self.report.skip(line, f"an item of unknown type {kind[:40]!r}" if kind else "an item without a type")
 
     def _fresh(self, line: int, item: dict[str, Any]) -> str:
-        """An id for a message that was not used before: the item's, or the line's."""
+        """Return an unused message id: the item's, else the line's."""
         wanted = text_or_empty(item.get("id"))
         name = bounded_id(wanted) if wanted else ""
         if name and not name.startswith("line-") and self.ids.put(name, 0):
@@ -133,7 +133,7 @@ class Rollout:
     def _prompt(
         self, line: int, content: object, *, synthetic: bool, agent: str = "", item: dict[str, Any] | None = None
     ) -> None:
-        """A user message."""
+        """Add a user message."""
         said, strange = items.user_parts(content, self.conversation.batch, synthetic=synthetic)
         if strange:
             self.report.skip(line, f"{strange} blocks of a user message that are neither text nor a file")
@@ -144,13 +144,13 @@ class Rollout:
         self.user(self._fresh(line, item or {}), said, synthetic=synthetic, agent=agent)
 
     def user(self, message: str, said: list[UserPart], *, synthetic: bool, agent: str = "") -> None:
-        """A user message of these parts."""
+        """Add a user message of these parts."""
         added_ = ev.UserMessageAdded(message, agent, self.model, self.effort, synthetic=synthetic)
         self.conversation.user(self.time, added_, said)
         self.ended = False
 
     def answer(self, line: int, item: dict[str, Any] | None = None) -> OpenAnswer:
-        """The answer that is open, or a new one."""
+        """Return the open answer, or a new one."""
         answer = self.conversation.open
         if answer is not None and not self.ended:
             return answer
@@ -201,7 +201,7 @@ class Rollout:
     # -- calls -------------------------------------------------------------------------------------
 
     def _start(self, line: int, name: str, kind: Tool, given: CallInput) -> None:
-        """A call, in another answer if the open one has one of this id."""
+        """Add a call, to another answer if the open one has a call with its id."""
         self.add_unmatched(ALL_KINDS)
         answer = self.answer(line)
         if name in answer.call_ids:
@@ -263,7 +263,7 @@ class Rollout:
             self.conversation.result(self.time, kind.call, failed, held=False)
 
     def add_unmatched(self, kinds: tuple[str, ...]) -> None:
-        """Take the events of these kinds that will have no item any more."""
+        """Add the waiting events of these kinds that no item repeats."""
         for event in self.duplicates.pop_unmatched(kinds):
             part = f"line-{event.line}:0"
             if event.kind == "user":

@@ -14,7 +14,7 @@ from eventlog.importers.common.importer import Report
 __all__ = ["EarlyResults"]
 
 MOST = 1024
-"""How many results are held."""
+"""Results held at most."""
 LARGEST = 16 * 1024 * 1024
 """Characters held at most; the newest result is held, however large it is."""
 
@@ -36,7 +36,7 @@ class EarlyResults(Generic[R]):
         self._size = 0
 
     def hold(self, call: str, line: int | None, result: R, size: int) -> bool:
-        """Hold a result until its call comes; False if one of that call is held, which stays.
+        """Hold a result until its call comes; False if another result of the call is held.
 
         `line` is where to report it if the call never comes, None if there is nothing to report.
         """
@@ -49,7 +49,7 @@ class EarlyResults(Generic[R]):
         return True
 
     def pop(self, call: str) -> R | None:
-        """The result of a call that has come now, None if none is held."""
+        """Remove and return the result of a call that has come, None if none is held."""
         held = self._held.pop(call, None)
         if held is None:
             return None
@@ -57,7 +57,7 @@ class EarlyResults(Generic[R]):
         return held.result
 
     def close(self) -> None:
-        """The file ends: report what is held."""
+        """Report the results that are held at the end of the file."""
         while self._held:
             self._give_up(next(iter(self._held)))
 

@@ -69,7 +69,7 @@ class ImportBatch:
         self.items: list[tuple[int, Event]] = []
         self.bodies: dict[bytes, bytes] = {}
         self.weight = 0
-        """Bytes of packed bodies."""
+        """Bytes of the packed bodies."""
         self.snapshot: list[tuple[int, Event]] | None = None
         """What is only true of a record that is a snapshot (a title, what was kept aside); None for
         formats that only grow. Of these events the latest counts: they are not compared, and
@@ -110,7 +110,7 @@ class Importer(Protocol):
 
 
 def bounded_id(name: str) -> str:
-    """`name` if it may be an id, else its head with a hash: always the same for the same name."""
+    """Return `name` if it may be an id, else its beginning with a hash of it."""
     data = name.encode("utf-8", "surrogatepass")
     if 0 < len(data) <= MAX_ID_BYTES and data.decode("utf-8", "ignore") == name:
         return name
@@ -123,5 +123,5 @@ def own_id(owner: str, suffix: str) -> str:
 
 
 def path_identity(path: str) -> str:
-    """The foreign id of a record that has none of its own: its absolute path (spec §13)."""
+    """Return the foreign id of a record that has none of its own: its absolute path."""
     return os.path.abspath(path)  # noqa: PTH100  # resolving links would make one file two

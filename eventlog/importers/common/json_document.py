@@ -19,7 +19,7 @@ _BLANK = " \t\r\n"
 
 
 class DamagedDocumentError(ValueError):
-    """The document is not JSON from here on.  `line` counts from 1."""
+    """The document is not JSON from here on; `line` counts from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -47,7 +47,7 @@ class Document:
         self._ended = False
         self._lines = 1
         self._broken: int | None = None
-        """The line with bytes that are not UTF-8, after which nothing is read."""
+        """Line with bytes that are not UTF-8, after which nothing is read."""
 
     def members(self) -> Iterator[tuple[str, Any]]:
         """Yield (name, value) of the top object, for the streamed member once per element.
@@ -119,7 +119,7 @@ class Document:
         return isinstance(value, (int, float)) and self._text[end] in "0123456789.eE+-"
 
     def _peek(self) -> str:
-        """The next character that is not blank, "" at the end."""
+        """Return the next character that is not blank, "" at the end."""
         while True:
             text, at = self._text, self._at
             while at < len(text) and text[at] in _BLANK:

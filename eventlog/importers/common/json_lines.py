@@ -167,5 +167,5 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def text_or_empty(value: object) -> str:
-    """A text, or "" for anything else."""
+    """Return a text as it is, "" for anything else."""
     return value if isinstance(value, str) else ""

@@ -26,7 +26,7 @@ def difference(derived: Any, original: Any, name: Callable[[Any], object] | None
 
 
 def patch(value: Any, steps: Steps) -> Any:
-    """The original again; `value` is changed."""
+    """Return the original; `value` is changed."""
     for step in steps:
         path: Path = step[1]
         if not path and step[0] == "=":
@@ -87,7 +87,7 @@ def _compare_arrays(derived: Array, original: Array, path: Path, steps: Steps, n
 
 
 def _same(one: Any, other: Any) -> bool:
-    """JSON equality: true is not 1, though Python says so; 1.0 is 1."""
+    """Compare as JSON: true is not 1, but 1.0 is."""
     if isinstance(one, bool) != isinstance(other, bool):
         return False
     if isinstance(one, list) and isinstance(other, list):

@@ -41,15 +41,15 @@ ANTHROPIC = "anthropic"
 MEMBERS = ("messages", "traj", "history")
 """Members that may have the messages."""
 ALONE = "."
-"""The member of a conversation that is one record, not an array of them."""
+"""Member of a conversation that is one record instead of an array."""
 START = 64 * 1024
-"""How much of a file is read at first to tell what it is, in bytes."""
+"""Bytes of a file that are read at first to detect its shape."""
 LONGEST = 8 * 1024 * 1024
-"""How much more, to have the first line whole."""
+"""Bytes that are read beyond `START` to have the first line whole."""
 FURTHEST = 64 * 1024 * 1024
-"""How far into a file a list of messages may begin, in bytes."""
+"""Bytes of a file in which a list of messages may begin."""
 SAMPLE = 50
-"""How many messages a format is told from."""
+"""Messages that a format is detected from."""
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _ONLY_OPENAI = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "refusal"})
@@ -93,12 +93,15 @@ def document(sources: Iterable[SourceRecord]) -> Any:
 
 
 def family(start: bytes) -> str:
-    """Whose messages a file begins with: `OPENAI`, `ANTHROPIC`, or "" for no list of messages."""
+    """Return the provider whose messages a file begins with.
+
+    `OPENAI`, `ANTHROPIC`, or "" for no list of messages.
+    """
     return _shape(start).family
 
 
 def family_of(file: BinaryIO) -> str:
-    """Whose messages a file has, wherever in its first `FURTHEST` bytes they begin."""
+    """Return the provider whose messages begin in a file's first `FURTHEST` bytes."""
     return _shape_of(file).family
 
 
@@ -106,7 +109,7 @@ def family_of(file: BinaryIO) -> str:
 
 
 def _shape_of(file: BinaryIO) -> _Shape:
-    """The shape of a file, which is left where it was."""
+    """Return the shape of a file, whose position stays the same."""
     begin = file.tell()
     start = file.read(START)
     if b"\n" not in start:
@@ -120,7 +123,7 @@ def _shape_of(file: BinaryIO) -> _Shape:
 
 
 def _further(file: BinaryIO, start: bytes) -> _Shape | None:
-    """The shape of a document whose messages, or the first of them, are not in its beginning."""
+    """Return the shape of a document whose messages do not begin in its first bytes."""
     begin = file.tell()
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         detected = _family_of(_sample(_Bounded(file, FURTHEST)), {})
@@ -134,7 +137,7 @@ def _further(file: BinaryIO, start: bytes) -> _Shape | None:
 
 
 class _Bounded(io.RawIOBase):
-    """The next bytes of a file, at most so many."""
+    """File that ends after a number of bytes."""
 
     def __init__(self, file: BinaryIO, most: int) -> None:
         super().__init__()
@@ -222,7 +225,7 @@ def _first_elements(data: bytes) -> list[Any]:
 
 
 def _sample(file: Any) -> list[Any]:
-    """The first elements of an array."""
+    """Return the first elements of an array."""
     found: list[Any] = []
     try:
         for element in Document(file, "").elements():
@@ -235,7 +238,7 @@ def _sample(file: Any) -> list[Any]:
 
 
 def _object(data: bytes) -> _Shape:
-    """The shape of an object that goes on over lines, by as much of it as there is."""
+    """Return the shape of an object over several lines, by as much of it as there is."""
     around: dict[str, Any] = {}
     for member in MEMBERS:
         around.clear()
@@ -281,7 +284,7 @@ def _is_message(value: object) -> bool:
 
 
 def _family_of(messages: list[Any], around: dict[str, Any]) -> str:
-    """Whose messages these are; "" if one of them is none."""
+    """Return the provider whose messages these are; "" if one of them is no message."""
     if not messages or not all(map(_is_message, messages)):
         return ""
     theirs = "system" in around and not any(message["role"] == "system" for message in messages)
@@ -336,7 +339,7 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation
 
 
 def _inside(name: str, value: dict[str, Any], *, plain: bool) -> Iterator[ListedConversation]:
-    """The conversation that one object is."""
+    """Yield the conversation that one object is."""
     shape = _of_object(value)
     if shape.kind == "object":
         messages: list[Any] = value[shape.member]

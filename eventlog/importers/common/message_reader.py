@@ -32,7 +32,7 @@ _TIMES = ("timestamp", "created_at", "created")
 
 
 class ConversationReader:
-    """The state of one conversation while it is read."""
+    """State of one conversation while it is read."""
 
     def __init__(self, name: str, provider: str, path: str, found: ListedConversation, report: Report) -> None:
         self.report = report
@@ -65,7 +65,7 @@ class ConversationReader:
             self.conversation.add(self.time, ev.ToolsSet(self.conversation.batch.content(dump(tools, plain=False))))
 
     def system(self, content: object) -> None:
-        """The system prompt."""
+        """Set the system prompt."""
         blocks: list[Any] = content if is_array(content) else [content]
         found = [block.get("text") if is_object(block) else block for block in blocks]
         texts = [text for text in found if isinstance(text, str)]
@@ -75,11 +75,11 @@ class ConversationReader:
         self.conversation.add(self.time, ev.SystemPromptSet(self.conversation.batch.content(text)))
 
     def known(self, name: object) -> Model | None:
-        """The model of this name."""
+        """Return the model of this name, None for no name."""
         return Model(self.provider, name) if isinstance(name, str) and name else None
 
     def fresh(self, number: int, message: dict[str, Any]) -> str:
-        """An id that was not used before: the message's own, or its number's."""
+        """Return an unused message id: the message's own, else its number's."""
         for key in ("id", "message_id"):
             wanted = text_or_empty(message.get(key))
             name = bounded_id(wanted) if wanted else ""
@@ -90,13 +90,13 @@ class ConversationReader:
     def user(
         self, number: int, message: dict[str, Any], said: list[UserPart], *, agent: str = "", synthetic: bool = False
     ) -> None:
-        """A user message of these parts."""
+        """Add a user message of these parts."""
         self.begun = True
         event = ev.UserMessageAdded(self.fresh(number, message), agent, synthetic=synthetic)
         self.conversation.user(self.time, event, said)
 
     def answer(self, number: int, message: dict[str, Any]) -> OpenAnswer:
-        """An answer begins."""
+        """Begin an answer."""
         self.begun = True
         names = (message.get(key) for key in ("model", "model_id"))
         model = next((found for found in map(self.known, names) if found is not None), self.model)
@@ -105,7 +105,7 @@ class ConversationReader:
 
 
 class MessageList(ABC):
-    """An importer of lists of messages; subclasses say whose, and what a message means."""
+    """Base of the importers of lists of messages."""
 
     name: str
     family: str
@@ -146,11 +146,11 @@ class MessageList(ABC):
 
     @abstractmethod
     def read_message(self, reader: ConversationReader, number: int, message: dict[str, Any]) -> None:
-        """The events of one message."""
+        """Add the events of one message."""
 
 
 def time_of(fields: dict[str, Any]) -> int | None:
-    """The time that a message gives, in UTC milliseconds: ISO 8601, or seconds."""
+    """Return the time of a message in UTC milliseconds, from ISO 8601 or seconds."""
     for key in _TIMES:
         value = fields.get(key)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 1e8 < value < 1e11:

@@ -28,13 +28,13 @@ class RecordIndex:
         return self._count
 
     def get(self, key: str) -> int | None:
-        """The number of `key`, or None."""
+        """Return the number of `key`, or None."""
         wanted = _hash(key)
         slot = self._slot(wanted)
         return self._values[slot] if self._hashes[slot] == wanted else None
 
     def put(self, key: str, value: int) -> bool:
-        """Set the number of `key`; False if it was known (its number stays)."""
+        """Set the number of a new `key`; False, and no change, if it has one."""
         wanted = _hash(key)
         slot = self._slot(wanted)
         if self._hashes[slot] == wanted:
@@ -46,7 +46,7 @@ class RecordIndex:
         return True
 
     def move(self, key: str, value: int) -> None:
-        """Set the number of `key`, known or not."""
+        """Set the number of `key`, new or not."""
         if not self.put(key, value):
             self._values[self._slot(_hash(key))] = value
 

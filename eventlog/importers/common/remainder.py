@@ -29,21 +29,21 @@ from eventlog.values import Content, File, Reasoning, Text
 __all__ = ["Remainder", "SourceRecord", "emit", "restore"]
 
 SHORT = 16
-"""PartTexts shorter than this stay in the rest: a reference would be longer."""
+"""Shorter texts stay in the rest, because a reference would be longer."""
 
 Path = list[str | int]
 Moved = list[tuple[Path, tuple[int, str]]]
 
 
 class SourceRecord(NamedTuple):
-    """A source record as it was read, and the number of the line it stood on."""
+    """A source record and the number of its line."""
 
     line: int
     record: Any
 
 
 class Remainder:
-    """The events that one record gives, and which texts and values of the record they hold."""
+    """Events of one record, with the texts and values of the record that they hold."""
 
     __slots__ = ("count", "plain", "texts", "values")
 
@@ -58,7 +58,7 @@ class Remainder:
         self.values: dict[int, tuple[int, str]] = {}
 
     def move(self, text: str, field: str) -> None:
-        """The event that comes next holds `text` in `field` (the words of `_FIELDS`)."""
+        """Move a text of the record into `field` of the next event (a word of `_FIELDS`)."""
         if len(text) >= SHORT:
             self.texts.setdefault(text, (self.count, field))
 
@@ -83,7 +83,7 @@ class Remainder:
         return len(large) + 1
 
     def _rest(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
-        """The value with null in place of what moves away; the same object when nothing does."""
+        """Return the value with null in place of what moves; the same object if nothing does."""
         rest: Any = None
         for key, item in _entries(value):
             place: tuple[int, str] | None = None
@@ -114,7 +114,7 @@ class Remainder:
 
 
 def _entries(value: Any) -> Iterable[tuple[Any, Any]]:
-    """Keys and values of an object, indexes and values of an array."""
+    """Return keys and values of an object, indexes and values of an array."""
     if is_object(value):
         return value.items()
     items: list[Any] = value
@@ -122,7 +122,9 @@ def _entries(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
-    """The records whose events these are, in order; `text` resolves a content (`Store.text`).
+    """Yield the records of these events, in order.
+
+    `text` resolves a content (`Store.text`).
 
     `DamagedError` when what was kept does not fit the events around it.
     """
@@ -214,4 +216,4 @@ _FIELDS: dict[str, Callable[[Any, Callable[[Content], str]], Any]] = {
     "error": lambda event, text: text(event.error),
     "data": lambda event, text: text(event.data),
 }
-"""Where in an event a moved text or value is."""
+"""Readers of a moved text or value, by its field."""

@@ -18,7 +18,7 @@ __all__ = ["DONE", "Record", "kind_of_stream", "records"]
 DONE = "[DONE]"
 
 STRANGE = 3
-"""How many more lines that are none of a stream than records its beginning may have."""
+"""Lines of no stream that a file may begin with, beyond the number of its records."""
 
 _FIELDS = (b"event:", b"id:", b"retry:", b":")
 
@@ -32,7 +32,7 @@ class Record(NamedTuple):
 
 
 def records(file: BinaryIO, report: Report) -> Iterator[Record]:
-    """The records of the file in order; what is damaged is reported."""
+    """Yield the records of the file in order; damage is reported."""
     data: list[Line] = []
     for line in lines(file, blank=True):
         if line.data is None:

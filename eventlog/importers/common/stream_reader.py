@@ -26,7 +26,7 @@ __all__ = ["StreamImporter", "StreamReader", "StreamSession"]
 
 
 class StreamSession:
-    """The session of one stream while it is read, and the batch that is being filled."""
+    """Session of one stream while it is read, and the batch that is being filled."""
 
     def __init__(self, name: str, path: str, report: Report) -> None:
         self.report = report
@@ -80,7 +80,7 @@ class StreamSession:
         self.batch.add(self._base + self._time, ev.ForeignKept(of, self.batch.content(text)))
 
     def pop_batch(self) -> ImportBatch:
-        """The batch filled so far; a new one begins."""
+        """Return the batch filled so far and begin a new one."""
         batch, self.batch = self.batch, ImportBatch(self.id)
         self.batch.snapshot = []
         return batch
@@ -97,7 +97,7 @@ class StreamSession:
         return batch
 
     def new_id(self, wanted: str) -> str:
-        """An id not used before in the stream: the wanted one, or one made from it."""
+        """Return an unused id: the wanted one, or one made from it."""
         name, number = bounded_id(wanted), 1
         while name in self._ids:
             number += 1
@@ -107,7 +107,7 @@ class StreamSession:
 
 
 class StreamReader(ABC):
-    """Takes the records of one stream, and says in `session` what they mean."""
+    """Reader of one stream: adds the events of its records to `session`."""
 
     def __init__(self, session: StreamSession, report: Report) -> None:
         self.session = session
@@ -168,11 +168,11 @@ class StreamReader(ABC):
 
     @abstractmethod
     def read_record(self, record: Record) -> None:
-        """Take in one record of the stream."""
+        """Add the events of one record."""
 
 
 class StreamImporter:
-    """The importer of one kind of stream; `reader` makes what takes its records."""
+    """Importer of one kind of stream; `reader` makes the reader of its records."""
 
     def __init__(self, name: str, reader: Callable[[StreamSession, Report], StreamReader]) -> None:
         self.name = name

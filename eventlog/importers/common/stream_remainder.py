@@ -29,14 +29,14 @@ __all__ = ["PartTexts", "StreamRemainder", "unpack"]
 LONGEST = 500
 """Most records in a batch."""
 SAID = 16
-"""A text of a part is only looked for in later records when it has this many characters."""
+"""Shortest text of a part that is looked for in later records, in characters."""
 
 Path = list[str | int]
 Moved = list[tuple[Path, tuple[int | str, str]]]
 
 
 class StreamRemainder:
-    """The records since the last batch, and which of their texts events have."""
+    """Remainders of the records since the last batch."""
 
     def __init__(self) -> None:
         self.first = 0
@@ -54,7 +54,7 @@ class StreamRemainder:
         self._bound = INLINE
 
     def event(self, event: ev.Event) -> None:
-        """An event of the record that is being read."""
+        """Count an event of the record that is being read."""
         if isinstance(event, ev.PartDelta):
             if event.text:
                 self._deltas.setdefault(event.text, self._events)
@@ -63,12 +63,12 @@ class StreamRemainder:
         self._events += 1
 
     def complete(self, part: str, text: str) -> None:
-        """The part's text or input is complete."""
+        """Note the whole text or input of a part."""
         if len(text) >= SAID:
             self._said[text] = part
 
     def forget(self) -> None:
-        """A new message begins: its records do not repeat the texts of the one before."""
+        """Forget the texts of the last message, which a new one does not repeat."""
         self._said.clear()
 
     def close(self, line: int, record: Any, *, plain: bool, begun: bool) -> list[str]:
@@ -106,15 +106,15 @@ class StreamRemainder:
         return bool(self._entries)
 
     def data(self) -> str:
-        """The batch."""
+        """Return the batch as JSON text."""
         return dump(self._entries, plain=self._plain)
 
     def clear(self) -> None:
-        """A new batch begins."""
+        """Begin a new batch."""
         self._entries, self._rest, self._moved, self._plain = [], None, [], True
 
     def _take(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
-        """A copy of the value with null in place of what an event has."""
+        """Return a copy of the value with null in place of texts that events have."""
         if isinstance(value, str):
             if value in self._deltas:
                 moved.append((path, (self._deltas[value], "delta")))
@@ -141,7 +141,7 @@ class PartTexts:
         self._texts: dict[str, list[str]] = {}
 
     def add(self, event: ev.Event, text: Callable[[Content], str]) -> None:
-        """The next event."""
+        """Add the text of the next event."""
         if isinstance(event, ev.PartDelta):
             self._texts.setdefault(event.part, []).append(event.text)
         elif isinstance(event, ev.PartStarted):
@@ -160,7 +160,10 @@ class PartTexts:
 def unpack(
     first: int, data: str, events: list[ev.Event], texts: PartTexts, text: Callable[[Content], str]
 ) -> Iterator[tuple[int, Any]]:
-    """The records of a batch with their lines; `events` are those since the batch before."""
+    """Yield the records of a batch with their lines.
+
+    `events` are those since the batch before.
+    """
     line, at = first, 0
     rest: Any = None
     moved: Any = []

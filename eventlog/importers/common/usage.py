@@ -17,12 +17,12 @@ MAX_PRICE = 1_000_000_000
 
 
 def count(value: object) -> int:
-    """A number of tokens; 0 for what cannot be one."""
+    """Return a number of tokens; 0 for what cannot be one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else 0
 
 
 def price(value: object) -> Decimal | None:
-    """A price in US dollars, exactly as the record spells it; None for what cannot be one."""
+    """Return a price in US dollars, exactly as the record spells it; None for other values."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < MAX_PRICE:
         return None
     return Decimal(repr(value))

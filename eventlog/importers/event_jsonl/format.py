@@ -59,7 +59,7 @@ _ESCAPED = re.compile("\U0010ffff(?:\U0010ffff|([0-9a-f]{4}))")
 
 
 class JsonlAppend(ImportBatch):
-    """An append, or the rest of one that was cut: `first` is the version of its first event."""
+    """An append, or the rest of a cut one; `first` is the version of its first event."""
 
     __slots__ = ("first", "line", "request")
 
@@ -71,7 +71,7 @@ class JsonlAppend(ImportBatch):
 
 
 def line_of(value: object) -> bytes:
-    """A line of the file; structs are told as arrays."""
+    """Encode a line of the file; structs become arrays."""
     try:
         return msgspec.json.encode(value) + b"\n"
     except UnicodeEncodeError:
@@ -101,7 +101,7 @@ def _unescape(text: str) -> str:
 
 
 def bodies_of(event: ev.Event) -> Iterator[Body]:
-    """The bodies that an event refers to."""
+    """Yield the bodies that an event refers to."""
     layer: list[Any] = [event]
     while layer:
         value = layer.pop()
@@ -114,7 +114,7 @@ def bodies_of(event: ev.Event) -> Iterator[Body]:
 
 
 class EventJsonl:
-    """Reads the format above."""
+    """Importer of event JSONL."""
 
     name = "event_jsonl"
 
@@ -172,7 +172,7 @@ class _Reader:
         self.report = report
         self.schema = schema
         self.session: str | None = None
-        """The session whose stream is read; None before the first and behind damage."""
+        """Session whose stream is read; None before the first, and after damage."""
         self.expected = 0
         self.sessions = 0
         self.events = 0
@@ -184,11 +184,11 @@ class _Reader:
         self.known: set[bytes] = set()
 
     def end_session(self) -> None:
-        """The session cannot go on: what follows has no place."""
+        """End the session: the lines that follow have no place in it."""
         self.session = None
 
     def read_line(self, number: int, raw: bytes) -> JsonlAppend | None:
-        """Take in a line; an append is returned."""
+        """Read a line; return the append that it is, if it is one."""
         try:
             value = _object(raw)
             if "events" in value:
@@ -208,7 +208,7 @@ class _Reader:
         return None
 
     def close(self, number: int) -> None:
-        """The file ends."""
+        """End the file; a missing last line is reported."""
         if not self.ended:
             self.report.skip(number, "the file ends without its last line: it was cut off")
 

@@ -69,7 +69,7 @@ class _Candidate:
         self.ended = False
 
     def compare(self, time: int, event: ev.Event) -> None:
-        """Take in the stream's next event."""
+        """Compare the stream's next event."""
         found = next(self.recorded, None)
         while found is not None and self.common and isinstance(found.event, ev.SessionForked):
             self.shifts.append(self.common)
@@ -81,14 +81,14 @@ class _Candidate:
         self.ended = found is None
 
     def version(self, version: int) -> int:
-        """The stored version of one of the file's."""
+        """Return the stored version of one of the file's."""
         own = version - self.stream.base
         if own <= 0:
             return self.stream.inherited(version)
         return self.stream.after + own + sum(shift < own for shift in self.shifts)
 
     def translate(self, event: ev.Event) -> ev.Event:
-        """The event with stored versions in it."""
+        """Return the event with stored versions."""
         if isinstance(event, ev.RolledBack):
             return replace(event, to=self.version(event.to))
         if isinstance(event, ev.StepStarted) and event.view_version:
@@ -106,7 +106,7 @@ class _Stream:
         """The file's version before the first of its own."""
         self.parent = parent
         self.after = after
-        """The same in the store."""
+        """Stored version before the first of its own."""
         self.free = ""
         self.candidates: list[_Candidate] = []
         self.chosen: _Candidate | None = None
@@ -124,15 +124,15 @@ class _Stream:
         return self.chosen is not None or any(found.agrees and found.common for found in self.candidates)
 
     def stored(self) -> Session:
-        """The session that holds the stream so far."""
+        """Return the session that holds the stream so far."""
         return self._best().session
 
     def inherited(self, version: int) -> int:
-        """The stored version of one that the stream inherits."""
+        """Return the stored version of an inherited one."""
         return self.parent.version(version) if isinstance(self.parent, _Stream) else version
 
     def version(self, version: int) -> int:
-        """The stored version of one of the file's."""
+        """Return the stored version of one of the file's."""
         return self._best().version(version)
 
     def _best(self) -> _Candidate:
@@ -141,7 +141,7 @@ class _Stream:
         return next(found for found in self.candidates if found.agrees and found.common)
 
     def add(self, batch: JsonlAppend) -> None:
-        """Compare or append."""
+        """Compare or append the events of an append."""
         place = 0
         if self.chosen is None:
             while place < len(batch.items) and self._agreed(*batch.items[place]):
@@ -195,7 +195,7 @@ class _Stream:
         raise CallError("a session that does not begin with its first event")
 
     def _here(self, event: ev.Event) -> ev.Event:
-        """The event with its parent's name and version in this store."""
+        """Return the event with its parent's name and version in this store."""
         if not isinstance(event, ev.SessionForked) or self.parent is None:
             return event
         parent = self.parent.stored() if isinstance(self.parent, _Stream) else self.parent
@@ -203,7 +203,7 @@ class _Stream:
 
 
 def _begun(store: Store, batch: JsonlAppend, streams: dict[str, _Stream]) -> _Stream:
-    """The stream that a session's first append begins."""
+    """Return the stream that a session's first append begins."""
     event = batch.items[0][1]
     if not isinstance(event, ev.SessionForked):
         if batch.first != 1:
@@ -220,7 +220,7 @@ def _begun(store: Store, batch: JsonlAppend, streams: dict[str, _Stream]) -> _St
 
 
 def _chain(store: Store, wanted: str) -> Iterator[tuple[str, Session | None]]:
-    """The names a session may have here, each with what has it; the last one is free."""
+    """Yield the names a session may have here with their sessions, at last a free name."""
     for number in count(1):
         name = wanted if number == 1 else bounded_id(f"{wanted}~{number}")
         try:

@@ -73,7 +73,7 @@ class _Reader(StreamReader):
         self.choices: set[int] = set()
 
     def read_record(self, record: Record) -> None:
-        """One record of the stream."""
+        """Add the events of one record."""
         value = record.value
         self.session.tick(value.get("created") if value else None)
         if value is None:
@@ -109,7 +109,7 @@ class _Reader(StreamReader):
         self.recorded = Usage(Tokens())
 
     def _choice(self, line: int, choice: dict[str, Any]) -> None:
-        """Take in choice 0 of a chunk."""
+        """Add choice 0 of a chunk."""
         found = choice.get("delta")
         delta = found if is_object(found) else {}
         more = sorted(key for key, value in delta.items() if key not in _KNOWN and value)
@@ -271,7 +271,7 @@ class _Reader(StreamReader):
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    """The objects in an array; none for anything else."""
+    """Return the objects in an array; none for anything else."""
     items = value if is_array(value) else []
     return [item for item in items if is_object(item)]
 
@@ -285,7 +285,7 @@ def finish_reason(reason: object) -> str | None:
 
 
 def chat_usage(found: dict[str, Any]) -> Usage:
-    """The usage of a chat completion."""
+    """Return the usage of a chat completion."""
 
     def details(name: str) -> dict[str, Any]:
         inner = found.get(name)

@@ -17,7 +17,7 @@ _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reason
 
 
 def metadata(fields: dict[str, Any]) -> str | None:
-    """A part's metadata of these fields, as far as they say something."""
+    """Return a part's metadata of the fields that are not empty; None without any."""
     found = {name: value for name, value in fields.items() if value}
     return dump({PROVIDER: found}) if found else None
 
@@ -43,7 +43,7 @@ def call_input(arguments: object) -> CallInput:
 
 
 def texts_of(content: object) -> list[str]:
-    """The texts in a message's content, in order."""
+    """Return the texts in a message's content, in order."""
     if isinstance(content, str):
         return [content]
     found: list[str] = []
@@ -98,7 +98,7 @@ def _mime(url: str, fallback: str) -> str:
 
 
 def user_parts(content: object, batch: ImportBatch, *, synthetic: bool) -> tuple[list[UserPart], int]:
-    """The parts of a user message, and how many blocks were neither text nor a file."""
+    """Return the parts of a user message, and the number of unknown blocks."""
     parts: list[UserPart] = []
     strange = 0
     blocks: list[Any] = content if is_array(content) else [content]
@@ -123,7 +123,7 @@ def _empty(block: dict[str, Any]) -> bool:
 
 
 def attachments_of(content: object, batch: ImportBatch) -> tuple[Attachment, ...]:
-    """The files in a tool's output."""
+    """Return the files in a tool's output."""
     found = (file_of(block, batch) for block in (content if is_array(content) else []) if is_object(block))
     return tuple(Attachment(entry[0].mime, entry[0].url, entry[0].filename) for entry in found if entry is not None)
 

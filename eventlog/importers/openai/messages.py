@@ -30,7 +30,7 @@ class OpenAIMessages(MessageList):
     provider = ""
 
     def read_message(self, reader: ConversationReader, number: int, message: dict[str, Any]) -> None:
-        """The events of one message, or of a completion."""
+        """Add the events of one message, or of a completion."""
         if is_array(message.get("choices")):
             _completion(reader, number, message)
             return

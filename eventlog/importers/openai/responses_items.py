@@ -23,7 +23,7 @@ _MEDIA = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
 
 
 class CallItem(NamedTuple):
-    """A call, as far as its item's beginning tells."""
+    """Call of an item, as far as the item's beginning has it."""
 
     id: str
     tool: str
@@ -41,7 +41,7 @@ class FinishedItem(NamedTuple):
 
 
 def call_of(item: dict[str, Any]) -> CallItem | None:
-    """The call that an item is, or None."""
+    """Return the call that an item is, or None."""
     kind = text_or_empty(item.get("type"))
     if not kind.endswith("_call"):
         return None

@@ -88,7 +88,7 @@ class _Reader(StreamReader):
         self.tools: str | None = None
 
     def read_record(self, record: Record) -> None:
-        """One record of the stream."""
+        """Add the events of one record."""
         value = record.value
         found = value.get("response") if value else None
         response = found if is_object(found) else {}
@@ -200,7 +200,7 @@ class _Reader(StreamReader):
             self._text(value.get("item_id"), name, value.get("content_index"))
 
     def _text(self, item: object, kind: str, number: object) -> OpenText:
-        """The open text of this place, started if it is not."""
+        """Return the open text of this place, started if need be."""
         key = (_key(item), kind, _key(number))
         opened = self.texts.get(key)
         if opened is None:
@@ -253,7 +253,10 @@ class _Reader(StreamReader):
         self.session.add(ev.PartStarted(self.message, entry.part, Tool(call.id, call.tool, call.provider, metadata)))
 
     def _input_delta(self, line: int, value: dict[str, Any]) -> None:
-        """A piece of a call's input; shell commands say no item, but one call has no input yet."""
+        """Add a fragment of a call's input.
+
+        Deltas of shell commands name no item, but then one call has no input yet.
+        """
         call = self.calls.get(_key(value.get("item_id")))
         if call is None and "item_id" not in value:
             call = next((entry for entry in self.calls.values() if not entry.running), None)
@@ -265,7 +268,7 @@ class _Reader(StreamReader):
         self.session.add(ev.PartDelta(call.part, "input", text))
 
     def _output_delta(self, value: dict[str, Any]) -> None:
-        """A batch of what a command prints, where one command runs."""
+        """Add a fragment of a command's output, if one command is running."""
         delta = value.get("delta")
         running = [call for call in self.calls.values() if call.running and call.provider]
         for name in ("stdout", "stderr"):
@@ -305,7 +308,7 @@ class _Reader(StreamReader):
             self._result(call, done)
 
     def _output(self, line: int, item: dict[str, Any]) -> None:
-        """An item with the output of a call that the provider ran."""
+        """Handle an item with the output of a call that the provider ran."""
         wanted = item.get("call_id")
         key = next(
             (key for key, call in self.calls.items() if call.running and (call.id == wanted or wanted is None)), None
@@ -324,7 +327,7 @@ class _Reader(StreamReader):
 
 
 def _key(value: object) -> object:
-    """The value if it can be a key."""
+    """Return the value if it can be a key, else None."""
     return value if isinstance(value, (str, int)) else None
 
 

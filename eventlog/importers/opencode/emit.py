@@ -43,7 +43,7 @@ _NAMES = {ours: theirs for theirs, ours in ERRORS.items()}
 
 
 def restore(items: Iterable[Timed], text: Resolve) -> Record:
-    """The export whose events these are, in the order in which they were told.
+    """Return the export of these events, which are in the order of the import.
 
     `DamagedError` when what was kept does not fit the events.
     """
@@ -84,7 +84,7 @@ def restore(items: Iterable[Timed], text: Resolve) -> Record:
 
 
 def _message_of_event(event: ev.Event, owner: dict[str, str]) -> str | None:
-    """The message that an event is part of."""
+    """Return the message that an event is part of."""
     message: str | None = getattr(event, "message", None)
     part: str | None = event.parts[0] if isinstance(event, ev.Pruned) else getattr(event, "part", None)
     if message is None:
@@ -122,7 +122,7 @@ def message_of(items: Sequence[Timed], session: str, text: Resolve) -> Record:
 
 
 class _Maker:
-    """A message while it is made."""
+    """A message under construction."""
 
     def __init__(self, session: str, text: Resolve) -> None:
         self.session = session
@@ -131,7 +131,7 @@ class _Maker:
         self.parts: dict[str, Record] = {}
 
     def add(self, part: str, kind: str, **fields: Any) -> Record:
-        """A new part; fields that are None are left out."""
+        """Add a part; fields that are None are left out."""
         record = {"id": part, "sessionID": self.session, "messageID": self.info["id"], "type": kind}
         record.update((key, value) for key, value in fields.items() if value is not None)
         self.parts[part] = record

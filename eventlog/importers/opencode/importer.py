@@ -44,7 +44,7 @@ _START = re.compile(rb'^\s*\{\s*"info"\s*:\s*\{')
 
 
 class OpenCodeImporter:
-    """Reads one export."""
+    """Importer of one export."""
 
     name = "opencode"
 
@@ -88,7 +88,7 @@ class OpenCodeImporter:
 
 
 def events_of_export(data: dict[str, Any], report: Report | None = None) -> ImportBatch:
-    """The whole of an export that is already a value, as one batch.  Pure."""
+    """Return the whole of a decoded export as one batch."""
     found = report or Report("", OpenCodeImporter.name)
     reader = _Reader(data["info"], found)
     whole = ImportBatch(reader.session)
@@ -120,18 +120,18 @@ class _Reader:
         self._created = time_of(self.info, "created")
         self._born = self._time = 0
         self._heap: list[tuple[int, int, ev.Event, ImportBatch]] = []
-        """What is not message yet: time, number, event, and the batch that collects its message's
+        """Events that wait: time, number, event, and the batch with their message's bodies.
         bodies.
         """
         self._number = 0
         self._sent_bodies: set[ImportBatch] = set()
-        """Whose bodies the current batch has."""
+        """Messages whose bodies the current batch has."""
         self._messages: dict[str, MessageEvents] = {}
         self._parts: set[str] = set()
         self._odd: list[tuple[int, Any]] = []
 
     def add_message(self, record: Any) -> Iterator[ImportBatch]:
-        """Take in the next message; yields a batch when there is enough."""
+        """Add the next message; yields a batch when there is enough."""
         index = len(self._messages) + len(self._odd)
         reason = problem_of(record, self._messages)
         if reason:
@@ -197,7 +197,7 @@ class _Reader:
         return self._first
 
     def _emit_before(self, before: int | None) -> Iterator[ImportBatch]:
-        """Tell what happened before a time, or all."""
+        """Yield the events before a time, or all."""
         heap = self._heap
         while heap and (before is None or heap[0][0] < before):
             time, _, event, own = heappop(heap)
@@ -214,7 +214,7 @@ class _Reader:
                 yield batch
 
     def _compactions(self, message: MessageEvents) -> list[tuple[int, ev.Event]]:
-        """How a summary that came to an end decides the compaction that it answers."""
+        """Return the events with which an ended summary decides the compaction it answers."""
         asked = self._messages.get(message.parent)
         if not message.summary or message.ended is None or asked is None or asked.compaction is None:
             return []
@@ -233,7 +233,7 @@ class _Reader:
         return [(end, started), (end, ev.CompactionFailed(part, reason, message.id))]
 
     def _reverted(self) -> list[ev.Event]:
-        """The events that hide what a revert hides."""
+        """Return the events that hide what a revert hides."""
         revert = self.info.get("revert")
         target, part = optional(revert, "messageID"), optional(revert, "partID")
         order = list(self._messages)

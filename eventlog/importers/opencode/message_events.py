@@ -51,9 +51,9 @@ class MessageEvents:
         self.born = max(born, time_of(info, "created"))
         self.items: list[tuple[int, ev.Event]] = []
         self.late: list[tuple[int, ev.Event]] = []
-        """What happened to the message afterwards."""
+        """Later events of the message."""
         self.ended: int | None = None
-        """When the message came to an end."""
+        """Time of the message's end."""
         self.failure: MessageError | None = None
         self.reason: str | None = None
         self.model = model_of(info)
@@ -73,18 +73,18 @@ class MessageEvents:
         self._now = self.born
 
     def add(self, time: int, event: ev.Event) -> None:
-        """An event at its time."""
+        """Add an event at its time."""
         self.items.append((time, event))
 
     def content(self, text: str) -> Content:
-        """The text, or a reference to it when it is large."""
+        """Return the text, or a reference to it when it is large."""
         found = self._content(text)
         if isinstance(found, Body):
             self._texts[found.digest] = text
         return found
 
     def text(self, content: Content) -> str:
-        """The text of a content of this message."""
+        """Return the text of a content of this message."""
         return self._texts[content.digest] if isinstance(content, Body) else content
 
     def at(self, time: int | None) -> int:
@@ -93,7 +93,7 @@ class MessageEvents:
         return self._now
 
     def drop_events(self) -> None:
-        """Let go of all but what later messages may ask for."""
+        """Drop all but what later messages may ask for."""
         self._content, self._texts = _no_more, _NO_TEXTS
         self.items = self.late = _NO_ITEMS
         self.skipped = _NOTHING
@@ -112,7 +112,7 @@ _NO_TEXTS: dict[bytes, str] = {}
 _NO_PARTS: dict[str, bool] = {}
 _NO_ITEMS: list[tuple[int, ev.Event]] = []
 _NOTHING: list[str] = []
-"""What all messages that are told have in common; nothing is added to them any more."""
+"""Empty values that all emitted messages share."""
 
 
 def _no_more(text: str) -> Content:

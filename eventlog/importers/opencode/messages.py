@@ -51,7 +51,7 @@ def problem_of(record: object, known: Container[str]) -> str | None:
 
 
 def events_of_message(record: Record, content: Callable[[str], Content], born: int, known: set[str]) -> MessageEvents:
-    """The events of one message.
+    """Return the events of one message.
 
     `born` is the creation of the message before; `known` are the ids of all parts so far, and
     grows.

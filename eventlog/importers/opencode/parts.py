@@ -66,7 +66,7 @@ def _thought(events: MessageEvents, part: Record, info: Record) -> None:
 
 
 def _grow(events: MessageEvents, part: Record, begun: int, text: str) -> None:
-    """The text as one delta at its end, and the end if the record has one."""
+    """Add the text as one delta at its end, and the end if the record has one."""
     end = time_of(part, "end")
     events.open_parts[part["id"]] = False
     if text:
@@ -219,7 +219,7 @@ def _retry(events: MessageEvents, part: Record, info: Record) -> None:
 
 
 Rule = Callable[[MessageEvents, Record, Record], None]
-"""Tells a part, which is part of a message with this info."""
+"""Function that adds a part, of a message with this `info`."""
 
 _COMMON: dict[str, Rule] = {
     "text": _said,
@@ -238,4 +238,4 @@ ASSISTANT: dict[str, Rule] = {
     "step-start": _step_start,
     "step-finish": _step_finish,
 }
-"""The types of parts that a message of each role may have; others are skipped."""
+"""Rules by type of part for each role; other parts are skipped."""

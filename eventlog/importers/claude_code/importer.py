@@ -25,7 +25,7 @@ from eventlog import events as ev
 from eventlog.importers.anthropic import blocks
 from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, ClaudeRecord, entries, looks_right, prompt_of
 from eventlog.importers.claude_code.thread import INTERRUPT, Thread, input_of
-from eventlog.importers.common.conversation import OpenAnswer
+from eventlog.importers.common.conversation import ABORTED, OpenAnswer
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
 from eventlog.importers.common.record_index import RecordIndex
@@ -308,7 +308,7 @@ class _Reader:
         self._advance(entry, record, thread)
         texts = [block.get("text") if is_object(block) else block for block in said]
         if any(isinstance(text, str) and text.startswith(INTERRUPT) for text in texts):
-            thread.interrupt_all(MessageError("aborted", "interrupted by the user"))
+            thread.interrupt_all(ABORTED)
         if not thread.title:
             thread.rename(self.time, prompt_of(record))
         thread.prompt(self.time, entry.line, self._fresh(entry.key), record, said)

@@ -73,7 +73,7 @@ class ImportBatch:
         self.snapshot: list[tuple[int, Event]] | None = None
         """What is only true of a record that is a snapshot (a title, what was kept aside); None for
         formats that only grow. Of these events the latest counts: they are not compared, and
-        appended at the end as far as they changed. The first piece of a session says whether there
+        appended at the end as far as they changed. The first batch of a session says whether there
         will be any, the last one has them.
         """
 

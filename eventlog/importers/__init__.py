@@ -20,8 +20,9 @@ from eventlog.importers.anthropic.sse import AnthropicStream
 from eventlog.importers.claude_code.importer import ClaudeCode
 from eventlog.importers.codex.importer import Codex
 from eventlog.importers.common.importer import ImportBatch, Importer, Report, Skipped
-from eventlog.importers.common.message_lists import family_of
+from eventlog.importers.common.json_lines import read_beginning
 from eventlog.importers.common.message_reader import MessageList
+from eventlog.importers.common.message_shapes import family_of
 from eventlog.importers.common.sse import kind_of_stream
 from eventlog.importers.event_jsonl.format import EventJsonl
 from eventlog.importers.event_jsonl.load import load
@@ -51,10 +52,6 @@ _IMPORTERS: tuple[Importer, ...] = (
 FORMATS: MappingProxyType[str, Importer] = MappingProxyType({importer.name: importer for importer in _IMPORTERS})
 """The importers by the name of their format."""
 
-START = 64 * 1024
-"""Bytes of a file that its format is detected from."""
-LONGEST = 8 * 1024 * 1024
-"""Bytes that are read beyond `START` to have the first line whole."""
 HELD = 8
 """Batches of a file that are held until one has content."""
 
@@ -112,9 +109,7 @@ def import_file(
 
 def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progress: Progress | None) -> Report:
     begin = file.tell()
-    start = file.read(START)
-    if b"\n" not in start:
-        start += file.readline(LONGEST)
+    start = read_beginning(file)
     file.seek(0, os.SEEK_END)
     size = file.tell() - begin
     file.seek(begin)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from eventlog.importers.anthropic import blocks
-from eventlog.importers.common.conversation import CallInput, CallResult, Conversation, UserPart
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import CallInput, CallResult, UserPart
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.values import Text, Tool

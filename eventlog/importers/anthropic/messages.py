@@ -11,11 +11,11 @@ from typing import Any
 
 from eventlog.importers.anthropic import blocks
 from eventlog.importers.anthropic.content import add_block, metadata_of, user_part
-from eventlog.importers.common.conversation import CallResult, UserPart
+from eventlog.importers.common.conversation_parts import CallResult, UserPart
 from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
-from eventlog.importers.common.message_lists import ANTHROPIC
 from eventlog.importers.common.message_reader import ConversationReader, MessageList
+from eventlog.importers.common.message_shapes import ANTHROPIC
 from eventlog.values import Usage
 
 __all__ = ["AnthropicMessages"]

@@ -25,7 +25,7 @@ from eventlog import events as ev
 from eventlog.importers.anthropic import blocks
 from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, ClaudeRecord, entries, looks_right, prompt_of
 from eventlog.importers.claude_code.thread import INTERRUPT, Thread, input_of
-from eventlog.importers.common.conversation import ABORTED, OpenAnswer
+from eventlog.importers.common.conversation_parts import ABORTED, OpenAnswer
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
 from eventlog.importers.common.record_index import RecordIndex
@@ -150,7 +150,7 @@ class _Reader:
             asked = record["message"].get("content") if is_object(record.get("message")) else None
             calls = self.main.calls.values() if self.main is not None and isinstance(asked, str) else ()
             inputs = (input_of(call) for call in calls if call.tool in AGENT_TOOLS)
-            task = next((found for found in inputs if found.get("prompt") == asked), {})
+            task = next((found for found in inputs if found.get("prompt") == asked), dict[str, Any]())
             title, agent = text_or_empty(task.get("description")), text_or_empty(task.get("subagent_type"))
             started = ev.SessionStarted(title, agent=agent, parent=self.session)
             thread = self.agents[name] = self._thread(f"{self.session}:{name}", [record], started)

@@ -12,6 +12,7 @@ from eventlog.importers.claude_code.thread import INTERRUPT
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import (
     DamagedLineError,
+    has_record,
     is_array,
     is_object,
     lines,
@@ -19,12 +20,11 @@ from eventlog.importers.common.json_lines import (
     parse,
     sound,
     text_or_empty,
+    title_of,
 )
 
 __all__ = ["ASIDE", "CONVERSATION", "ClaudeRecord", "entries", "looks_right", "prompt_of"]
 
-TITLE = 80
-"""Longest title taken from a prompt, in characters."""
 DOCUMENT = 64 * 1024 * 1024
 """Longest document of loglines, in bytes: it is read whole."""
 
@@ -54,17 +54,7 @@ def looks_right(start: bytes) -> bool:
     """Whether one of the first lines of a file is a Claude Code record."""
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b'"loglines"' in start[:64]:
         return True
-    head = start.split(b"\n")
-    for data in head[:50]:
-        try:
-            record, _ = parse(data.strip(b"\xef\xbb\xbf \t\r"))
-        except DamagedLineError:
-            if len(head) == 1 and b'"parentUuid"' in data and b'"sessionId"' in data:
-                return True
-            continue
-        if is_object(record) and _is_record(record):
-            return True
-    return False
+    return has_record(start, 50, _is_record, lambda data: b'"parentUuid"' in data and b'"sessionId"' in data)
 
 
 def _is_record(record: dict[str, Any]) -> bool:
@@ -134,6 +124,5 @@ def prompt_of(record: dict[str, Any]) -> str:
     for block in content if is_array(content) else [content]:
         text = block.get("text") if is_object(block) else block
         if isinstance(text, str) and text.strip() and not text.lstrip().startswith(("<", INTERRUPT)):
-            head = text.strip().splitlines()[0]
-            return head if len(head) <= TITLE else head[: TITLE - 1] + "…"
+            return title_of(text)
     return ""

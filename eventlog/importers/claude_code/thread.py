@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 from eventlog import events as ev
 from eventlog.importers.anthropic import blocks
 from eventlog.importers.anthropic.content import add_block, user_part
-from eventlog.importers.common.conversation import CallInput, CallResult, Conversation, OpenAnswer, OpenCall
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import CallInput, CallResult, OpenAnswer, OpenCall
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import added, price

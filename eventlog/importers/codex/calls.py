@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from eventlog.importers.common.conversation import CallInput
+from eventlog.importers.common.conversation_parts import CallInput
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.openai import items

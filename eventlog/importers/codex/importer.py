@@ -23,7 +23,8 @@ from eventlog.importers.codex.calls import progress_of
 from eventlog.importers.codex.duplicates import ScreenEvent
 from eventlog.importers.codex.records import CodexRecord, entries, looks_right, parent_of
 from eventlog.importers.codex.rollout import ALL_KINDS, Rollout
-from eventlog.importers.common.conversation import ABORTED, Conversation
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import ABORTED
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import added, count

@@ -13,20 +13,18 @@ from typing import Any, BinaryIO, NamedTuple
 
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import (
-    DamagedLineError,
+    has_record,
     is_object,
     lines,
     milliseconds,
-    parse,
     sound,
     text_or_empty,
+    title_of,
 )
 from eventlog.importers.common.record_index import RecordIndex
 
 __all__ = ["ITEMS", "CodexRecord", "entries", "injected", "looks_right", "parent_of", "prompt_of"]
 
-TITLE = 80
-"""Longest title taken from a prompt, in characters."""
 
 OUTER = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 ITEMS = frozenset(
@@ -59,17 +57,7 @@ class CodexRecord(NamedTuple):
 
 def looks_right(start: bytes) -> bool:
     """Whether one of the first lines of a file is a record of Codex."""
-    head = start.split(b"\n")
-    for data in head[:20]:
-        try:
-            record, _ = parse(data.strip(b"\xef\xbb\xbf \t\r"))
-        except DamagedLineError:
-            if len(head) == 1 and b'"session_meta"' in data[:200] and b'"payload"' in data:
-                return True
-            continue
-        if is_object(record) and _is_record(record):
-            return True
-    return False
+    return has_record(start, 20, _is_record, lambda data: b'"session_meta"' in data[:200] and b'"payload"' in data)
 
 
 def _is_record(record: dict[str, Any]) -> bool:
@@ -153,6 +141,5 @@ def prompt_of(texts: list[str]) -> str:
     """Return the first line of a user's prompt as a title; "" if Codex wrote it."""
     for text in texts:
         if text.strip() and not injected(text):
-            head = text.strip().splitlines()[0]
-            return head if len(head) <= TITLE else head[: TITLE - 1] + "…"
+            return title_of(text)
     return ""

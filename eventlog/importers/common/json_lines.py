@@ -6,7 +6,7 @@ A damaged line gives a reason for the report.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeGuard
 
@@ -24,17 +24,27 @@ __all__ = [
     "Line",
     "check_depth",
     "dump",
+    "has_record",
     "is_array",
     "is_object",
     "lines",
     "milliseconds",
     "parse",
+    "read_beginning",
     "sound",
     "text_or_empty",
+    "title_of",
 ]
 
 MAX_LINE = 32 * 1024 * 1024
 """Longest line that is read, in bytes; a longer one is damaged."""
+
+START = 64 * 1024
+"""Bytes of a file that are read to detect its format."""
+LONGEST = 8 * 1024 * 1024
+"""Bytes that are read beyond `START` to have the first line whole."""
+TITLE = 80
+"""Longest title taken from a prompt, in characters."""
 
 _BOM = b"\xef\xbb\xbf"
 _DECODER = msgspec.json.Decoder()
@@ -169,3 +179,35 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def text_or_empty(value: object) -> str:
     """Return a text as it is, "" for anything else."""
     return value if isinstance(value, str) else ""
+
+
+def read_beginning(file: BinaryIO) -> bytes:
+    """Read the first bytes of a file, at least its first line unless that is very long."""
+    start = file.read(START)
+    return start if b"\n" in start else start + file.readline(LONGEST)
+
+
+def has_record(
+    start: bytes, most: int, is_record: Callable[[dict[str, Any]], bool], is_beginning: Callable[[bytes], bool]
+) -> bool:
+    """Whether one of the first lines of a file is a record of a format.
+
+    `is_beginning` decides about a single line that breaks off.
+    """
+    head = start.split(b"\n")
+    for data in head[:most]:
+        try:
+            record, _ = parse(data.strip(b"\xef\xbb\xbf \t\r"))
+        except DamagedLineError:
+            if len(head) == 1 and is_beginning(data):
+                return True
+            continue
+        if is_object(record) and is_record(record):
+            return True
+    return False
+
+
+def title_of(prompt: str) -> str:
+    """Return the first line of a prompt, cut to a title's length."""
+    head = prompt.strip().splitlines()[0]
+    return head if len(head) <= TITLE else head[: TITLE - 1] + "…"

@@ -18,10 +18,12 @@ from hashlib import sha256
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
-from eventlog.importers.common.conversation import Conversation, OpenAnswer, UserPart
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import OpenAnswer, UserPart
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, milliseconds, text_or_empty
-from eventlog.importers.common.message_lists import ListedConversation, conversations, family
+from eventlog.importers.common.message_lists import ListedConversation, conversations
+from eventlog.importers.common.message_shapes import family
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.values import Model, Origin
 

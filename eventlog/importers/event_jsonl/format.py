@@ -27,8 +27,7 @@ session there; the other sessions are read.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, BinaryIO, TypeGuard
 
@@ -36,6 +35,7 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.batch import Entry
+from eventlog.codec.surrogates import escape, map_text, unescape
 from eventlog.codec.upcast import upcast
 from eventlog.compression import pack
 from eventlog.errors import ImportFormatError, TooNewError, brief
@@ -51,11 +51,6 @@ MAX_LINE = 512 * 1024 * 1024
 """Longest line that is read, in bytes. The writer cuts appends and bodies, so only one huge event
 makes a long line.
 """
-
-
-_ESCAPE = "\U0010ffff"
-_TO_ESCAPE = re.compile("[\ud800-\udfff\U0010ffff]")
-_ESCAPED = re.compile("\U0010ffff(?:\U0010ffff|([0-9a-f]{4}))")
 
 
 class JsonlAppend(ImportBatch):
@@ -75,29 +70,7 @@ def line_of(value: object) -> bytes:
     try:
         return msgspec.json.encode(value) + b"\n"
     except UnicodeEncodeError:
-        return msgspec.json.encode({"escaped": True, **_map_text(msgspec.to_builtins(value), _escape)}) + b"\n"
-
-
-def _map_text(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if is_object(value):
-        return {key: _map_text(item, change) for key, item in value.items()}
-    if is_array(value) or _is_tuple(value):
-        return [_map_text(item, change) for item in value]
-    return value
-
-
-def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
-    return isinstance(value, tuple)
-
-
-def _escape(text: str) -> str:
-    return _TO_ESCAPE.sub(lambda found: _ESCAPE + (_ESCAPE if found[0] == _ESCAPE else f"{ord(found[0]):04x}"), text)
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPE, text)
+        return msgspec.json.encode({"escaped": True, **map_text(msgspec.to_builtins(value), escape)}) + b"\n"
 
 
 def bodies_of(event: ev.Event) -> Iterator[Body]:
@@ -111,6 +84,10 @@ def bodies_of(event: ev.Event) -> Iterator[Body]:
             layer.extend(getattr(value, name) for name in value.__struct_fields__)
         elif _is_tuple(value):
             layer.extend(value)
+
+
+def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
 
 
 class EventJsonl:
@@ -161,7 +138,7 @@ def _object(raw: bytes) -> dict[str, Any]:
     value, _ = parse(raw)
     if not is_object(value):
         raise DamagedLineError("not an object")
-    found: dict[str, Any] = _map_text(value, _unescape) if value.get("escaped") is True else value
+    found: dict[str, Any] = map_text(value, unescape) if value.get("escaped") is True else value
     return found
 
 

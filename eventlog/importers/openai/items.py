@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventlog.importers.common.conversation import CallInput, UserPart
+from eventlog.importers.common.conversation_parts import CallInput, UserPart
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse, text_or_empty
 from eventlog.importers.common.usage import count

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventlog.importers.common.conversation import CallResult
+from eventlog.importers.common.conversation_parts import CallResult
 from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
-from eventlog.importers.common.message_lists import OPENAI
 from eventlog.importers.common.message_reader import ConversationReader, MessageList
+from eventlog.importers.common.message_shapes import OPENAI
 from eventlog.importers.openai import items
 from eventlog.importers.openai.chat_sse import chat_usage, finish_reason
 from eventlog.values import File, Tool

@@ -136,7 +136,7 @@ def decrypt_commit(commit: Commit, ring: KeyRing) -> Commit:
         encrypted = decode_encrypted_payload(payload)
     except DataError as error:
         raise _of(commit, error) from None
-    family = ring.find(encrypted.key)  # what is wrong with the keys is not wrong with the session
+    family = ring.find(encrypted.key)  # outside the try: an error of the keys is not an error of the session
     if family is None:
         return commit
     try:

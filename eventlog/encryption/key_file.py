@@ -64,7 +64,7 @@ class KeyFile:
     """Keys in one file, which is made with the first key."""
 
     def __init__(self, path: Path) -> None:
-        self.path = Path(os.path.realpath(path))  # or a symbolic link would be replaced, and not the file
+        self.path = Path(os.path.realpath(path))  # so that the file is replaced, not a symbolic link to it
         self._new_file = self.path.with_name(self.path.name + ".new")
         self._old_file = self.path.with_name(self.path.name + ".destroyed")
         self._lock = RLock()
@@ -89,7 +89,7 @@ class KeyFile:
         """
         with self._lock, _storage_errors(self.path):
             while not self._refresh():
-                pass  # another has put a new one in its place meanwhile
+                pass  # another writer has replaced the file
             self._recover()
             key = self._content.keys.get(name)
             if key is None and self._content.damaged:
@@ -105,7 +105,7 @@ class KeyFile:
         try:
             if _file_state(self.path, fd) == self._seen:
                 return True
-            fcntl.flock(fd, fcntl.LOCK_SH)  # not while one is overwritten
+            fcntl.flock(fd, fcntl.LOCK_SH)  # waits while the file is overwritten
             if not _is_at(fd, self.path):
                 return False
             self._load(fd)
@@ -134,7 +134,7 @@ class KeyFile:
         key = secrets.token_bytes(KEY_BYTES)
         with self._lock, _storage_errors(self.path), self._locked_file() as fd:
             if _file_state(self.path, fd) != self._written:
-                os.fsync(fd)  # a line of one who died before it was on disk could be torn, and then it must be the last
+                os.fsync(fd)  # a line that a dead writer did not sync may be torn, and must be the last one
             whole = _repair_end(self.path, fd)
             os.lseek(fd, whole, os.SEEK_SET)
             try:
@@ -194,10 +194,10 @@ class KeyFile:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
-                if not _file_state(self.path, fd)[_SIZE]:  # its name is on disk before anything is in it
+                if not _file_state(self.path, fd)[_SIZE]:  # its name must be on disk before its content
                     sync_directory(self.path.parent)
                 if not _is_at(fd, self.path):
-                    continue  # another has put a new one in its place meanwhile
+                    continue  # another writer has replaced the file
                 self._remove_leftovers()
                 _require_names(self.path, fd, 1)
                 try:
@@ -239,7 +239,7 @@ def _unlock_and_close(fd: int) -> None:
 def _overwrite(fd: int) -> None:
     left = os.fstat(fd).st_size
     os.lseek(fd, 0, os.SEEK_SET)
-    while left > 0:  # the system may take less than it is given
+    while left > 0:  # the system may write less than asked
         left -= os.write(fd, bytes(left))
     os.fsync(fd)
 
@@ -316,7 +316,7 @@ def _repair_end(path: Path, fd: int) -> int:
             raise DamagedError(f"key file {path}: the last line cannot be read")
         found = found[: _unbroken(found)]
         whole, ends = begin + len(found), found.endswith(b"\n")
-    if whole < size or not ends:  # on disk by itself, or what comes behind it could be torn from it
+    if whole < size or not ends:  # synced alone, so that the next line cannot be torn from it
         os.ftruncate(fd, whole)
         whole += 0 if ends else os.pwrite(fd, b"\n", whole)
         os.fsync(fd)
@@ -329,7 +329,7 @@ def _unbroken(data: bytes) -> int:
     last = data[end : end + _LINE_BYTES - 1]
     if _is_valid_line(last):
         return end + len(last)
-    torn = end - _LINE_BYTES  # a file that grew has zeros where nothing arrived
+    torn = end - _LINE_BYTES  # a file that grew has zeros where no data arrived
     if end == len(data) and torn > 0 and data[torn - 1 : torn + 1] == b"\n\0":
         return torn
     return end

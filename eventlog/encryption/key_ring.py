@@ -67,7 +67,7 @@ class KeyRing:
         """Make a new family; `KeyMissingError` if the store was opened without keys."""
         if self._keys is None:
             raise KeyMissingError("the store is encrypted, and was opened without its keys")
-        kind = _family_type()  # before there is a key that nothing could be done with
+        kind = _family_type()  # checked first, so that no key is made that cannot be used
         id = os.urandom(KEY_ID_BYTES)
         family = kind(id, self._keys.make(id.hex()))
         with self._lock:

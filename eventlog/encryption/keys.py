@@ -37,9 +37,7 @@ class Keys(Protocol):
 KeyCall: TypeAlias = Callable[[str, str], bytes | None]
 """Provider as one function, called with "find", "make" or "destroy", and the name."""
 KeySource: TypeAlias = Keys | KeyCall | str | os.PathLike[str] | bool
-"""What may be given for keys: a provider, a function, the path of a key file, or True for the one
-beside the store.
-"""
+"""A provider, a function, the path of a key file, or True for the one beside the store."""
 
 
 class CheckedKeys:

@@ -77,9 +77,7 @@ class EncryptedLog:
         self._families: dict[str, bytes] = {}
         self._pending: dict[str, Ticket] = {}
         self._entries: dict[str, tuple[bytes, bytes]] = {}
-        """Catalog entries by session, as stored and as decrypted.
-        given.
-        """
+        """Catalog entries by session, as stored and as decrypted."""
 
     def __repr__(self) -> str:
         return f"<EncryptedLog over {self._engine!r}>"
@@ -105,7 +103,7 @@ class EncryptedLog:
         """Encrypt an append and queue it; a missing key is an error of the ticket."""
         size_of(append)
         if self._engine.read_only:
-            return self._engine.submit(append)  # which says so
+            return self._engine.submit(append)  # which refuses it
         id = self._family_of(append.session)
         if self._ring.empty:
             return self._reject(append, self.missing(append.session))
@@ -337,7 +335,7 @@ class EncryptedLog:
             try:
                 self._ring.destroy(id)
                 notes.append((DESTROYED + id, b"\1"))
-            except EventlogError as error:  # the others can still go
+            except EventlogError as error:  # other keys can still be destroyed
                 failure = failure or error
         self._entries = {}
         if notes:
@@ -347,16 +345,12 @@ class EncryptedLog:
             raise failure
 
     def erased(self, session: str) -> bool:
-        """Whether a session is erased: a fork of it may have begun after its key was found
-        unused.
-        """
+        """Whether a session is erased; a fork may still have begun from it."""
         head = self._engine.head(session)
         return head is not None and not is_record(session, head.entry) and _is_tombstone(entry_of(head))
 
     def reencrypt(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
-        """Turn changes of appended commits into changes of stored ones
-        (`maintenance/vacuum.py`).
-        """
+        """Turn changes of appended commits into changes of stored ones."""
         return {session: partial(self._reencrypt, change) for session, change in changes.items()}
 
     def _reencrypt(self, change: Callable[[Commit], Commit], stored: Commit) -> Commit:
@@ -365,7 +359,7 @@ class EncryptedLog:
             return stored  # unreadable without the key, so nothing can be removed
         changed = change(opened)
         if changed is opened or (stored.emptied and changed.payload == opened.payload):
-            return stored  # encrypted anew it would look like another
+            return stored  # another nonce would make it look changed
         return reencrypt(stored, changed, self._ring)
 
     # -- the rest ------------------------------------------------------------------------------
@@ -425,9 +419,7 @@ class SessionBodies:
         return self._log.named(self._log.family(self._session), digest)
 
     def body(self, digest: bytes) -> bytes | None:
-        """Return the packed bytes of a body, or None; `KeyMissingError` without the session's
-        key.
-        """
+        """Return a body's packed bytes, or None; `KeyMissingError` without the session's key."""
         family = self._log.family(self._session)
         if family is None:
             raise self._log.missing(self._session)
@@ -435,7 +427,8 @@ class SessionBodies:
             found = self._log.body_of(family, digest)
         except DataError as error:
             raise type(error)(f"body {digest.hex()}: {error.message}", session=self._session) from error
-        return self._log.body(digest) if found is None else found  # it may be another session's: a sub-session's, say
+        # It may belong to another session, as a sub-session's does.
+        return self._log.body(digest) if found is None else found
 
     def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """Return the packed bytes of some bodies, None for those that are missing."""

@@ -33,14 +33,10 @@ from eventlog.values import Content
 __all__ = ["SNAPSHOT", "Candidate", "Timed", "is_snapshot", "stored_events"]
 
 SNAPSHOT = (ev.SessionRenamed, ev.SessionArchived, ev.ForeignKept)
-"""What `ImportBatch.snapshot` may hold; of `ForeignKept` not what is kept of a record (`line:…`,
-`lines:…`), which is history.
-"""
+"""Events that `ImportBatch.snapshot` may hold; the remainders of records are history."""
 
 ENDINGS = (ev.ToolCompleted, ev.ToolFailed, ev.ToolProgress, ev.StepFinished, ev.MessageFinished, ev.TodosSet)
-"""Endings of calls, steps and messages; what a call reports before its end, and the list that its
-result sets.
-"""
+"""Endings of calls, steps and messages; progress of calls, and lists their results set."""
 
 Timed: TypeAlias = tuple[int, ev.Event]
 
@@ -67,15 +63,14 @@ class Candidate:
         self._read = 0
         """Number of stored versions that were read, the peeked one included."""
         self.gap: list[Timed] = []
-        """Endings of the file since the latest event that agrees, for which another may stand
-        here.
-        """
+        """Endings of the file since the last event that agrees; the store may have others."""
         self.bodies: dict[bytes, bytes] = {}
         """Packed bodies that `gap` and `owed` refer to."""
         self.owed: dict[object, Timed] = {}
-        """Endings of the file that are not stored in their place, by what they end. Some may be
-        stored behind it, where a rollback may hide them again: so the session's state says which
-        are missing.
+        """Endings of the file that are not stored in their place, by what they end.
+
+        Some may be stored behind it, where a rollback may hide them again. So the session's state
+        says which are missing.
         """
         self._extra: dict[object, ev.Event] = {}
         """Endings that only the store has, by what they end."""
@@ -295,7 +290,7 @@ def _is_open(state: State, event: ev.Event) -> bool:
         if isinstance(event, (ev.ToolCompleted, ev.ToolFailed)):
             status = state.status(state.part(event.part))
             return status == "running" or (status == "interrupted" and not _is_interruption(event))
-        if isinstance(event, ev.StepFinished):  # its id cannot come again, even when a rollback hides it
+        if isinstance(event, ev.StepFinished):  # its id cannot be used again, even when a rollback hides it
             return event.message in state.open_messages() and not state.has_part(event.part)
         if isinstance(event, ev.MessageFinished):
             return event.message in state.open_messages()

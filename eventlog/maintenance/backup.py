@@ -103,7 +103,7 @@ def restore(
     """Make a store at `into` from the backup or store at `source`, as of `position`.
 
     An append that reaches beyond `position` is left out whole; None takes everything.
-    `AlreadyExistsError` if there is a store at `into`; a restore that broke off is gone on with.
+    `AlreadyExistsError` if there is a store at `into`; a restore that broke off is continued.
     Parts that were scrubbed after `position` stay redacted, by one more event in each session that
     had them; not in an encrypted store.
     """
@@ -119,7 +119,7 @@ def restore(
             raise NotFoundError("position", str(position))
         upto = last if position is None else position
         what = f"a restore to position {upto} was being written"
-        return _copy(log, target, upto, what, on_progress=on_progress, options=options, settles=upto < last)
+        return _copy(log, target, upto, what, on_progress=on_progress, options=options, as_store=upto < last)
     finally:
         log.close()
 
@@ -132,11 +132,11 @@ def _copy(
     *,
     on_progress: Progress | None,
     options: Options | None = None,
-    settles: bool = False,
+    as_store: bool = False,
 ) -> BackupResult:
     """Bring the copy at `to` up to a position, or write it anew.
 
-    `settles`: the copy becomes a store of its own.
+    `as_store`: the copy becomes a store of its own.
     """
     path = log.path
     if to.resolve() == path.resolve() or path.resolve() in to.resolve().parents:
@@ -153,7 +153,7 @@ def _copy(
             swap.set_unfinished(to, what)
         if copy is None:
             for name in ("lmdb", "journal"):
-                if (place / name).exists():  # nothing of it may be gone on with
+                if (place / name).exists():  # a rewrite uses nothing of it
                     shutil.rmtree(place / name)
             (place / "edition").unlink(missing_ok=True)
             copy = BulkWriter(place, chosen)
@@ -163,7 +163,7 @@ def _copy(
             if edition:
                 swap.write_file(place / "edition", edition)
             events = copy_commits(log, copy, upto, on_progress=on_progress)
-            if settles and read_ledger(log):  # the record may lie behind the position, and what it is of before it
+            if as_store and read_ledger(log):  # the ledger may be behind the position, and its appends before it
                 ledger = ScrubLedger()
                 for commit in commits_behind(copy, 0, upto):
                     ledger.add(commit)

@@ -93,9 +93,9 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
     if is_encrypted(commit.payload):
         encrypted = decode_encrypted_payload(commit.payload)
         messages, entry = encrypted.messages, entry if encrypted.entry is None else encrypted.entry
-    elif is_foreign(commit) or (commit.emptied and not commit.payload):  # what an erased session said is gone
+    elif is_foreign(commit) or (commit.emptied and not commit.payload):  # the content of an erased session is gone
         entry = now.entry or _tombstone_entry(head, [ev.SessionErased()])
-    elif is_encrypted(entry):  # the tombstone of an encrypted session, behind which nothing comes
+    elif is_encrypted(entry):  # the tombstone of an encrypted session is its last commit
         entry = now.entry or _tombstone_entry(head, [span.item for span in spans_of(commit)])
     else:
         before = shown = entry_of(head) if head is not None and head.entry else CatalogEntry()

@@ -132,7 +132,7 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
             try:
                 store.log.submit(append).wait()
                 break
-            except ConflictError:  # a message came, which needs no lease
+            except ConflictError:  # a user message came meanwhile, which needs no lease
                 if attempt == _ATTEMPTS - 1:
                     raise
     store.let_go(session)

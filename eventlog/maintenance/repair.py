@@ -71,7 +71,7 @@ def repair(
     if not (old / "lmdb").is_dir() and not (old / "journal").is_dir():
         raise NotFoundError("store", str(old))
     require_store_files(old)
-    if swap.unfinished(new) != _UNFINISHED and not swap.holds_nothing(new):  # else an earlier try, and nothing else
+    if swap.unfinished(new) != _UNFINISHED and not swap.holds_nothing(new):  # an earlier attempt is continued
         raise CallError(f"there is something at {new} already")
     if old.resolve() in (new.resolve(), *new.resolve().parents):
         raise CallError(f"{new} is in the store that is to be repaired")

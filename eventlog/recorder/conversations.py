@@ -158,9 +158,7 @@ class ConversationRecorder(ApplicationRecorder):
             return self.source.newest()
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Return the notifications with ids greater than `gt`, and new ones as they are
-        committed.
-        """
+        """Return the notifications after `gt`, and new ones as they are committed."""
         return LogSubscription(self, self.source, gt, topics)
 
 

@@ -71,9 +71,7 @@ class OriginatorIndex:
         self.version = 0
         """Stream version up to which the index is complete."""
         self.newest = 0
-        """Stream version of the newest event, 0 if there is none; behind it there may be
-        tracking.
-        """
+        """Stream version of the newest event, 0 without any; tracking may follow it."""
         self.tracking: dict[str, int] = {}
         self._tail: dict[bytes, list[Run]] = {}
         self._blocks: list[tuple[int, int]] = []
@@ -192,9 +190,7 @@ class OriginatorIndex:
         return table
 
     def _merge(self, level: int, block: int, part: int, base: int) -> bytes:
-        """Replace four tables below by four of this level, and return the one that was asked
-        for.
-        """
+        """Replace four tables below by four of this level; return the wanted one."""
         tables: dict[int, dict[bytes, list[Run]]] = {part & ~3 | quarter: {} for quarter in range(4)}
         below: list[bytes] = []
         for child in range(4 * block, 4 * block + 4):

@@ -95,9 +95,7 @@ class LogApplicationRecorder(LogAggregateRecorder, ApplicationRecorder):
             return self.stream.newest()
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Return the notifications with ids greater than `gt`, and new ones as they are
-        committed.
-        """
+        """Return the notifications after `gt`, and new ones as they are committed."""
         return LogSubscription(self, self.stream, gt, topics)
 
 

@@ -35,9 +35,7 @@ class OpenBlock(msgspec.Struct, eq=False):
     part: str
     message: str
     kind: str
-    """"text", "reasoning", "tool", "running" (a call that is complete), or "" for a block that was
-    not imported.
-    """
+    """"text", "reasoning", "tool", "running" (a complete call), "" if not imported."""
     input: object = None
     """Input of a call as far as its start had it."""
     pieces: list[str] = msgspec.field(default_factory=list[str])

@@ -48,9 +48,7 @@ class ClaudeCode:
     name = NAME
 
     def detect(self, start: bytes, path: str) -> bool:
-        """Whether one of the first lines is a Claude Code record; the file's name does not
-        matter.
-        """
+        """Whether one of the first lines is a Claude Code record; the name is ignored."""
         del path
         return looks_right(start)
 
@@ -180,7 +178,7 @@ class _Reader:
             thread.remainder.plain = entry.plain
         thread.end_record(self.time, entry.line, entry.record)
         if self.forks:
-            # A fork is of the versions its parent has so far, so these go first.
+            # A fork refers to its parent's versions so far, so the parent's batch goes first.
             yield thread.pop_batch()
             yield from self.forks
             self.forks = []
@@ -191,8 +189,8 @@ class _Reader:
         side = record.get("isSidechain") is True and (entry.kind in CONVERSATION or "parentUuid" in record)
         thread = self._sub_session(entry, record) if side else self.main
         if thread is None:
-            # A file of sub-agents' records alone has no main session: what stands beside them goes
-            # with the first of them.
+            # A file with only sub-agents' records has no main session: other records go
+            # to the first sub-agent's session.
             aside = self.threads and entry.kind not in CONVERSATION
             only_side = not self.threads and self._sidechain_first()
             thread = self.threads[0] if aside else self._sub_session(*only_side) if only_side else self._main(record)
@@ -325,7 +323,7 @@ class _Reader:
             wanted = bounded_id(foreign) if isinstance(foreign, str) and foreign else entry.key
             opened = thread.start(self.time, self._fresh(wanted), foreign, message.get("model"), record.get("cwd"))
         thread.assistant(self.time, entry.line, entry.key, opened, content)
-        for early in thread.arrived:  # what follows an early result follows its call
+        for early in thread.arrived:  # records that follow an early result belong after its call
             self.positions.move(early, thread.number << 40 | thread.node)
         thread.arrived.clear()
         opened.reason = blocks.finish_reason(message.get("stop_reason")) or opened.reason

@@ -43,9 +43,7 @@ class Duplicates:
             self._waiting.append(event)
 
     def add_item(self, kind: str, texts: list[str]) -> bool:
-        """Note an item; whether to import it, as no event with its text was imported.
-        it.
-        """
+        """Note an item; whether to import it, as no event with its text was imported."""
         known = False
         for text in texts if kind == "reasoning" else dict.fromkeys([*texts, "".join(texts), "\n".join(texts)]):
             key = (kind, hash(text))

@@ -48,9 +48,7 @@ class Rollout:
         self.titled = False
 
     def settings(self, fields: dict[str, Any], effort: str) -> None:
-        """Set the model, its effort (member `effort`) and the directory, as far as they are
-        given.
-        """
+        """Set the model, its effort (member `effort`) and the directory, if they are given."""
         self.provider = text_or_empty(fields.get("model_provider_id")) or self.provider
         name = text_or_empty(fields.get("model"))
         self.effort = text_or_empty(fields.get(effort)) or self.effort

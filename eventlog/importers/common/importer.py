@@ -43,9 +43,7 @@ class Report(msgspec.Struct):
     events: int = 0
     """Events added to the store now."""
     messages: int = 0
-    """Messages made of the file, those that ask for a compaction included: as many as its sessions
-    then list.
-    """
+    """Messages of the file, those that ask for a compaction included."""
     parts: int = 0
     """Parts in the file."""
     skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
@@ -71,10 +69,11 @@ class ImportBatch:
         self.weight = 0
         """Bytes of the packed bodies."""
         self.snapshot: list[tuple[int, Event]] | None = None
-        """What is only true of a record that is a snapshot (a title, what was kept aside); None for
-        formats that only grow. Of these events the latest counts: they are not compared, and
-        appended at the end as far as they changed. The first batch of a session says whether there
-        will be any, the last one has them.
+        """Events of a snapshot: a title, remainders; None for formats that only grow.
+
+        They are not compared: the latest of each kind counts, and those that changed are appended
+        at the end. The first batch of a session says whether there will be any; the last one has
+        them.
         """
 
     def add(self, time: int, event: Event) -> None:
@@ -103,9 +102,7 @@ class Importer(Protocol):
         ...
 
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
-        """Yield the file's events; counts messages and parts in `report` and lists what it
-        skips.
-        """
+        """Yield the file's events; `report` gets the counts and what is skipped."""
         ...
 
 

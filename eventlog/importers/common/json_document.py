@@ -158,7 +158,7 @@ class Document:
             try:
                 return text + self._utf8.decode(data, final=self._ended)
             except UnicodeDecodeError as error:
-                found = error.object  # with what the decoder had kept of the bytes before
+                found = error.object  # with the bytes that the decoder had buffered
                 text += found[: error.start].decode()
                 line = self._lines + self._text.count("\n") + text.count("\n")
                 self._utf8.reset()

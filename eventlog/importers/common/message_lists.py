@@ -79,7 +79,7 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation
             "", shape.member, around, _numbered((value for name, value in members if name == shape.member), report)
         )
     elif shape.kind == "reply":
-        # Over lines or not: the whole file is one object.
+        # The whole file is one object, on one line or several.
         whole = dict(_sound(Document(file, "", report.skip).members(), report))
         yield from _inside("", whole, plain=_is_plain(whole))
     elif shape.kind == "conversations":
@@ -129,7 +129,7 @@ def _sound(members: Iterator[tuple[str, Any]], report: Report) -> Iterator[tuple
 def _numbered(elements: Iterator[Any], report: Report) -> Iterator[tuple[int, Any, bool]]:
     number = 0
     try:
-        for number, value in enumerate(elements, start=1):  # the last number is the place of the damage
+        for number, value in enumerate(elements, start=1):  # `number` is needed below when the document is damaged
             if _is_shallow(number, value, report):
                 yield number, value, _is_plain(value)
     except DamagedDocumentError as error:

@@ -41,8 +41,10 @@ class Shape(NamedTuple):
     """Shape of a file or line: its kind, the member with the messages, and their provider."""
 
     kind: str
-    """"array", "object", "reply", "messages" (one a line), "conversations" (one a line), "none" for
-    an object with no messages, or "".
+    """"array", "object", "reply", "messages", "conversations", "none" or "".
+
+    "messages" has one message a line, "conversations" one conversation a line; "none" is an object
+    without messages.
     """
     member: str = ""
     family: str = ""
@@ -140,7 +142,7 @@ def _shape(start: bytes) -> Shape:
     first, _, rest = data.partition(b"\n")
     if data.startswith(b"["):
         detected = _family_of_messages(_first_elements(data), {})
-        # A whole array that has no messages, on the first of some lines, is a damaged line.
+        # A complete array without messages on the first of several lines is a damaged line.
         return (
             Shape("array", family=detected)
             if detected or not rest.strip() or _parsed(first) is None

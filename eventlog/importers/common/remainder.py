@@ -51,9 +51,7 @@ class Remainder:
         self.count = 0
         """Events since the record before."""
         self.plain = True
-        """Whether the record is plain (`parse`): if not, its values are not exactly what an event
-        has.
-        """
+        """Whether the record is plain (`parse`); only then events hold its values exactly."""
         self.texts: dict[str, tuple[int, str]] = {}
         self.values: dict[int, tuple[int, str]] = {}
 
@@ -71,7 +69,7 @@ class Remainder:
         """Append what is left of the record; the number of events that took."""
         moved: Moved = []
         large: list[str] = []
-        # In an array of its own, a record that is no more than a text is treated like any other.
+        # Wrapped in an array, so that a record that is a bare text is handled like any other.
         (rest,) = self._rest([record], [], moved, large)
         for number, text in enumerate(large):
             batch.add(time, ev.ForeignKept(f"line:{line}:{number}", batch.content(text)))

@@ -88,7 +88,7 @@ def kind_of_stream(start: bytes) -> str:
             strange -= 1
         elif not data or line.startswith((b"data:", *_FIELDS)):
             continue
-        else:  # what is indented is within something else
+        else:  # an indented line is part of some other document
             strange += 1
             if strange > STRANGE:
                 return ""

@@ -121,9 +121,7 @@ class StreamReader(ABC):
         """How many parts `new_part` has named."""
 
     def begin_message(self, line: int, foreign: object, model: object, provider: str = "") -> None:
-        """Begin an assistant message with the id and the model that the stream names, if it
-        does.
-        """
+        """Begin an assistant message with the id and model of the stream, if it has them."""
         self.foreign = foreign
         self.message = self.session.new_id(foreign if isinstance(foreign, str) and foreign else f"message-{line}")
         self.model = Model(provider, model) if isinstance(model, str) and model else None
@@ -141,9 +139,7 @@ class StreamReader(ABC):
         return part
 
     def run_call(self, line: int, part: str, text: str) -> bool:
-        """Start a call whose input has ended; False, and a report, if the input is not whole
-        JSON.
-        """
+        """Start a call whose input has ended; False, and a report, if it is no whole JSON."""
         try:
             parse(text.encode("utf-8", "surrogatepass"))
         except DamagedLineError:

@@ -48,9 +48,7 @@ __all__ = ["VERSION", "EventJsonl", "JsonlAppend", "bodies_of", "line_of"]
 VERSION = 1
 """Version of the format that is written; older ones are read."""
 MAX_LINE = 512 * 1024 * 1024
-"""Longest line that is read, in bytes. The writer cuts appends and bodies, so only one huge event
-makes a long line.
-"""
+"""Longest line that is read, in bytes; only one huge event makes a long line."""
 
 
 class JsonlAppend(ImportBatch):

@@ -121,9 +121,7 @@ class _Reader:
         self._created = time_of(self.info, "created")
         self._born = self._time = 0
         self._heap: list[tuple[int, int, ev.Event, ImportBatch]] = []
-        """Events that wait: time, number, event, and the batch with their message's bodies.
-        bodies.
-        """
+        """Events that wait: time, number, event, and the batch with their message's bodies."""
         self._number = 0
         self._sent_bodies: set[ImportBatch] = set()
         """Messages whose bodies the current batch has."""
@@ -223,8 +221,8 @@ class _Reader:
         order = list(self._messages)
         tail = asked.tail if asked.tail in self._messages and asked.tail != asked.id else None
         place = order.index(tail) if tail is not None else 0
-        # A covered set that is named may hold no open message; one that a crash left open is
-        # covered by the tail alone.
+        # A named covered range may hold no open message; with one that a crash left open, the
+        # range is given by the tail alone.
         crashed = any(self._messages[name].open for name in order[:place])
         through = order[place - 1] if place and not crashed else None
         started = ev.CompactionStarted(part, through, tail, None, message.model)

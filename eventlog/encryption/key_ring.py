@@ -78,9 +78,9 @@ class KeyRing:
         """Destroy a family's key at its provider."""
         if self._keys is not None:
             self._keys.destroy(id.hex())
-            self.forget(id)
+            self.evict(id)
 
-    def forget(self, id: bytes) -> None:
+    def evict(self, id: bytes) -> None:
         """Evict a family whose key was destroyed."""
         with self._lock:
             self._families[id] = None

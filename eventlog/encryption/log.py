@@ -330,7 +330,7 @@ class EncryptedLog:
         failure: EventlogError | None = None
         for id in {encrypted.key for encrypted in cards} - alive:
             if id in noted and self._ring.lasting:
-                self._ring.forget(id)  # another handle had it destroyed
+                self._ring.evict(id)  # another handle had it destroyed
                 continue
             try:
                 self._ring.destroy(id)

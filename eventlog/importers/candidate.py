@@ -86,7 +86,7 @@ class Candidate:
     def compare(self, time: int, event: ev.Event, bodies: Mapping[bytes, bytes]) -> None:
         """Compare the file's next event; `bodies` has the bodies it refers to."""
         stored = self._peek()
-        if not self.gap and stored is not None and _plain(self.translate(event)) == _plain(stored):
+        if not self.gap and stored is not None and _comparable(self.translate(event)) == _comparable(stored):
             self._agree()
             return
         if self._may_differ(event) and stored is not None:
@@ -157,13 +157,13 @@ class Candidate:
                 del self._extra[about]
 
     def _same(self, event: ev.Event, stored: ev.Event, bodies: Mapping[bytes, bytes]) -> bool:
-        if _plain(event) == _plain(stored):
+        if _comparable(event) == _comparable(stored):
             return True
         if not isinstance(event, ev.ForeignKept) or not isinstance(stored, ev.ForeignKept) or self._snapshots:
             return False
         if event.of != stored.of or not event.of.startswith("line:") or event.of.count(":") > 1:
             return False
-        return _rest(self._text(event.data, bodies)) == _rest(self._text(stored.data, {}))
+        return _parse_remainder(self._text(event.data, bodies)) == _parse_remainder(self._text(stored.data, {}))
 
     def _text(self, content: Content, bodies: Mapping[bytes, bytes]) -> str:
         packed = None if isinstance(content, str) else bodies.get(content.digest)
@@ -250,7 +250,7 @@ def is_snapshot(event: ev.Event) -> bool:
     return isinstance(event, SNAPSHOT) and not (isinstance(event, ev.ForeignKept) and event.of.startswith("line"))
 
 
-def _plain(event: ev.Event) -> ev.Event:
+def _comparable(event: ev.Event) -> ev.Event:
     """Return the event without fields in which two imports of one session may differ."""
     if isinstance(event, ev.SessionStarted) and event.origin is not None:
         origin = msgspec.structs.replace(event.origin, path="")
@@ -258,7 +258,7 @@ def _plain(event: ev.Event) -> ev.Event:
     return event
 
 
-def _rest(data: str) -> object:
+def _parse_remainder(data: str) -> object:
     """Parse a record's remainder, without the indexes of the events that have its texts."""
     rest, moved = json.loads(data)
     return rest, [(path, field) for path, (_, field) in moved] if is_array(moved) else moved

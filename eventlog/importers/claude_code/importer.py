@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from eventlog import events as ev
 from eventlog.importers.anthropic import blocks
-from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, ClaudeRecord, entries, looks_right, prompt_of
+from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, ClaudeRecord, entries, is_claude_code, prompt_of
 from eventlog.importers.claude_code.thread import INTERRUPT, Thread, input_of
 from eventlog.importers.common.conversation_parts import ABORTED, OpenAnswer
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
@@ -50,7 +50,7 @@ class ClaudeCode:
     def detect(self, start: bytes, path: str) -> bool:
         """Whether one of the first lines is a Claude Code record; the name is ignored."""
         del path
-        return looks_right(start)
+        return is_claude_code(start)
 
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the file's events."""
@@ -81,13 +81,13 @@ class _Reader:
     def read(self, found: Iterator[ClaudeRecord]) -> Iterator[ImportBatch]:
         for entry in found:
             if self.begun:
-                yield from self._take(entry)
+                yield from self._read_record(entry)
                 continue
             self.preamble.append(entry)
             if entry.kind in CONVERSATION or len(self.preamble) > PREAMBLE:
                 self._begin()
                 for early in self.preamble:
-                    yield from self._take(early)
+                    yield from self._read_record(early)
                 self.preamble.clear()
         for entry in self.preamble:
             self.report.skip(entry.line, "no session begins: the file has no user or assistant record")
@@ -160,12 +160,12 @@ class _Reader:
         found = self.positions.get(bounded_id(key)) if isinstance(key, str) and key else None
         return None if found is None else (self.threads[found >> 40], found & ((1 << 40) - 1))
 
-    def _settle_place(self, key: str, thread: Thread, node: int) -> None:
+    def _set_place(self, key: str, thread: Thread, node: int) -> None:
         self.positions.put(key, thread.number << 40 | node)
 
     # -- records ---------------------------------------------------------------------------------
 
-    def _take(self, entry: ClaudeRecord) -> Iterator[ImportBatch]:
+    def _read_record(self, entry: ClaudeRecord) -> Iterator[ImportBatch]:
         """Add the events of one record, and its remainder."""
         if entry.time is not None:
             self.time = entry.time
@@ -248,7 +248,7 @@ class _Reader:
         if "uuid" in record:
             place = self._place(record.get("parentUuid"))
             at = place if place is not None and place[0] is thread else (thread, thread.node)
-            self._settle_place(entry.key, *at)
+            self._set_place(entry.key, *at)
 
     def _conversation(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         message = record.get("message")
@@ -301,7 +301,7 @@ class _Reader:
             else:
                 said.append(block)
         if not said and content:
-            self._settle_place(entry.key, thread, thread.node)
+            self._set_place(entry.key, thread, thread.node)
             return
         self._advance(entry, record, thread)
         texts = [block.get("text") if is_object(block) else block for block in said]
@@ -310,7 +310,7 @@ class _Reader:
         if not thread.title:
             thread.rename(self.time, prompt_of(record))
         thread.prompt(self.time, entry.line, self._fresh(entry.key), record, said)
-        self._settle_place(entry.key, thread, thread.node)
+        self._set_place(entry.key, thread, thread.node)
 
     def _assistant(
         self, entry: ClaudeRecord, record: dict[str, Any], message: dict[str, Any], content: list[Any], thread: Thread
@@ -328,7 +328,7 @@ class _Reader:
         thread.arrived.clear()
         opened.reason = blocks.finish_reason(message.get("stop_reason")) or opened.reason
         thread.record_usage(self.time, opened, message.get("usage"), record.get("costUSD"))
-        self._settle_place(entry.key, thread, thread.node)
+        self._set_place(entry.key, thread, thread.node)
         if record.get("isApiErrorMessage") is True:
             texts = [block.get("text") for block in content if is_object(block)]
             words = " ".join(text for text in texts if isinstance(text, str))
@@ -339,7 +339,7 @@ class _Reader:
         metadata = found if is_object(found) else {}
         auto = metadata.get("trigger") == "auto"
         thread.compact(self.time, self._fresh(entry.key), auto=auto, before=metadata.get("preTokens"))
-        self._settle_place(entry.key, thread, thread.node)
+        self._set_place(entry.key, thread, thread.node)
 
     def _summary(self, entry: ClaudeRecord, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
         if thread.compaction is None:
@@ -348,4 +348,4 @@ class _Reader:
         text = "\n\n".join(part for part in texts if isinstance(part, str))
         del record
         thread.summarize(self.time, self._fresh(entry.key), text)
-        self._settle_place(entry.key, thread, thread.node)
+        self._set_place(entry.key, thread, thread.node)

@@ -23,7 +23,7 @@ from eventlog.importers.common.json_lines import (
     title_of,
 )
 
-__all__ = ["ASIDE", "CONVERSATION", "ClaudeRecord", "entries", "looks_right", "prompt_of"]
+__all__ = ["ASIDE", "CONVERSATION", "ClaudeRecord", "entries", "is_claude_code", "prompt_of"]
 
 DOCUMENT = 64 * 1024 * 1024
 """Longest document of loglines, in bytes: it is read whole."""
@@ -50,7 +50,7 @@ class ClaudeRecord(NamedTuple):
     time: int | None
 
 
-def looks_right(start: bytes) -> bool:
+def is_claude_code(start: bytes) -> bool:
     """Whether one of the first lines of a file is a Claude Code record."""
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b'"loglines"' in start[:64]:
         return True

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from eventlog import events as ev
 from eventlog.importers.codex.calls import progress_of
 from eventlog.importers.codex.duplicates import ScreenEvent
-from eventlog.importers.codex.records import CodexRecord, entries, looks_right, parent_of
+from eventlog.importers.codex.records import CodexRecord, entries, is_codex, parent_of
 from eventlog.importers.codex.rollout import ALL_KINDS, Rollout
 from eventlog.importers.common.conversation import Conversation
 from eventlog.importers.common.conversation_parts import ABORTED
@@ -65,7 +65,7 @@ class Codex:
     def detect(self, start: bytes, path: str) -> bool:
         """Whether one of the first lines is a record of Codex."""
         del path
-        return looks_right(start)
+        return is_codex(start)
 
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the file's events."""
@@ -73,7 +73,7 @@ class Codex:
         for entry in entries(file, report):
             if reader is None:
                 reader = _Reader(entry, path, report)
-            reader.take(entry)
+            reader.read_record(entry)
             if reader.conversation.batch.full():
                 yield reader.conversation.pop_batch()
         if reader is not None:
@@ -111,7 +111,7 @@ class _Reader:
 
     # -- records ---------------------------------------------------------------------------------
 
-    def take(self, entry: CodexRecord) -> None:
+    def read_record(self, entry: CodexRecord) -> None:
         """Add the events of one record, and its remainder."""
         if entry.time is not None:
             self.rollout.time = entry.time

@@ -23,7 +23,7 @@ from eventlog.importers.common.json_lines import (
 )
 from eventlog.importers.common.record_index import RecordIndex
 
-__all__ = ["ITEMS", "CodexRecord", "entries", "injected", "looks_right", "parent_of", "prompt_of"]
+__all__ = ["ITEMS", "CodexRecord", "entries", "injected", "is_codex", "parent_of", "prompt_of"]
 
 
 OUTER = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
@@ -55,7 +55,7 @@ class CodexRecord(NamedTuple):
     time: int | None
 
 
-def looks_right(start: bytes) -> bool:
+def is_codex(start: bytes) -> bool:
     """Whether one of the first lines of a file is a record of Codex."""
     return has_record(start, 20, _is_record, lambda data: b'"session_meta"' in data[:200] and b'"payload"' in data)
 

@@ -45,7 +45,7 @@ class EarlyResults(Generic[R]):
         self._held[call] = _Held(line, result, size)
         self._size += size
         while len(self._held) > MOST or (self._size > LARGEST and len(self._held) > 1):
-            self._give_up(next(iter(self._held)))
+            self._drop(next(iter(self._held)))
         return True
 
     def pop(self, call: str) -> R | None:
@@ -59,9 +59,9 @@ class EarlyResults(Generic[R]):
     def close(self) -> None:
         """Report the results that are held at the end of the file."""
         while self._held:
-            self._give_up(next(iter(self._held)))
+            self._drop(next(iter(self._held)))
 
-    def _give_up(self, call: str) -> None:
+    def _drop(self, call: str) -> None:
         held = self._held.pop(call)
         self._size -= held.size
         if held.line is not None:

@@ -56,7 +56,7 @@ class ConversationReader:
     def settings(self, around: dict[str, Any]) -> None:
         """Set the model, tools and system prompt that a request has beside its messages."""
         self.conversation.remainder.plain = False
-        self.model = self.known(around.get("model"))
+        self.model = self.model_named(around.get("model"))
         if self.model is not None:
             self.conversation.add(self.time, ev.SettingsSet(self.model))
         system = around.get("system")
@@ -76,11 +76,11 @@ class ConversationReader:
             self.conversation.remainder.move(text, "header")
         self.conversation.add(self.time, ev.SystemPromptSet(self.conversation.batch.content(text)))
 
-    def known(self, name: object) -> Model | None:
+    def model_named(self, name: object) -> Model | None:
         """Return the model of this name, None for no name."""
         return Model(self.provider, name) if isinstance(name, str) and name else None
 
-    def fresh(self, number: int, message: dict[str, Any]) -> str:
+    def new_id(self, number: int, message: dict[str, Any]) -> str:
         """Return an unused message id: the message's own, else its number's."""
         for key in ("id", "message_id"):
             wanted = text_or_empty(message.get(key))
@@ -94,15 +94,15 @@ class ConversationReader:
     ) -> None:
         """Add a user message of these parts."""
         self.begun = True
-        event = ev.UserMessageAdded(self.fresh(number, message), agent, synthetic=synthetic)
+        event = ev.UserMessageAdded(self.new_id(number, message), agent, synthetic=synthetic)
         self.conversation.user(self.time, event, said)
 
     def answer(self, number: int, message: dict[str, Any]) -> OpenAnswer:
         """Begin an answer."""
         self.begun = True
         names = (message.get(key) for key in ("model", "model_id"))
-        model = next((found for found in map(self.known, names) if found is not None), self.model)
-        started = ev.AssistantMessageStarted(self.fresh(number, message), self.conversation.last_user, model=model)
+        model = next((found for found in map(self.model_named, names) if found is not None), self.model)
+        started = ev.AssistantMessageStarted(self.new_id(number, message), self.conversation.last_user, model=model)
         return self.conversation.answer(self.time, started)
 
 

@@ -70,7 +70,7 @@ class Remainder:
         moved: Moved = []
         large: list[str] = []
         # Wrapped in an array, so that a record that is a bare text is handled like any other.
-        (rest,) = self._rest([record], [], moved, large)
+        (rest,) = self._strip([record], [], moved, large)
         for number, text in enumerate(large):
             batch.add(time, ev.ForeignKept(f"line:{line}:{number}", batch.content(text)))
         data = dump([rest, moved], plain=self.plain)
@@ -80,7 +80,7 @@ class Remainder:
         self.values.clear()
         return len(large) + 1
 
-    def _rest(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
+    def _strip(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
         """Return the value with null in place of what moves; the same object if nothing does."""
         rest: Any = None
         for key, item in _entries(value):
@@ -98,7 +98,7 @@ class Remainder:
             elif is_object(item) or is_array(item):
                 place = self.values.get(id(item))
                 if place is None:
-                    left = self._rest(item, [*path, key], moved, large)
+                    left = self._strip(item, [*path, key], moved, large)
                     if left is item:
                         continue
             else:

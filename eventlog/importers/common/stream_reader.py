@@ -126,7 +126,7 @@ class StreamReader(ABC):
         self.message = self.session.new_id(foreign if isinstance(foreign, str) and foreign else f"message-{line}")
         self.model = Model(provider, model) if isinstance(model, str) and model else None
         self.parts = 0
-        self.session.remainder.forget()
+        self.session.remainder.begin_message()
         self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
         self.session.add(ev.StepStarted(self.message, own_id(self.message, "step")))
         self.report.messages += 1

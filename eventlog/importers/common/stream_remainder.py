@@ -67,7 +67,7 @@ class StreamRemainder:
         if len(text) >= SAID:
             self._said[text] = part
 
-    def forget(self) -> None:
+    def begin_message(self) -> None:
         """Forget the texts of the last message, which a new one does not repeat."""
         self._said.clear()
 
@@ -79,7 +79,7 @@ class StreamRemainder:
         moved: Moved = []
         large: list[str] = []
         self._bound = INLINE if begun else sys.maxsize
-        (rest,) = self._take([record], [], moved, large)
+        (rest,) = self._strip([record], [], moved, large)
         steps = difference(self._rest, rest)
         place = moved if not self._entries or moved != self._moved else 0
         if not self._entries:
@@ -113,7 +113,7 @@ class StreamRemainder:
         """Begin a new batch."""
         self._entries, self._rest, self._moved, self._plain = [], None, [], True
 
-    def _take(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
+    def _strip(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
         """Return a copy of the value with null in place of texts that events have."""
         if isinstance(value, str):
             if value in self._deltas:
@@ -128,9 +128,9 @@ class StreamRemainder:
                 return None
             return value
         if is_object(value):
-            return {key: self._take(item, [*path, key], moved, large) for key, item in value.items()}
+            return {key: self._strip(item, [*path, key], moved, large) for key, item in value.items()}
         if is_array(value):
-            return [self._take(item, [*path, number], moved, large) for number, item in enumerate(value)]
+            return [self._strip(item, [*path, number], moved, large) for number, item in enumerate(value)]
         return value
 
 

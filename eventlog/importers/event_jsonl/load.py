@@ -47,7 +47,7 @@ def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
         except CallError as error:
             report.skip(batch.line, f"{error}; the rest of session {brief(batch.session)} is not imported")
             refused.add(batch.session)
-    report.sessions = [stream.stored().id for stream in streams.values() if stream.known]
+    report.sessions = [stream.stored().id for stream in streams.values() if stream.is_stored]
     report.events = sum(stream.added for stream in streams.values())
 
 
@@ -119,7 +119,7 @@ class _Stream:
                 self.candidates.append(_Candidate(session, self))
 
     @property
-    def known(self) -> bool:
+    def is_stored(self) -> bool:
         """Whether the stream is in the store."""
         return self.chosen is not None or any(found.agrees and found.common for found in self.candidates)
 
@@ -214,7 +214,7 @@ def _begun(store: Store, batch: JsonlAppend, streams: dict[str, _Stream]) -> _St
         raise CallError(f"a fork at version {event.at} that begins at version {batch.first}")
     if parent is None:
         return _Stream(store, batch.session, batch.first, store.session(event.parent), event.at)
-    if not parent.known:
+    if not parent.is_stored:
         raise NotFoundError("session", event.parent)
     return _Stream(store, batch.session, batch.first, parent, parent.version(event.at))
 

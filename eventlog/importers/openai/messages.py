@@ -141,7 +141,7 @@ def _call(reader: ConversationReader, number: int, call: dict[str, Any], part: s
 
 
 def _completion(reader: ConversationReader, number: int, reply: dict[str, Any]) -> None:
-    reader.model = reader.known(reply.get("model")) or reader.model
+    reader.model = reader.model_named(reply.get("model")) or reader.model
     choices = [choice for choice in reply["choices"] if is_object(choice)]
     if len(choices) != 1:
         reader.report.skip(number, f"{len(choices)} choices: only the first is imported")

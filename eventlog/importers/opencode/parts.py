@@ -43,7 +43,7 @@ def _start(events: MessageEvents, part: Record, kind: Any, time: int | None = No
     return begun
 
 
-def _said(events: MessageEvents, part: Record, info: Record) -> None:
+def _text(events: MessageEvents, part: Record, info: Record) -> None:
     del info
     text = string(part, "text")
     whole = events.user
@@ -56,16 +56,16 @@ def _said(events: MessageEvents, part: Record, info: Record) -> None:
     if whole:
         _start(events, part, kind)
     else:
-        _grow(events, part, _start(events, part, kind, time_of(part, "start")), text)
+        _stream_text(events, part, _start(events, part, kind, time_of(part, "start")), text)
 
 
-def _thought(events: MessageEvents, part: Record, info: Record) -> None:
+def _reasoning(events: MessageEvents, part: Record, info: Record) -> None:
     del info
     begun = _start(events, part, Reasoning(), time_of(part, "start"))
-    _grow(events, part, begun, string(part, "text"))
+    _stream_text(events, part, begun, string(part, "text"))
 
 
-def _grow(events: MessageEvents, part: Record, begun: int, text: str) -> None:
+def _stream_text(events: MessageEvents, part: Record, begun: int, text: str) -> None:
     """Add the text as one delta at its end, and the end if the record has one."""
     end = time_of(part, "end")
     events.open_parts[part["id"]] = False
@@ -222,7 +222,7 @@ Rule = Callable[[MessageEvents, Record, Record], None]
 """Function that adds a part, of a message with this `info`."""
 
 _COMMON: dict[str, Rule] = {
-    "text": _said,
+    "text": _text,
     "file": _file,
     "subtask": _subtask,
     "agent": _mention,
@@ -233,7 +233,7 @@ _COMMON: dict[str, Rule] = {
 USER: dict[str, Rule] = {**_COMMON, "compaction": _compaction}
 ASSISTANT: dict[str, Rule] = {
     **_COMMON,
-    "reasoning": _thought,
+    "reasoning": _reasoning,
     "tool": _tool,
     "step-start": _step_start,
     "step-finish": _step_finish,

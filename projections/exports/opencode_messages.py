@@ -1,6 +1,6 @@
 """One message of ours as a record of OpenCode's export: what OpenCode 1.18 needs, with defaults for what we do not know.
 
-Not the document (`opencode.py`) and not the ids (`opencode_ids.py`).  The words are those of `eventlog/importers/opencode/records.py`,
+Not the document (`opencode.py`) and not the ids (`opencode_ids.py`).  The words are those of `eventlog/importers/opencode/emit.py`,
 which tells events that look as the importer makes them; here others are brought into that form, and later changes applied.
 """
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.importers.common.json_lines import is_object
-from eventlog.importers.opencode.records import message_of
+from eventlog.importers.opencode.emit import message_of
 from eventlog.importers.opencode.values import ERRORS
 from eventlog.values import Model, Reasoning, Tokens
 from projections.view.part_rendering import REDACTED, Resolver

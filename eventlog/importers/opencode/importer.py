@@ -32,10 +32,9 @@ from eventlog.importers.common.importer import BATCH_BYTES, BATCH_EVENTS, Import
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
 from eventlog.importers.common.json_lines import DamagedLineError, check_depth, dump
 from eventlog.importers.common.json_patch import difference
-from eventlog.importers.opencode.emit import restore
+from eventlog.importers.opencode.emit import message_of, restore, session_of
 from eventlog.importers.opencode.message_events import MessageEvents
 from eventlog.importers.opencode.messages import events_of_message, problem_of
-from eventlog.importers.opencode.records import message_of, session_of
 from eventlog.importers.opencode.values import model_of, optional, string, time_of
 from eventlog.values import MessageError, Origin
 

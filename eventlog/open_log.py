@@ -185,5 +185,5 @@ def of_what_is_stored(
     """Changes of commits as they were appended as changes of commits as they are stored."""
     encrypted = _as_encrypted(log)
     if encrypted is not None:
-        return encrypted.resealed(changes)
+        return encrypted.reencrypt(changes)
     return changes

@@ -73,12 +73,12 @@ def repair(
     source: str | os.PathLike[str],
     into: str | os.PathLike[str],
     *,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> RepairReport:
     """Save all that is sound of the damaged store at `source` into a new one at `into`; see `maintenance/repair.py`."""
     from eventlog.maintenance.repair import repair
 
-    return repair(source, into, told=told)
+    return repair(source, into, on_progress=on_progress)
 
 
 def restore(
@@ -86,24 +86,26 @@ def restore(
     into: str | os.PathLike[str],
     *,
     position: int | None = None,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> BackupResult:
     """Make a store at `into` of a backup, as it was when `position` was its newest event; see `maintenance/backup.py`."""
     from eventlog.maintenance.backup import restore
 
-    return restore(source, into, position=position, told=told)
+    return restore(source, into, position=position, on_progress=on_progress)
 
 
 class Keeping:
     """The part of a `Store` that is about its files as a whole; nothing else is one."""
 
-    def backup(self, to: str | os.PathLike[str], *, told: Callable[[int, int], None] | None = None) -> BackupResult:
+    def backup(
+        self, to: str | os.PathLike[str], *, on_progress: Callable[[int, int], None] | None = None
+    ) -> BackupResult:
         """Copy what is committed by now into the directory `to`, while everybody goes on; see `maintenance/backup.py`."""
         from eventlog.maintenance.backup import backup
 
         store = cast("Store", self)
         store.usable()
-        return backup(store.log, to, told=told)
+        return backup(store.log, to, on_progress=on_progress)
 
     def erase(
         self, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse", reason: str = ""

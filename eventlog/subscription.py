@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from eventlog.append.own_appends import uncommitted
 from eventlog.codec.decoded import Recorded, events_of
-from eventlog.codec.payload import is_foreign, is_sealed
+from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import CallError, brief
 from eventlog.events import Base, SessionErased
 from eventlog.history.catalog import entry_of
@@ -73,7 +73,7 @@ class Subscription:
         erased = _erased(self.log, {commit.session for commit in commits if session in {None, commit.session}})
         for commit in commits:
             # Whoever follows them all goes on past what nobody can read.
-            told = not is_sealed(commit.payload) if session is None else commit.session == session
+            told = not is_encrypted(commit.payload) if session is None else commit.session == session
             if told and not is_foreign(commit):
                 start = commit.first + max(self.position - commit.position + 1, 0)
                 for recorded in events_of(commit, start - 1):

@@ -13,8 +13,7 @@ Not here: compression (the log's business) and meaning (`state/state.py`, `proje
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar, cast
@@ -22,7 +21,8 @@ from typing import Any, TypeAlias, TypeVar, cast
 import msgspec
 
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_sealed
+from eventlog.codec.payload import is_encrypted
+from eventlog.codec.surrogates import escape, map_text, unescape
 from eventlog.codec.upcast import upcast
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError, UnknownEventError
 from eventlog.events import SCHEMA, Base, Event
@@ -51,9 +51,6 @@ Item: TypeAlias = tuple[int, Event] | DeltaRun
 
 _ENCODER = msgspec.msgpack.Encoder()
 _PLAIN = msgspec.msgpack.Decoder(list[Any])
-_ESCAPE = "\U0010ffff"
-_TO_ESCAPE = re.compile("[\ud800-\udfff\U0010ffff]")
-_ESCAPED = re.compile("\U0010ffff(?:\U0010ffff|([0-9a-f]{4}))")
 
 
 KINDS: tuple[type[Base], ...] = cast("Any", Event).__args__
@@ -92,7 +89,7 @@ def encode_batch(batch: Batch) -> bytes:
         return _ENCODER.encode(batch)
     except UnicodeEncodeError:
         plain = msgspec.to_builtins(batch.entries, builtin_types=(bytes,))
-        return _ENCODER.encode([SCHEMA, batch.time, True, _map_text(plain, _escape)])
+        return _ENCODER.encode([SCHEMA, batch.time, True, map_text(plain, escape)])
 
 
 def validate(event: Event) -> None:
@@ -105,7 +102,7 @@ def validate(event: Event) -> None:
             same = _decoder(Event).decode(_ENCODER.encode(event))
         except UnicodeEncodeError:
             plain = msgspec.to_builtins(event, builtin_types=(bytes,))
-            _ENCODER.encode(_map_text(plain, _escape))  # also refuses what only the encoder does: numbers over 64 bits
+            _ENCODER.encode(map_text(plain, escape))  # also refuses what only the encoder does: numbers over 64 bits
             _decoder(Batch)  # which knows the types of an `Entry`
             # Inside a struct, whose type is looked at once: a bare union is looked at in every call, for 40 µs.
             same = msgspec.convert([0, 0, plain], Entry).event
@@ -148,7 +145,7 @@ def decode_sized(payload: bytes) -> tuple[Batch, int]:
 
 def _decode_slowly(payload: bytes) -> Batch:
     """Escaped and older batches, and a typed error for what is neither."""
-    if is_sealed(payload):
+    if is_encrypted(payload):
         raise KeyMissingError("it is encrypted, and its key is not there")
     try:
         fields = _PLAIN.decode(payload)
@@ -163,7 +160,7 @@ def _decode_slowly(payload: bytes) -> Batch:
         raise TooNewError(f"events of schema version {schema}; this program knows up to {SCHEMA}")
     try:
         if escaped:
-            entries = _map_text(entries, _unescape)
+            entries = map_text(entries, unescape)
         fresh = [_upcast_entry(entry, schema) for entry in cast("list[list[Any]]", entries)]
         return msgspec.convert([SCHEMA, time, False, fresh], Batch)
     except (msgspec.ValidationError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -179,22 +176,6 @@ def _upcast_entry(entry: list[Any], schema: int) -> list[Any]:
     return entry
 
 
-def _map_text(value: Any, change: Any) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, (list, tuple)):
-        return [_map_text(item, change) for item in cast("Sequence[Any]", value)]
-    return value
-
-
-def _escape(text: str) -> str:
-    return _TO_ESCAPE.sub(lambda found: _ESCAPE + (_ESCAPE if found[0] == _ESCAPE else f"{ord(found[0]):04x}"), text)
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPE, text)
-
-
 _MARK = b"\xc1"
 """Before a packed value that is escaped as a batch is: a byte that no MessagePack begins with."""
 V = TypeVar("V")
@@ -205,7 +186,7 @@ def pack(value: msgspec.Struct) -> bytes:
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError:
-        return _MARK + _ENCODER.encode(_map_text(msgspec.to_builtins(value, builtin_types=(bytes,)), _escape))
+        return _MARK + _ENCODER.encode(map_text(msgspec.to_builtins(value, builtin_types=(bytes,)), escape))
 
 
 def unpack(data: bytes, kind: type[V]) -> V:
@@ -213,7 +194,7 @@ def unpack(data: bytes, kind: type[V]) -> V:
     try:
         decoder = _decoder(cast("Any", kind))
         if data.startswith(_MARK):
-            return msgspec.convert(_map_text(_PLAIN.decode(data[1:]), _unescape), kind)
+            return msgspec.convert(map_text(_PLAIN.decode(data[1:]), unescape), kind)
         return cast("V", decoder.decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
         raise DamagedError(f"a {kind.__name__} that cannot be read") from error

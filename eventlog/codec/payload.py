@@ -11,7 +11,7 @@ format     1
 key        the 16 bytes that name the family's key, so that a reader needs no look-up
 base       the version a session begins after, in its first append only; else nil
 messages   how many messages the append adds
-catalog entry       the sealed catalog entry that came with it, or nil
+catalog entry       the encrypted catalog entry that came with it, or nil
 names      the 32-byte names of the stored bodies that the payload refers to
 clear      of a catalog entry: the catalog entry of what is not secret (parent, fork; all of an erased session), or nothing; else nothing
 data       nonce (12 bytes), ciphertext, tag (16 bytes); nothing if there is no more than what is clear
@@ -19,7 +19,7 @@ data       nonce (12 bytes), ciphertext, tag (16 bytes); nothing if there is no 
 So a backup, a repair and a vacuum need no key: what a session's head was at any version, and which bodies go along, stands here.
 
 *Foreign* is a stream that another program keeps in the log, such as `eventlog.recorder`.  Its catalog entries and all its payloads begin with
-`FOREIGN`, 0xC1 twice; where it is sealed, it has both marks, this one first.  What this engine writes for conversations has 0xC1
+`FOREIGN`, 0xC1 twice; where it is encrypted, it has both marks, this one first.  What this engine writes for conversations has 0xC1
 at most once, before a MessagePack value (`batch.pack`).  So a head and a commit each say by themselves whether they are a
 conversation's, whatever the session is called.
 """
@@ -38,13 +38,13 @@ __all__ = [
     "FOREIGN",
     "FORMAT",
     "REMAINS",
-    "SealedPayload",
-    "SealedValue",
+    "EncryptedPayload",
+    "EncryptedValue",
+    "decode_encrypted_payload",
+    "decode_encrypted_value",
+    "encode_encrypted",
+    "is_encrypted",
     "is_foreign",
-    "is_sealed",
-    "mark",
-    "sealed_payload",
-    "sealed_value",
 ]
 
 FOREIGN = b"\xc1\xc1"
@@ -57,16 +57,16 @@ def is_foreign(thing: Head | Commit) -> bool:
     return (thing.entry if isinstance(thing, Head) else thing.payload).startswith(FOREIGN)
 
 
-SEALED = b"\xc1\xc2"
+ENCRYPTED = b"\xc1\xc2"
 FORMAT = 1
 KEY_ID_BYTES = 16
 DESTROYED = b"destroyed key\0"
 """How the derived value is called, before the 16 bytes of the name, that notes of a key that it was destroyed: only in the clear log."""
-_FOREIGN_SEALED = FOREIGN + SEALED
-_MARKS = (SEALED, _FOREIGN_SEALED)
+_FOREIGN_ENCRYPTED = FOREIGN + ENCRYPTED
+_MARKS = (ENCRYPTED, _FOREIGN_ENCRYPTED)
 
 
-class SealedPayload(msgspec.Struct, frozen=True, array_like=True):
+class EncryptedPayload(msgspec.Struct, frozen=True, array_like=True):
     """The payload of an append; fields as above."""
 
     format: int
@@ -78,7 +78,7 @@ class SealedPayload(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
-class SealedValue(msgspec.Struct, frozen=True, array_like=True):
+class EncryptedValue(msgspec.Struct, frozen=True, array_like=True):
     """A catalog entry, a body or a derived value; fields as above."""
 
     format: int
@@ -87,48 +87,48 @@ class SealedValue(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
-V = TypeVar("V", SealedPayload, SealedValue)
+V = TypeVar("V", EncryptedPayload, EncryptedValue)
 
 _encode = msgspec.msgpack.Encoder().encode
-_payloads = msgspec.msgpack.Decoder(SealedPayload)
-_values = msgspec.msgpack.Decoder(SealedValue)
+_payloads = msgspec.msgpack.Decoder(EncryptedPayload)
+_values = msgspec.msgpack.Decoder(EncryptedValue)
 _first = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
-def is_sealed(data: bytes) -> bool:
-    """Whether these are the bytes of something sealed."""
+def is_encrypted(data: bytes) -> bool:
+    """Whether these are the bytes of something encrypted."""
     return data.startswith(_MARKS)
 
 
-def mark(sealed: SealedPayload | SealedValue, *, foreign: bool = False) -> bytes:
-    """The bytes of something sealed; `foreign` if it belongs to no conversation."""
-    return (_MARKS[foreign]) + _encode(sealed)
+def encode_encrypted(encrypted: EncryptedPayload | EncryptedValue, *, foreign: bool = False) -> bytes:
+    """The bytes of something encrypted; `foreign` if it belongs to no conversation."""
+    return (_MARKS[foreign]) + _encode(encrypted)
 
 
-def sealed_payload(data: bytes) -> SealedPayload:
-    """What a sealed payload says; `DamagedError` or `TooNewError` if that cannot be read."""
+def decode_encrypted_payload(data: bytes) -> EncryptedPayload:
+    """What an encrypted payload says; `DamagedError` or `TooNewError` if that cannot be read."""
     return _read(data, _payloads)
 
 
-def sealed_value(data: bytes) -> SealedValue:
-    """What a sealed catalog entry, body or derived value says; errors as above."""
+def decode_encrypted_value(data: bytes) -> EncryptedValue:
+    """What an encrypted catalog entry, body or derived value says; errors as above."""
     return _read(data, _values)
 
 
 def _read(data: bytes, decoder: msgspec.msgpack.Decoder[V]) -> V:
-    if data.startswith(SEALED):
-        found = data[len(SEALED) :]
-    elif data.startswith(_FOREIGN_SEALED):
-        found = data[len(_FOREIGN_SEALED) :]
+    if data.startswith(ENCRYPTED):
+        found = data[len(ENCRYPTED) :]
+    elif data.startswith(_FOREIGN_ENCRYPTED):
+        found = data[len(_FOREIGN_ENCRYPTED) :]
     else:
         raise DamagedError("something that is not encrypted, where all is")
     try:
-        sealed = decoder.decode(found)
+        encrypted = decoder.decode(found)
     except (msgspec.MsgspecError, ValueError) as error:
         raise _refused(found) from error
-    if sealed.format != FORMAT or len(sealed.key) != KEY_ID_BYTES:
+    if encrypted.format != FORMAT or len(encrypted.key) != KEY_ID_BYTES:
         raise _refused(found)
-    return sealed
+    return encrypted
 
 
 def _refused(found: bytes) -> DamagedError | TooNewError:

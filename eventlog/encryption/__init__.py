@@ -1,12 +1,13 @@
-"""Encryption at rest: an encrypting log, a key for each fork family, providers of keys.
+"""Encryption at rest: an encrypting log, keys of fork families, providers of keys.
 
-    log.py         the log that encrypts what goes into another one
-    envelope.py    what of an append and a head is sealed, and how it is opened
-    family.py      one family's key, and what is encrypted and named with it
-    key_ring.py    the keys that are in use
-    keys.py        providers of keys
-    key_file.py    the provider that keeps them in a local file
+    log.py         log that encrypts what it stores in another log
+    envelope.py    encrypted form of appends and heads
+    family.py      key of one family, and what is encrypted and named with it
+    key_ring.py    keys in use
+    keys.py        protocol of key providers
+    key_file.py    provider that keeps keys in a local file
 
-How ciphertext lies in a log is `eventlog/codec/payload.py`; whether a store is encrypted is decided in `eventlog/open_log.py`.
-Needs the library `cryptography` (`everdelta[encryption]`), which is imported when the first key is used.
+`eventlog/codec/payload.py` has the bytes of ciphertext; `eventlog/open_log.py` decides whether a
+store is encrypted.  Encryption needs the library `cryptography` (`everdelta[encryption]`), which is
+imported when the first key is used.
 """

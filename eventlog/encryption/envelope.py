@@ -1,6 +1,8 @@
-"""Appends and heads as they are stored encrypted, and back: what is sealed, what is in clear, and what is bound to what.  Pure.
+"""Encrypted form of appends and heads.
 
-Whose key it is, is decided in `log.py`; the bytes are `codec/payload.py`, the cryptography `family.py`.
+It says what is encrypted, what stays in clear, and what the ciphertext is bound to. All functions
+are pure. `log.py` chooses the key, `codec/payload.py` has the bytes, and `family.py` the
+cryptography.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import (
     FOREIGN,
     FORMAT,
-    SealedPayload,
-    SealedValue,
-    is_sealed,
-    mark,
-    sealed_payload,
-    sealed_value,
+    EncryptedPayload,
+    EncryptedValue,
+    decode_encrypted_payload,
+    decode_encrypted_value,
+    encode_encrypted,
+    is_encrypted,
 )
 from eventlog.codec.redaction import contents
 from eventlog.compression import tightened
@@ -39,24 +41,24 @@ if TYPE_CHECKING:
     from eventlog.encryption.key_ring import KeyRing
 
 __all__ = [
-    "buried",
+    "decrypt_commit",
+    "decrypt_head",
+    "encrypt_append",
+    "encrypt_tombstone",
     "entry_of",
-    "is_burial",
     "is_tombstone",
-    "opened_commit",
-    "opened_head",
-    "resealed",
-    "said_on",
-    "sealed_append",
+    "is_tombstone_append",
+    "read_entry",
+    "reencrypt",
 ]
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def entry_of(head: Head) -> SealedValue:
-    """A head's catalog entry as it is stored; errors name the session."""
+def entry_of(head: Head) -> EncryptedValue:
+    """Decode a head's catalog entry as it is stored; errors name the session."""
     try:
-        return sealed_value(head.entry)
+        return decode_encrypted_value(head.entry)
     except DataError as error:
         raise type(error)(error.message, session=head.session) from None
 
@@ -64,78 +66,81 @@ def entry_of(head: Head) -> SealedValue:
 # -- in ------------------------------------------------------------------------------------------
 
 
-def sealed_append(append: Append, family: Family, check: Callable[[Sequence[Commit]], None] | None) -> Append:
-    """The append as it is stored under a family's key."""
+def encrypt_append(append: Append, family: Family, check: Callable[[Sequence[Commit]], None] | None) -> Append:
+    """Encrypt an append under a family's key."""
     session, payload, entry = append.session, append.payload, append.entry
     if entry is not None:
-        clear = _clear(entry)
-        data = family.seal(session, entry, b"card\0" + clear)
-        entry = mark(SealedValue(FORMAT, family.id, clear, data), foreign=entry.startswith(FOREIGN))
+        clear = _clear_part(entry)
+        data = family.encrypt(session, entry, b"card\0" + clear)
+        entry = encode_encrypted(EncryptedValue(FORMAT, family.id, clear, data), foreign=entry.startswith(FOREIGN))
     elif append.creates_at is not None:
-        entry = mark(SealedValue(FORMAT, family.id, b"", b""))
+        entry = encode_encrypted(EncryptedValue(FORMAT, family.id, b"", b""))
     given = {digest: family.name(digest) for digest, _ in append.bodies}
     names = {given.get(digest) or family.name(digest) for digest in _bodies_in(payload, given)}
-    sealed = SealedPayload(
+    encrypted = EncryptedPayload(
         FORMAT, family.id, append.creates_at, append.messages, entry, tuple(sorted(names)), b""
     )  # fmt: skip
     bodies = [
-        (given[digest], SealedValue(FORMAT, family.id, b"", family.seal_body(given[digest], tightened(packed))))
+        (given[digest], EncryptedValue(FORMAT, family.id, b"", family.encrypt_body(given[digest], tightened(packed))))
         for digest, packed in append.bodies
     ]
     return replace(
         append,
-        payload=_filled(sealed, family, append, payload),
+        payload=_with_data(encrypted, family, append, payload),
         entry=entry,
-        bodies=tuple((name, mark(body)) for name, body in bodies),
+        bodies=tuple((name, encode_encrypted(body)) for name, body in bodies),
         digest=family.request(session, append.digest),
         check=check,
     )
 
 
-def is_burial(append: Append) -> bool:
-    """Whether an append erases its session: it is kept in clear, to be read when the key is gone."""
-    return append.entry is not None and is_tombstone(append.entry) and _says_erased(append.payload)
+def is_tombstone_append(append: Append) -> bool:
+    """Whether an append erases its session; such an append is stored in clear."""
+    return append.entry is not None and is_tombstone(append.entry) and _is_erasure(append.payload)
 
 
-def buried(append: Append, key: bytes, check: Callable[[Sequence[Commit]], None] | None) -> Append:
-    """Such an append as it is stored; the name of the family's key stays in the head."""
-    return replace(append, entry=mark(SealedValue(FORMAT, key, append.entry or b"", b"")), check=check)
+def encrypt_tombstone(append: Append, key: bytes, check: Callable[[Sequence[Commit]], None] | None) -> Append:
+    """Return an erasing append as it is stored: in clear, with the key's name in the head."""
+    return replace(append, entry=encode_encrypted(EncryptedValue(FORMAT, key, append.entry or b"", b"")), check=check)
 
 
-def resealed(stored: Commit, changed: Commit, ring: KeyRing) -> Commit:
-    """A commit whose content was changed, as it is stored: under the same key, and bound to the same."""
-    old = sealed_payload(stored.payload)
+def reencrypt(stored: Commit, changed: Commit, ring: KeyRing) -> Commit:
+    """Encrypt a changed commit under its old key, bound to its old place."""
+    old = decode_encrypted_payload(stored.payload)
     family = ring.find(old.key)
-    assert family is not None  # or nobody could have changed it
+    assert family is not None  # without the key its content could not be changed
     names = tuple(sorted(map(family.name, _bodies_in(changed.payload, ()))))
-    return replace(changed, payload=_filled(replace(old, names=names), family, stored, changed.payload), stored=b"")
+    return replace(changed, payload=_with_data(replace(old, names=names), family, stored, changed.payload), stored=b"")
 
 
-def _filled(sealed: SealedPayload, family: Family, place: Append | Commit, payload: bytes) -> bytes:
-    """The bytes of a sealed payload, which is all there but for its data."""
-    data = family.seal(place.session, payload, _bound(place, sealed))
-    return mark(replace(sealed, data=data), foreign=payload.startswith(FOREIGN))
+def _with_data(encrypted: EncryptedPayload, family: Family, place: Append | Commit, payload: bytes) -> bytes:
+    """Encrypt a payload whose other fields are complete."""
+    data = family.encrypt(place.session, payload, _associated_data(place, encrypted))
+    return encode_encrypted(replace(encrypted, data=data), foreign=payload.startswith(FOREIGN))
 
 
 # -- out -----------------------------------------------------------------------------------------
 
 
-def opened_commit(commit: Commit, ring: KeyRing) -> Commit:
-    """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was sealed for here."""
+def decrypt_commit(commit: Commit, ring: KeyRing) -> Commit:
+    """Decrypt a commit; a commit whose key is gone stays as it is stored.
+
+    `DamagedError` if its ciphertext was changed, or was encrypted for another place.
+    """
     payload = commit.payload
     try:
-        if not is_sealed(payload):
-            if (commit.emptied and not payload) or is_record(commit.session, payload) or _says_erased(payload):
+        if not is_encrypted(payload):
+            if (commit.emptied and not payload) or is_record(commit.session, payload) or _is_erasure(payload):
                 return commit
             raise DamagedError("an append that is not encrypted, where all are")
-        sealed = sealed_payload(payload)
+        encrypted = decode_encrypted_payload(payload)
     except DataError as error:
         raise _of(commit, error) from None
-    family = ring.find(sealed.key)  # what is wrong with the keys is not wrong with the session
+    family = ring.find(encrypted.key)  # outside the try: an error of the keys is not an error of the session
     if family is None:
         return commit
     try:
-        plain = family.open(commit.session, sealed.data, _bound(commit, sealed))
+        plain = family.decrypt(commit.session, encrypted.data, _associated_data(commit, encrypted))
     except DataError as error:
         raise _of(commit, error) from None
     return Commit(
@@ -145,24 +150,27 @@ def opened_commit(commit: Commit, ring: KeyRing) -> Commit:
 
 
 def _of(commit: Commit, error: DataError) -> DataError:
-    """The error as that of a commit."""
+    """Return the error with the place of a commit."""
     return type(error)(error.message, session=commit.session, version=commit.first, position=commit.position)
 
 
-def opened_head(head: Head, ring: KeyRing) -> Head:
-    """A head with its catalog entry as it was given; as it is stored if its key is gone.  Errors as for a commit."""
+def decrypt_head(head: Head, ring: KeyRing) -> Head:
+    """Decrypt a head's catalog entry; an entry whose key is gone stays as it is stored.
+
+    Errors as for a commit.
+    """
     if is_record(head.session, head.entry):
         return head
-    sealed = entry_of(head)
-    if not sealed.data:
-        if sealed.clear and not is_tombstone(sealed.clear):
+    encrypted = entry_of(head)
+    if not encrypted.data:
+        if encrypted.clear and not is_tombstone(encrypted.clear):
             raise DamagedError("a catalog entry that is not encrypted, where all are", session=head.session)
-        return replace(head, entry=sealed.clear)
-    family = ring.find(sealed.key)
+        return replace(head, entry=encrypted.clear)
+    family = ring.find(encrypted.key)
     if family is None:
         return head
     try:
-        return replace(head, entry=family.open(head.session, sealed.data, b"card\0" + sealed.clear))
+        return replace(head, entry=family.decrypt(head.session, encrypted.data, b"card\0" + encrypted.clear))
     except DataError as error:
         raise type(error)(error.message, session=head.session) from None
 
@@ -170,18 +178,21 @@ def opened_head(head: Head, ring: KeyRing) -> Head:
 # -- what is in them -------------------------------------------------------------------------------
 
 
-def _bound(place: Append | Commit, sealed: SealedPayload) -> bytes:
-    """What a payload is bound to beside its session, which its key is made for."""
+def _associated_data(place: Append | Commit, encrypted: EncryptedPayload) -> bytes:
+    """Data that a payload is bound to, besides its session, which has a key of its own."""
     return b"payload\0" + _encode(
         (
             place.count, place.time, place.epoch, place.request,
-            sealed.base, sealed.messages, sealed.entry, sealed.names,
+            encrypted.base, encrypted.messages, encrypted.entry, encrypted.names,
         )
     )  # fmt: skip
 
 
 def _bodies_in(payload: bytes, given: Collection[bytes]) -> set[bytes]:
-    """The digests of the bodies that a payload refers to; of what is no conversation all that may be some."""
+    """Return the digests of the bodies that a payload refers to.
+
+    For a payload of another program: all 32-byte strings that may be some.
+    """
     found = digests_in(payload)
     if all(digest in given for digest in found):
         return found
@@ -193,9 +204,9 @@ def _bodies_in(payload: bytes, given: Collection[bytes]) -> set[bytes]:
     return {content.digest for event in events for content in contents(event) if isinstance(content, Body)}
 
 
-def _clear(entry: bytes) -> bytes:
-    """What a catalog entry says that is no secret: whose sub-session and whose fork the session is."""
-    said = said_on(entry)
+def _clear_part(entry: bytes) -> bytes:
+    """Return the part of a catalog entry that stays in clear: whose sub-session or fork it is."""
+    said = read_entry(entry)
     return (
         b"" if said is None else pack(CatalogEntry(parent=said.parent, fork_of=said.fork_of, forked_at=said.forked_at))
     )
@@ -203,12 +214,15 @@ def _clear(entry: bytes) -> bytes:
 
 def is_tombstone(entry: bytes) -> bool:
     """Whether a catalog entry is that of an erased session."""
-    said = said_on(entry)
+    said = read_entry(entry)
     return said is not None and said.erased
 
 
-def said_on(entry: bytes | None) -> CatalogEntry | None:
-    """What a catalog entry that was given says; None if there is none, it is not a conversation's, or it cannot be read."""
+def read_entry(entry: bytes | None) -> CatalogEntry | None:
+    """Decode a catalog entry before encryption; None if a conversation has none here.
+
+    Also None for another program's entry, and for one that cannot be read.
+    """
     if not entry or entry.startswith(FOREIGN):
         return None
     try:
@@ -217,7 +231,7 @@ def said_on(entry: bytes | None) -> CatalogEntry | None:
         return None
 
 
-def _says_erased(payload: bytes) -> bool:
+def _is_erasure(payload: bytes) -> bool:
     """Whether a payload is that of a tombstone, and of nothing else."""
     try:
         entries = decode(payload).entries

@@ -1,13 +1,16 @@
-"""The key of one family of forks, and what is encrypted and named with it.
+"""Key of one family of forks, and what is encrypted and named with it.
 
-From a family's 32 random bytes other keys are derived, HMAC-SHA-256 of what each is for: one for the appends and catalog entries of each
-session, one for bodies, one for derived values, one for the names of bodies, one for the digests of requests.  So nothing can be
-opened as something else; what it is bound to (session, time, place) is authenticated with it.
+A family has 32 random bytes.  Other keys are derived from them with HMAC-SHA-256 of the purpose:
+one for the appends and catalog entries of each session, one for bodies, one for derived values, one
+for the names of bodies, one for the digests of requests.  So no ciphertext decrypts as something
+else, and the place it is bound to (session, time, position in the store) is authenticated with it.
 
-Encrypted with AES-256-GCM under random nonces of 96 bits.  Two of 2^32 messages under one key have the same nonce with a chance
-of 2^-33, the most that NIST SP 800-38D allows: so many appends may one session have, and so many bodies one family.
+The cipher is AES-256-GCM with random nonces of 96 bits. Among 2^32 messages under one key, two have
+the same nonce with a probability of 2^-33, the most that NIST SP 800-38D allows: so many appends
+one session may have, and so many bodies one family.
 
-What is small is not worth compressing; the rest is compressed before it is encrypted if that makes it smaller: its size is seen anyway.
+Data is compressed before it is encrypted if that makes it smaller: ciphertext shows the size
+anyway.
 """
 
 from __future__ import annotations
@@ -29,15 +32,15 @@ __all__ = ["Family"]
 NONCE_BYTES = 12
 _PLAIN, _ZSTANDARD = b"\0", b"\1"
 _WORTH = 128
-"""Bytes under which nothing is compressed."""
+"""Bytes below which nothing is compressed."""
 _LEVEL = 3
 _SESSIONS = 1024
-"""Sessions whose keys are held ready."""
+"""Sessions whose keys are cached."""
 _own = threading.local()
 
 
 class Family:
-    """One family's key.  It never shows what it is, and does not leave its process."""
+    """Key of one family; it is never shown, copied or pickled."""
 
     def __init__(self, id: bytes, secret: bytes) -> None:
         self.id = id
@@ -71,40 +74,43 @@ class Family:
         return hmac.digest(self._secret, purpose, "sha256")
 
     def check(self) -> str:
-        """What the store keeps to know the key again, in hexadecimal: nothing of the key follows from it."""
+        """Return a check value by which the store knows the key again; it reveals nothing of it."""
         return self._key(b"check")[:16].hex()
 
     def name(self, digest: bytes) -> bytes:
-        """The name of a body: without the key nobody can tell whether it is that of a text he knows."""
+        """Return the name of a body, which reveals nothing of its text without the key."""
         return hmac.digest(self._names, digest, "sha256")
 
     def request(self, session: str, digest: bytes) -> bytes:
-        """The same for the digest of a request; none stays none."""
+        """Return the keyed digest of a request; an empty digest stays empty."""
         return hmac.digest(self._requests, session.encode() + b"\0" + digest, "sha256") if digest else digest
 
-    def seal(self, session: str, data: bytes, bound: bytes) -> bytes:
-        """Encrypt an append or a catalog entry of a session; `bound` must be the same when it is opened."""
-        return _seal(self._of(session), data, bound)
+    def encrypt(self, session: str, data: bytes, bound: bytes) -> bytes:
+        """Encrypt an append or a catalog entry of a session.
 
-    def open(self, session: str, data: bytes, bound: bytes) -> bytes:
-        """Decrypt it; `DamagedError` if it is not what was sealed for this session and bound to this."""
-        return _open(self._of(session), data, bound)
+        Decryption needs the same `bound`.
+        """
+        return _encrypt(self._of(session), data, bound)
 
-    def seal_body(self, name: bytes, data: bytes) -> bytes:
+    def decrypt(self, session: str, data: bytes, bound: bytes) -> bytes:
+        """Decrypt data of a session; `DamagedError` if it was changed or moved."""
+        return _decrypt(self._of(session), data, bound)
+
+    def encrypt_body(self, name: bytes, data: bytes) -> bytes:
         """Encrypt a body, which is packed already."""
-        return _seal(self._bodies, data, name, worth=False)
+        return _encrypt(self._bodies, data, name, worth=False)
 
-    def open_body(self, name: bytes, data: bytes) -> bytes:
+    def decrypt_body(self, name: bytes, data: bytes) -> bytes:
         """Decrypt it; errors as for `open`."""
-        return _open(self._bodies, data, name)
+        return _decrypt(self._bodies, data, name)
 
-    def seal_derived(self, key: bytes, data: bytes) -> bytes:
+    def encrypt_derived(self, key: bytes, data: bytes) -> bytes:
         """Encrypt a derived value."""
-        return _seal(self._derived, data, key)
+        return _encrypt(self._derived, data, key)
 
-    def open_derived(self, key: bytes, data: bytes) -> bytes:
+    def decrypt_derived(self, key: bytes, data: bytes) -> bytes:
         """Decrypt it; errors as for `open`."""
-        return _open(self._derived, data, key)
+        return _decrypt(self._derived, data, key)
 
     def _of(self, session: str) -> AESGCM:
         found = self._sessions.get(session)
@@ -115,7 +121,7 @@ class Family:
         return found
 
 
-def _seal(cipher: AESGCM, data: bytes, bound: bytes, *, worth: bool = True) -> bytes:
+def _encrypt(cipher: AESGCM, data: bytes, bound: bytes, *, worth: bool = True) -> bytes:
     method = _PLAIN
     if worth and len(data) >= _WORTH:
         packed: bytes = _zstandard()[0].compress(data)
@@ -125,7 +131,7 @@ def _seal(cipher: AESGCM, data: bytes, bound: bytes, *, worth: bool = True) -> b
     return nonce + cipher.encrypt(nonce, method + data, bound)
 
 
-def _open(cipher: AESGCM, data: bytes, bound: bytes) -> bytes:
+def _decrypt(cipher: AESGCM, data: bytes, bound: bytes) -> bytes:
     try:
         found = cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound)
     except (InvalidTag, ValueError):  # ValueError: too short for a nonce
@@ -139,7 +145,7 @@ def _open(cipher: AESGCM, data: bytes, bound: bytes) -> bytes:
 
 
 def _zstandard() -> tuple[Any, Any]:
-    """The thread's own compressor and decompressor: they are not safe to share."""
+    """Return the thread's own compressor and decompressor, which are not safe to share."""
     pair = getattr(_own, "pair", None)
     if pair is None:
         pair = (zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False), zstandard.ZstdDecompressor())

@@ -1,14 +1,18 @@
-"""Keys in a local file of the owner's, beside the store and never in it.
+"""Key provider in a local file of the store's owner, beside the store and never in it.
 
     eventlog keys 1
-    NAME KEY CHECK      one line a key: 32 and 64 hexadecimal digits, and the CRC-32 of `NAME KEY`, 8 digits
+    NAME KEY CHECK      one key a line: 32, 64 and 8 hexadecimal digits, CHECK a CRC-32
 
-A new key is one line at the end, on disk before anything is encrypted with it; so a last line that broke off, or whose first sector
-never arrived, was never used, and is taken away by whoever writes next.  To destroy a key the file is written anew without its line
-(`.new`), takes the place of the old one in one step, and, once that is on disk, the old one is overwritten, as far as the file system
-writes in place; until that is done it has a name (`.destroyed`), so that whoever comes after a crash goes on with it.  Writers of all processes take turns (flock).
-A file that others may read, or that has a second name, is refused.  Copies of the file hold the keys that it had: they are the
-owner's to look after.
+A new key is appended as one line, and on disk before anything is encrypted with it.  So a torn last
+line was never used, and the next writer removes it.
+
+To destroy a key, a writer writes the file anew without its line (`.new`), moves it into the place
+of the old one in one step, syncs it, and overwrites the old file, as far as the file system writes
+in place. Until then the old file has a name (`.destroyed`), so that the next program can finish
+after a crash. Writers of all processes take turns (flock).
+
+A file that other users may read, or that has a second name, is refused. Copies of the file hold the
+keys that it had: its owner must look after them.
 """
 
 from __future__ import annotations
@@ -37,14 +41,14 @@ _HEADER = _TITLE + b"1\n"
 _NAME_DIGITS, _KEY_DIGITS, _CHECK_DIGITS = 32, 64, 8
 _LINE_BYTES = _NAME_DIGITS + _KEY_DIGITS + _CHECK_DIGITS + 3
 _SIZE = 3
-"""Of what `_checked` tells."""
+"""Index of the size in what `_file_state` returns."""
 _LONGEST_HOLE = 1 << 20
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
-"""What a file system says that gives no file a second name."""
+"""Errors of file systems that have no hard links."""
 
 
-class _Content(NamedTuple):
-    """What a key file holds."""
+class _KeyTable(NamedTuple):
+    """Content of a key file."""
 
     keys: dict[str, bytes]
     damaged: tuple[int, ...]
@@ -53,100 +57,104 @@ class _Content(NamedTuple):
     """Whether the last line is whole."""
 
 
-_NOTHING = _Content({}, (), ends=True)
+_EMPTY = _KeyTable({}, (), ends=True)
 
 
 class KeyFile:
-    """The keys in one file.  Made when the first key is."""
+    """Keys in one file, which is made with the first key."""
 
     def __init__(self, path: Path) -> None:
-        self.path = Path(os.path.realpath(path))  # or a symbolic link would be replaced, and not the file
-        self._following = self.path.with_name(self.path.name + ".new")
-        self._former = self.path.with_name(self.path.name + ".destroyed")
+        self.path = Path(os.path.realpath(path))  # so that the file is replaced, not a symbolic link to it
+        self._new_file = self.path.with_name(self.path.name + ".new")
+        self._old_file = self.path.with_name(self.path.name + ".destroyed")
         self._lock = RLock()
-        self._content = _NOTHING
+        self._content = _EMPTY
         self._seen: tuple[int, ...] = ()
         self._written: tuple[int, ...] = ()
-        """The state after the last line that this program wrote."""
+        """State of the file after the last line that this program wrote."""
         os_fork.follow(self)
 
     def __repr__(self) -> str:
         return f"<KeyFile {self.path}>"
 
     def fork_off(self) -> None:
-        """This is a child process."""
+        """Renew the lock in a child process."""
         self._lock = RLock()
 
     def find(self, name: str) -> bytes | None:
-        """See `Keys`.  `KeysError` if there is no such file, or the key may be in a line that cannot be read.
+        """See `Keys.find`; `KeysError` without a file, or if a damaged line may hold the key.
 
-        That is no `DamagedError`, which would say that the session is damaged whose key is asked for.
+        That is no `DamagedError`, which would say that the session is damaged whose key is asked
+        for.
         """
-        with self._lock, _system(self.path):
-            while not self._looked():
-                pass  # another has put a new one in its place meanwhile
-            self._sweep()
+        with self._lock, _storage_errors(self.path):
+            while not self._refresh():
+                pass  # another writer has replaced the file
+            self._recover()
             key = self._content.keys.get(name)
             if key is None and self._content.damaged:
                 raise KeysError(f"key file {self.path}: line {self._content.damaged[0]} cannot be read")
             return key
 
-    def _looked(self) -> bool:
-        """Take in what the file holds, if it is another than was seen; whether the file is still the one at its path."""
+    def _refresh(self) -> bool:
+        """Load the file if it has changed; False if another file took its place meanwhile."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             raise KeysError(f"there is no key file {self.path}") from None
         try:
-            if _checked(self.path, fd) == self._seen:
+            if _file_state(self.path, fd) == self._seen:
                 return True
-            fcntl.flock(fd, fcntl.LOCK_SH)  # not while one is overwritten
+            fcntl.flock(fd, fcntl.LOCK_SH)  # waits while the file is overwritten
             if not _is_at(fd, self.path):
                 return False
-            self._take(fd)
+            self._load(fd)
         finally:
-            _let_go(fd)
+            _unlock_and_close(fd)
         return True
 
-    def _take(self, fd: int) -> None:
-        """Take in what the file holds, if it is another than was seen.  Only while it is locked: no writer is at work then."""
-        seen = _checked(self.path, fd)
+    def _load(self, fd: int) -> None:
+        """Load the file if it has changed; the caller holds its lock, so no writer is at work."""
+        seen = _file_state(self.path, fd)
         if seen == self._seen:
             return
-        _only(self.path, fd, 1 + _is_at(fd, self._former))
+        _require_names(self.path, fd, 1 + _is_at(fd, self._old_file))
         self._content = _parse(self.path, _read(self.path, fd))
         self._seen = seen
 
-    def _sweep(self) -> None:
-        """Go on with what a program left that died, if this one may write there."""
+    def _recover(self) -> None:
+        """Finish what a writer left that died, if this program may write there."""
         with suppress(OSError):
-            if self._following.exists() or self._former.exists():
-                with self._held():
+            if self._new_file.exists() or self._old_file.exists():
+                with self._locked_file():
                     pass
 
     def make(self, name: str) -> bytes:
         """See `Keys`."""
         key = secrets.token_bytes(KEY_BYTES)
-        with self._lock, _system(self.path), self._held() as fd:
-            if _checked(self.path, fd) != self._written:
-                os.fsync(fd)  # a line of one who died before it was on disk could be torn, and then it must be the last
-            whole = _cut(self.path, fd)
+        with self._lock, _storage_errors(self.path), self._locked_file() as fd:
+            if _file_state(self.path, fd) != self._written:
+                os.fsync(fd)  # a line that a dead writer did not sync may be torn, and must be the last one
+            whole = _repair_end(self.path, fd)
             os.lseek(fd, whole, os.SEEK_SET)
             try:
                 _write(self.path, fd, (b"" if whole else _HEADER) + _line(name, key))
             except BaseException:
                 os.ftruncate(fd, whole)
                 raise
-            self._written = _checked(self.path, fd)
+            self._written = _file_state(self.path, fd)
         return key
 
     def destroy(self, name: str) -> None:
-        """See `Keys`.  `DamagedError` if the key may be in a line that cannot be read; one that begins with the name goes with it."""
-        with self._lock, _system(self.path):
+        """See `Keys.destroy`; `DamagedError` if a damaged line may hold the key.
+
+        A damaged line that begins with the name is removed too.
+        """
+        with self._lock, _storage_errors(self.path):
             if not self.path.exists():
                 return
-            with self._held() as fd:
-                self._take(fd)
+            with self._locked_file() as fd:
+                self._load(fd)
                 if name not in self._content.keys and self._content.ends and not self._content.damaged:
                     return
                 data = _read(self.path, fd)
@@ -159,54 +167,57 @@ class KeyFile:
                     )
 
     def _replace(self, fd: int, kept: bytes) -> None:
-        """Put a file of these bytes in the place of the one that is held, and overwrite that."""
-        fresh = os.open(self._following, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        """Replace the locked file by one with these bytes, and overwrite the old one."""
+        fresh = os.open(self._new_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fresh, fcntl.LOCK_EX)  # whoever finds it in its place waits until the old one is gone
+            fcntl.flock(fresh, fcntl.LOCK_EX)  # a program that finds it in its place waits until the old one is gone
             _write(self.path, fresh, kept)
             try:
-                os.link(self.path, self._former)
+                os.link(self.path, self._old_file)
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
-            self._following.replace(self.path)
-            self._content, self._seen = _NOTHING, ()
+            self._new_file.replace(self.path)
+            self._content, self._seen = _EMPTY, ()
             sync_directory(self.path.parent)
             _overwrite(fd)
-            self._former.unlink(missing_ok=True)
+            self._old_file.unlink(missing_ok=True)
         finally:
-            _let_go(fresh)
+            _unlock_and_close(fresh)
 
     @contextmanager
-    def _held(self) -> Generator[int]:
-        """The file, made if it is not there, with no other writer in it."""
+    def _locked_file(self) -> Generator[int]:
+        """Lock the file for writing; it is made if it is absent."""
         while True:
             if not self.path.parent.exists():
                 make_directory(self.path.parent)
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)
-                if not _checked(self.path, fd)[_SIZE]:  # its name is on disk before anything is in it
+                if not _file_state(self.path, fd)[_SIZE]:  # its name must be on disk before its content
                     sync_directory(self.path.parent)
                 if not _is_at(fd, self.path):
-                    continue  # another has put a new one in its place meanwhile
-                self._discard()
-                _only(self.path, fd, 1)
+                    continue  # another writer has replaced the file
+                self._remove_leftovers()
+                _require_names(self.path, fd, 1)
                 try:
                     yield fd
                 except BaseException:
-                    self._discard()
+                    self._remove_leftovers()
                     raise
             finally:
-                _let_go(fd)
+                _unlock_and_close(fd)
             return
 
-    def _discard(self) -> None:
-        """Overwrite and remove the files of one who did not come to the end, a new one and an old one: keys that may be destroyed are in both.
+    def _remove_leftovers(self) -> None:
+        """Overwrite and remove what a writer left that died: a new file, an old one, or both.
 
-        The old one that is still in its place only loses its second name; else it must not come back to its place, empty.
+        Both may hold keys that are to be destroyed.
+
+        The old one that is still in its place only loses its second name; else it must not come
+        back to its place, empty.
         """
-        for path in (self._following, self._former):
+        for path in (self._new_file, self._old_file):
             with suppress(FileNotFoundError), path.open("r+b") as left:
                 if not _is_at(left.fileno(), self.path):
                     sync_directory(self.path.parent)
@@ -214,8 +225,11 @@ class KeyFile:
                 path.unlink()
 
 
-def _let_go(fd: int) -> None:
-    """Close a file that is locked: closing alone leaves the lock to a child that another thread has forked meanwhile."""
+def _unlock_and_close(fd: int) -> None:
+    """Unlock and close a file.
+
+    Closing alone would leave the lock to a child that another thread has forked meanwhile.
+    """
     try:
         fcntl.flock(fd, fcntl.LOCK_UN)
     finally:
@@ -225,7 +239,7 @@ def _let_go(fd: int) -> None:
 def _overwrite(fd: int) -> None:
     left = os.fstat(fd).st_size
     os.lseek(fd, 0, os.SEEK_SET)
-    while left > 0:  # the system may take less than it is given
+    while left > 0:  # the system may write less than asked
         left -= os.write(fd, bytes(left))
     os.fsync(fd)
 
@@ -237,16 +251,19 @@ def _write(path: Path, fd: int, data: bytes) -> None:
 
 
 @contextmanager
-def _system(path: Path) -> Generator[None]:
-    """What the system refuses, as an error of this package."""
+def _storage_errors(path: Path) -> Generator[None]:
+    """Raise `StorageError` for an error of the operating system."""
     try:
         yield
     except OSError as error:
         raise StorageError(f"key file {path}: {error.strerror or error}") from error
 
 
-def _checked(path: Path, fd: int) -> tuple[int, ...]:
-    """What tells this state of the file from others; `KeysError` if it is no file, or others may read it."""
+def _file_state(path: Path, fd: int) -> tuple[int, ...]:
+    """Return what identifies this state of the file.
+
+    `KeysError` if it is no file, or others may read it.
+    """
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise KeysError(f"{path} is not a file")
@@ -255,8 +272,8 @@ def _checked(path: Path, fd: int) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_nlink, status.st_size, status.st_mtime_ns
 
 
-def _only(path: Path, fd: int, names: int) -> None:
-    """`KeysError` if the file has more names than it should."""
+def _require_names(path: Path, fd: int, names: int) -> None:
+    """Raise `KeysError` if the file has more names than it should."""
     if os.fstat(fd).st_nlink > names:
         raise KeysError(f"{path} has a second name (a hard link), under which keys that are destroyed would stay")
 
@@ -269,20 +286,23 @@ def _is_at(fd: int, path: Path) -> bool:
 
 
 def _read(path: Path, fd: int) -> bytes:
-    """All of the file; `KeysError` if it ends in a hole that no line that broke off leaves, which may be longer than memory."""
+    """Read the whole file; `KeysError` if it ends in a hole that no torn line leaves.
+
+    Such a hole may be longer than memory.
+    """
     size = os.fstat(fd).st_size
     if size - data_end(fd) > _LONGEST_HOLE:
         raise KeysError(f"{path} has {size} bytes, and ends in a hole: put a copy of the key file in its place")
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     at = 0
-    while piece := os.pread(fd, 1 << 20, at):
-        pieces.append(piece)
-        at += len(piece)
-    return b"".join(pieces)
+    while chunk := os.pread(fd, 1 << 20, at):
+        chunks.append(chunk)
+        at += len(chunk)
+    return b"".join(chunks)
 
 
-def _cut(path: Path, fd: int) -> int:
-    """Take away a last line that broke off, and end one that lost its end; returns how many bytes there are.
+def _repair_end(path: Path, fd: int) -> int:
+    """Remove a torn last line, or restore its line feed; return the file's size then.
 
     Looks at the two ends of the file only.
     """
@@ -296,7 +316,7 @@ def _cut(path: Path, fd: int) -> int:
             raise DamagedError(f"key file {path}: the last line cannot be read")
         found = found[: _unbroken(found)]
         whole, ends = begin + len(found), found.endswith(b"\n")
-    if whole < size or not ends:  # on disk by itself, or what comes behind it could be torn from it
+    if whole < size or not ends:  # synced alone, so that the next line cannot be torn from it
         os.ftruncate(fd, whole)
         whole += 0 if ends else os.pwrite(fd, b"\n", whole)
         os.fsync(fd)
@@ -304,12 +324,12 @@ def _cut(path: Path, fd: int) -> int:
 
 
 def _unbroken(data: bytes) -> int:
-    """How many bytes there are without a last line that broke off; one that lost no more than its end did not."""
+    """Return the size without a torn last line; one without its line feed is not torn."""
     end = data.rfind(b"\n") + 1
     last = data[end : end + _LINE_BYTES - 1]
-    if _whole(last):
+    if _is_valid_line(last):
         return end + len(last)
-    torn = end - _LINE_BYTES  # a file that grew has zeros where nothing arrived
+    torn = end - _LINE_BYTES  # a file that grew has zeros where no data arrived
     if end == len(data) and torn > 0 and data[torn - 1 : torn + 1] == b"\n\0":
         return torn
     return end
@@ -332,7 +352,10 @@ def is_key_file(path: Path) -> bool:
 
 
 def _header(path: Path, data: bytes) -> bool:
-    """Whether the header is there, whole; False if it broke off.  `TooNewError`, `KeysError` if there is something else."""
+    """Whether the header is whole; False if it is torn.
+
+    `TooNewError` or `KeysError` if the file begins with something else.
+    """
     if data.startswith(_HEADER):
         return True
     if _HEADER.startswith(data):
@@ -343,22 +366,22 @@ def _header(path: Path, data: bytes) -> bool:
     raise KeysError(f"{path} is no key file")
 
 
-def _parse(path: Path, data: bytes) -> _Content:
+def _parse(path: Path, data: bytes) -> _KeyTable:
     if not _header(path, data):
-        return _Content({}, (), ends=not data)
+        return _KeyTable({}, (), ends=not data)
     unbroken = data[: _unbroken(data)]
     lines = unbroken[len(_HEADER) :].removesuffix(b"\n").split(b"\n") if len(unbroken) > len(_HEADER) else []
     keys: dict[str, bytes] = {}
     damaged: list[int] = []
     for number, line in enumerate(lines, 2):
-        if _whole(line):
+        if _is_valid_line(line):
             keys[line[:_NAME_DIGITS].decode()] = bytes.fromhex(line[_NAME_DIGITS + 1 :][:_KEY_DIGITS].decode())
         else:
             damaged.append(number)
-    return _Content(keys, tuple(damaged), ends=len(unbroken) == len(data))
+    return _KeyTable(keys, tuple(damaged), ends=len(unbroken) == len(data))
 
 
-def _whole(line: bytes) -> bool:
+def _is_valid_line(line: bytes) -> bool:
     """Whether a line, without its end, is as it was written."""
     said, _, check = line.rpartition(b" ")
     name, _, digits = said.partition(b" ")
@@ -367,9 +390,10 @@ def _whole(line: bytes) -> bool:
 
 
 def _without(path: Path, data: bytes, name: str) -> bytes:
-    """What the file holds without the lines that begin with a name, damaged or not.
+    """Return the file's bytes without the lines that begin with a name, damaged or not.
 
-    A line whose end is damaged runs on in the next, which stays.  `DamagedError` if it cannot be told what of a line is the key.
+    A line whose end is damaged runs on in the next, which stays. `DamagedError` if it cannot be
+    told what of a line is the key.
     """
     start = name.encode() + b" "
     lines = data.split(b"\n")
@@ -378,7 +402,7 @@ def _without(path: Path, data: bytes, name: str) -> bytes:
         rest = line[_LINE_BYTES:]
         if not line.startswith(start):
             kept.append(line)
-        elif _whole(rest):
+        elif _is_valid_line(rest):
             kept.append(rest)
         elif rest:
             raise DamagedError(f"key file {path}: line {number} cannot be read, and has the key to destroy with others")

@@ -1,7 +1,7 @@
-"""The keys that are in use: asked for once, held in memory while the store is open.
+"""Keys in use: each is asked for once, and held in memory while the store is open.
 
-A key is made before anything is encrypted with it and does not come back once it is destroyed, so what the provider said
-stays true: for one that is gone it is asked once.
+A key is made before anything is encrypted with it, and a destroyed key does not come back.  So the
+provider's answer stays true, also for a key that is gone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from eventlog.codec.payload import KEY_ID_BYTES
-from eventlog.encryption.keys import CalledKeys, Keys, KeySource, ValidatingKeys
+from eventlog.encryption.keys import CheckedKeys, Keys, KeySource
 from eventlog.errors import KeyMissingError, KeysError
 
 if TYPE_CHECKING:
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyRing", "keys_from"]
 
-_KNOWN = 65_536
-"""Families that are held ready; beyond that they are asked for again."""
+_MAX_FAMILIES = 65_536
+"""Families that are cached; beyond that the provider is asked again."""
 
 
 class KeyRing:
-    """The families whose keys were asked for; `keys` is None if the store was opened without."""
+    """Cache of families; `keys` is None if the store was opened without keys."""
 
     def __init__(self, keys: Keys | None) -> None:
         self._keys = keys
         self._lock = RLock()
-        self._known: dict[bytes, Family | None] = {}
+        self._families: dict[bytes, Family | None] = {}
 
     def __repr__(self) -> str:
-        return f"<Ring of {len(self._known)} keys>"
+        return f"<KeyRing of {len(self._families)} keys>"
 
     @property
     def empty(self) -> bool:
@@ -42,51 +42,51 @@ class KeyRing:
 
     @property
     def lasting(self) -> bool:
-        """Whether a key that was destroyed stays so: a key file may come back from somewhere with the keys that it had."""
+        """Whether a destroyed key stays destroyed; an old copy of a key file may come back."""
         from eventlog.encryption.key_file import KeyFile
 
         return not isinstance(self._keys, KeyFile)
 
     def find(self, id: bytes) -> Family | None:
-        """The family with this key; None if the key is gone, or there are none."""
+        """Return the family with this key; None if the key is gone, or there are no keys."""
         try:
-            return self._known[id]
+            return self._families[id]
         except KeyError:
             pass
         if self._keys is None:
             return None
         with self._lock:
-            if id not in self._known:
-                if len(self._known) >= _KNOWN:
-                    self._known = {}
+            if id not in self._families:
+                if len(self._families) >= _MAX_FAMILIES:
+                    self._families = {}
                 secret = self._keys.find(id.hex())
-                self._known[id] = None if secret is None else _kind()(id, secret)
-            return self._known[id]
+                self._families[id] = None if secret is None else _family_type()(id, secret)
+            return self._families[id]
 
     def make(self) -> Family:
-        """A new family; `KeyMissingError` if there is nobody to make a key."""
+        """Make a new family; `KeyMissingError` if the store was opened without keys."""
         if self._keys is None:
             raise KeyMissingError("the store is encrypted, and was opened without its keys")
-        kind = _kind()  # before there is a key that nothing could be done with
+        kind = _family_type()  # checked first, so that no key is made that cannot be used
         id = os.urandom(KEY_ID_BYTES)
         family = kind(id, self._keys.make(id.hex()))
         with self._lock:
-            self._known[id] = family
+            self._families[id] = family
         return family
 
     def destroy(self, id: bytes) -> None:
-        """Destroy a family's key, wherever it is."""
+        """Destroy a family's key at its provider."""
         if self._keys is not None:
             self._keys.destroy(id.hex())
-            self.forget(id)
+            self.evict(id)
 
-    def forget(self, id: bytes) -> None:
-        """Let go of a family whose key was destroyed."""
+    def evict(self, id: bytes) -> None:
+        """Evict a family whose key was destroyed."""
         with self._lock:
-            self._known[id] = None
+            self._families[id] = None
 
 
-def _kind() -> type[Family]:
+def _family_type() -> type[Family]:
     try:
         from eventlog.encryption.family import Family
     except ModuleNotFoundError as error:
@@ -97,7 +97,9 @@ def _kind() -> type[Family]:
 
 
 def keys_from(source: KeySource, store: Path | None) -> Keys:
-    """The provider that is meant; `store` is the directory that the keys are for, None for one in memory.
+    """Return the provider that `source` stands for.
+
+    `store` is the directory that the keys are for, None for a store in memory.
 
     `KeysError` for a key file inside the store, where every copy of the store would hold it.
     """
@@ -114,8 +116,6 @@ def keys_from(source: KeySource, store: Path | None) -> Keys:
         if store is not None and store.resolve() in path.resolve().parents:
             raise KeysError(f"{path} lies in the store, so that every copy of the store would hold its keys")
         return KeyFile(path)
-    if isinstance(source, Keys):
-        return ValidatingKeys(source)
-    if callable(source):
-        return ValidatingKeys(CalledKeys(source))
+    if isinstance(source, Keys) or callable(source):
+        return CheckedKeys(source)
     raise KeysError(f"keys are a provider, a function, a path, or True, not a {type(source).__name__}")

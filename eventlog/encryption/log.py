@@ -1,17 +1,20 @@
-"""A log that keeps ciphertext in another log, over any engine (`log/contract.py`).
+"""Log that stores ciphertext in another log, over any engine (`log/contract.py`).
 
-On the way in, payload, catalog entry, bodies and derived values are encrypted, the names of bodies and the digests of requests are keyed; on
-the way out they come back.  Whoever is above sees what was appended; the engine, and all that is done to its files, sees ciphertext
-(`codec/payload.py`), which the hash trees cover (`Commit.stored`).  Ids, times, counts and sizes stay as they are.
+It encrypts payloads, catalog entries, bodies and derived values, and keys the names of bodies and
+the digests of requests; readers get them back as they were appended.  The engine and its files have
+ciphertext only (`codec/payload.py`), which the hash trees cover (`Commit.stored`).  Ids, times,
+counts and sizes stay as they are.
 
-A session that begins begins a *family* with a key of its own, unless it is a fork: then it has its parent's, so that what it inherits can
-be read, and texts that both have are stored once.  A sub-session is a family of its own.  What belongs to no session has the store's own key.
+A new session begins a *family* with a key of its own.  A fork has its parent's key, so that it can
+read what it inherits, and texts of both are stored once.  A sub-session is a family of its own.
+Derived values and bodies of no session have the store's own key.
 
-What was sealed with a key that is gone is handed out sealed: heads can be listed, hashes checked, copies made, and looking
-inside is `KeyMissingError` (`codec/batch.py`).  Such a log cannot be written to without the session's key.
+Ciphertext whose key is gone is returned as it is stored: heads can be listed, hashes checked and
+copies made, but decoding it is `KeyMissingError` (`codec/batch.py`), and the session cannot be
+written to.
 
-In clear are the tombstones of erased sessions, to be read when the key is gone, and the record of what was emptied
-(`integrity/scrub_ledger.py`).
+Two things stay in clear: the tombstones of erased sessions, to be read when the key is gone, and
+the scrub ledger (`integrity/scrub_ledger.py`).
 
 `SessionBodies` is what belongs to one session: bodies and derived values under its family's key.
 """
@@ -25,17 +28,24 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eventlog.codec.payload import DESTROYED, FORMAT, SealedValue, is_sealed, mark, sealed_value
+from eventlog.codec.payload import (
+    DESTROYED,
+    FORMAT,
+    EncryptedValue,
+    decode_encrypted_value,
+    encode_encrypted,
+    is_encrypted,
+)
 from eventlog.encryption.envelope import (
-    buried,
+    decrypt_commit,
+    decrypt_head,
+    encrypt_append,
+    encrypt_tombstone,
     entry_of,
-    is_burial,
     is_tombstone,
-    opened_commit,
-    opened_head,
-    resealed,
-    said_on,
-    sealed_append,
+    is_tombstone_append,
+    read_entry,
+    reencrypt,
 )
 from eventlog.errors import DataError, EventlogError, KeyMissingError, NotFoundError
 from eventlog.integrity.scrub_ledger import is_record
@@ -51,30 +61,30 @@ if TYPE_CHECKING:
 
 __all__ = ["EncryptedLog", "SessionBodies"]
 
-_FAMILIES = 16_384
-"""Sessions whose family is remembered."""
-_ENTRIES_KEPT = 1024
-"""Sessions whose catalog entry is remembered."""
+_MAX_FAMILIES = 16_384
+"""Sessions whose family is cached."""
+_MAX_ENTRIES = 1024
+"""Sessions whose catalog entry is cached."""
 
 
 class EncryptedLog:
-    """An engine, and the keys to what it keeps.  `own` is the store's own key, None without keys."""
+    """An engine and the keys to its content; `own` is the store's own key, None without keys."""
 
     def __init__(self, engine: Log, ring: KeyRing, own: Family | None) -> None:
         self._engine = engine
         self._ring = ring
         self._own = own
         self._families: dict[str, bytes] = {}
-        self._beginning: dict[str, Ticket] = {}
-        self._entries_kept: dict[str, tuple[bytes, bytes]] = {}
-        """Of sessions whose heads were asked for: the catalog entry as it is stored, and as it was given."""
+        self._pending: dict[str, Ticket] = {}
+        self._entries: dict[str, tuple[bytes, bytes]] = {}
+        """Catalog entries by session, as stored and as decrypted."""
 
     def __repr__(self) -> str:
         return f"<EncryptedLog over {self._engine!r}>"
 
     @property
     def engine(self) -> Log:
-        """The log underneath, which has ciphertext."""
+        """Log underneath, which has ciphertext."""
         return self._engine
 
     @property
@@ -90,33 +100,33 @@ class EncryptedLog:
     # -- writing -------------------------------------------------------------------------------
 
     def submit(self, append: Append) -> Ticket:
-        """Encrypt an append and queue it.  `KeyMissingError` comes through the ticket, as everything that the log has to say."""
+        """Encrypt an append and queue it; a missing key is an error of the ticket."""
         size_of(append)
         if self._engine.read_only:
-            return self._engine.submit(append)  # which says so
+            return self._engine.submit(append)  # which refuses it
         id = self._family_of(append.session)
         if self._ring.empty:
-            return self._refused(append, self.missing(append.session))
-        if id is not None and is_burial(append):
-            return self._engine.submit(buried(append, id, self._opened_for(append)))
+            return self._reject(append, self.missing(append.session))
+        if id is not None and is_tombstone_append(append):
+            return self._engine.submit(encrypt_tombstone(append, id, self._decrypting_check(append)))
         begins = append.creates_at is not None
         if id is None and not begins:
-            return self._refused(append, NotFoundError("session", append.session))
-        family = self._beginning_family(append.entry) if id is None else self._ring.find(id)
+            return self._reject(append, NotFoundError("session", append.session))
+        family = self._new_family(append.entry) if id is None else self._ring.find(id)
         if family is None:
-            return self._refused(append, self.missing(append.session))
-        ticket = self._engine.submit(sealed_append(append, family, self._opened_for(append)))
+            return self._reject(append, self.missing(append.session))
+        ticket = self._engine.submit(encrypt_append(append, family, self._decrypting_check(append)))
         if begins and id is None:
-            pending = {session: other for session, other in self._beginning.items() if not other.done()}
-            self._beginning = {**pending, append.session: ticket}
+            pending = {session: other for session, other in self._pending.items() if not other.done()}
+            self._pending = {**pending, append.session: ticket}
         return ticket
 
-    def _refused(self, append: Append, error: EventlogError) -> Ticket:
-        """An append that cannot go in, for what else there is to say of it; nothing of its content leaves this place.
+    def _reject(self, append: Append, error: EventlogError) -> Ticket:
+        """Submit an append that must fail, without its content; other reasons to fail come first.
 
-        Not even as a request: without the key nobody can tell whether the content is the same.
+        The request id is left out: without the key its content cannot be compared.
         """
-        check = self._opened_for(append)
+        check = self._decrypting_check(append)
 
         def refuse(others: Sequence[Commit]) -> None:
             if check is not None:
@@ -127,31 +137,34 @@ class EncryptedLog:
             replace(append, payload=b"", entry=None, bodies=(), request=None, digest=b"", check=refuse)
         )
 
-    def _opened_for(self, append: Append) -> Callable[[Sequence[Commit]], None] | None:
-        """The append's check, given what others committed as they said it."""
+    def _decrypting_check(self, append: Append) -> Callable[[Sequence[Commit]], None] | None:
+        """Return the append's check, wrapped to receive the other commits decrypted."""
         check = append.check
-        return None if check is None else lambda others: check([self.opened(commit) for commit in others])
+        return None if check is None else lambda others: check([self.decrypt(commit) for commit in others])
 
-    def _beginning_family(self, entry: bytes | None) -> Family | None:
-        """The family of a session that begins with this catalog entry: its parent's if it is a fork; None if that key is gone."""
-        said = said_on(entry)
+    def _new_family(self, entry: bytes | None) -> Family | None:
+        """Return the family of a session that begins: its parent's if it is a fork.
+
+        None if the parent's key is gone.
+        """
+        said = read_entry(entry)
         id = None if said is None or said.fork_of is None else self._family_of(said.fork_of)
         return self._ring.make() if id is None else self._ring.find(id)
 
     def _family_of(self, session: str) -> bytes | None:
-        """The id of a session's key; None if there is no such session."""
+        """Return the id of a session's key; None if there is no such session."""
         id = self._families.get(session)
         if id is not None:
             return id
         head = self._engine.head(session)
-        ticket = self._beginning.get(session)
+        ticket = self._pending.get(session)
         if head is None and ticket is not None:
-            with suppress(Exception):  # whoever waits for it is told
+            with suppress(Exception):  # its own waiter gets the error
                 ticket.wait()
             head = self._engine.head(session)
         if head is None:
             return None
-        if len(self._families) >= _FAMILIES:
+        if len(self._families) >= _MAX_FAMILIES:
             self._families = {}
         if is_record(session, head.entry):
             return None
@@ -161,40 +174,43 @@ class EncryptedLog:
     # -- reading -------------------------------------------------------------------------------
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
-        """The commits of a session, decrypted; see `contract.Log`."""
-        return map(self.opened, self._engine.read(session, after, upto, reverse=reverse))
+        """Yield the decrypted commits of a session; see `contract.Log`."""
+        return map(self.decrypt, self._engine.read(session, after, upto, reverse=reverse))
 
     def follow(self, after: int, limit: int = 1000) -> list[Commit]:
-        """The commits behind a position, decrypted; see `contract.Log`."""
-        return [self.opened(commit) for commit in self._engine.follow(after, limit)]
+        """Return the decrypted commits after a position; see `contract.Log`."""
+        return [self.decrypt(commit) for commit in self._engine.follow(after, limit)]
 
     def head(self, session: str) -> Head | None:
-        """The session's head, its catalog entry decrypted: once for each catalog entry, for heads are asked for often."""
+        """Return the session's head; its catalog entry is decrypted once and cached."""
         head = self._engine.head(session)
         if head is None:
             return None
-        known = self._entries_kept.get(session)
+        known = self._entries.get(session)
         if known is None or head.entry != known[0]:
-            opened = self._opened_head(head)
-            if len(self._entries_kept) >= _ENTRIES_KEPT:
-                self._entries_kept = {}
-            self._entries_kept[session] = head.entry, opened.entry
+            opened = self._decrypt_head(head)
+            if len(self._entries) >= _MAX_ENTRIES:
+                self._entries = {}
+            self._entries[session] = head.entry, opened.entry
             return opened
         return replace(head, entry=known[1])
 
     def heads(self, after: str = "") -> Iterator[Head]:
-        """All heads by session id, their catalog entries decrypted."""
-        return map(self._opened_head, self._engine.heads(after))
+        """Yield all heads by session id, with decrypted catalog entries."""
+        return map(self._decrypt_head, self._engine.heads(after))
 
-    def opened(self, commit: Commit) -> Commit:
-        """A commit as it was appended; as it is stored if its key is gone.  `DamagedError` if it is not what was sealed here."""
-        return opened_commit(commit, self._ring)
+    def decrypt(self, commit: Commit) -> Commit:
+        """Decrypt a commit; a commit whose key is gone stays as it is stored.
 
-    def _opened_head(self, head: Head) -> Head:
-        return opened_head(head, self._ring)
+        `DamagedError` if its ciphertext was changed, or was encrypted for another place.
+        """
+        return decrypt_commit(commit, self._ring)
 
-    def _sealed_heads(self) -> Iterator[Head]:
-        """The heads as they are stored, without that of the record of what was emptied, which no key is for."""
+    def _decrypt_head(self, head: Head) -> Head:
+        return decrypt_head(head, self._ring)
+
+    def _encrypted_heads(self) -> Iterator[Head]:
+        """Yield the stored heads without that of the scrub ledger, which is never encrypted."""
         return (head for head in self._engine.heads() if not is_record(head.session, head.entry))
 
     def last_position(self) -> int:
@@ -216,25 +232,25 @@ class EncryptedLog:
     # -- what belongs to a session, or to none -----------------------------------------------------
 
     def of(self, session: str) -> BodyStore:
-        """The bodies and derived values of a session's family."""
+        """Return the bodies and derived values of a session's family."""
         return SessionBodies(self, session)
 
     def family(self, session: str) -> Family | None:
-        """The family of a session; None if its key is gone, or there is no such session."""
+        """Return the family of a session; None without its key, or without such a session."""
         id = self._family_of(session)
         return None if id is None else self._ring.find(id)
 
     def name(self, digest: bytes) -> bytes:
-        """What a body is called that belongs to no session."""
+        """Return the stored name of a body that belongs to no session."""
         return self.named(self._own, digest)
 
     def named(self, family: Family | None, digest: bytes) -> bytes:
-        """What a family calls a body; without a key there is none of that name."""
+        """Return a family's name for a body; without a key a name that no body has."""
         return bytes(HASH_BYTES) if family is None else family.name(digest)
 
     def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body, whosesoever it is: every family is asked, so `of` is the better way."""
-        for id in dict.fromkeys(entry_of(head).key for head in self._sealed_heads()):
+        """Return the packed bytes of a body of any family; `of` asks only the right one."""
+        for id in dict.fromkeys(entry_of(head).key for head in self._encrypted_heads()):
             family = self._ring.find(id)
             found = None if family is None else self.body_of(family, digest)
             if found is not None:
@@ -242,56 +258,58 @@ class EncryptedLog:
         return None
 
     def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies."""
+        """Return the packed bytes of some bodies, None for those that are missing."""
         return [self.body(digest) for digest in digests]
 
     def body_of(self, family: Family, digest: bytes) -> bytes | None:
-        """The packed bytes of a body of a family."""
+        """Return the packed bytes of a family's body, or None."""
         name = family.name(digest)
         stored = self._engine.body(name)
         if stored is None:
             return None
-        return family.open_body(name, sealed_value(stored).data)
+        return family.decrypt_body(name, decode_encrypted_value(stored).data)
 
     def bodies(self) -> Iterator[bytes]:
-        """The names under which bodies are stored; see `name`."""
+        """Yield the names under which bodies are stored; see `name`."""
         return self._engine.bodies()
 
     def get_derived(self, key: bytes) -> bytes | None:
-        """A derived value that belongs to no session, or to any whose key is there."""
-        return self._opened_derived(key, self._engine.get_derived(key))
+        """Return a derived value of no session, or of any session whose key is there."""
+        return self._decrypt_derived(key, self._engine.get_derived(key))
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write derived values that belong to no session; without keys nothing is written but what is deleted."""
+        """Write derived values that belong to no session; without keys only delete them."""
         self.put_derived_of(self._own, items)
 
     def put_derived_of(self, family: Family | None, items: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Write derived values of a family."""
         validate_derived_keys(items)
-        sealed: list[tuple[bytes, bytes | None]] = []
+        encrypted: list[tuple[bytes, bytes | None]] = []
         for key, value in items:
             if value is None:
-                sealed.append((key, None))
+                encrypted.append((key, None))
             elif family is not None:
-                sealed.append((key, mark(SealedValue(FORMAT, family.id, b"", family.seal_derived(key, value)))))
-        self._engine.put_derived(sealed)
+                encrypted.append(
+                    (key, encode_encrypted(EncryptedValue(FORMAT, family.id, b"", family.encrypt_derived(key, value))))
+                )
+        self._engine.put_derived(encrypted)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values, those included that cannot be read."""
+        """Return the keys of derived values, unreadable ones included."""
         return self._engine.derived_keys(prefix)
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Derived values by key order: those that can be read."""
-        found = ((key, self._opened_derived(key, stored)) for key, stored in self._engine.scan_derived(prefix))
+        """Return the readable derived values by key order."""
+        found = ((key, self._decrypt_derived(key, stored)) for key, stored in self._engine.scan_derived(prefix))
         return [(key, value) for key, value in found if value is not None]
 
-    def _opened_derived(self, key: bytes, stored: bytes | None) -> bytes | None:
-        """One that cannot be read is as good as none: it is disposable."""
+    def _decrypt_derived(self, key: bytes, stored: bytes | None) -> bytes | None:
+        """Decrypt a derived value; None for an unreadable one, since it is disposable."""
         if stored is not None:
             with suppress(DataError):
-                sealed = sealed_value(stored)
-                family = self._ring.find(sealed.key)
-                return None if family is None else family.open_derived(key, sealed.data)
+                encrypted = decode_encrypted_value(stored)
+                family = self._ring.find(encrypted.key)
+                return None if family is None else family.decrypt_derived(key, encrypted.data)
         return None
 
     # -- keys that go, and content that does -------------------------------------------------------
@@ -299,26 +317,27 @@ class EncryptedLog:
     def forget(self) -> None:
         """Destroy the keys of all families of which every session is erased.
 
-        Tombstones are committed before anybody looks here for who is left; see `erased`.  What a service confirmed is noted
-        among the derived values, so that it is not asked again; it is where the note was lost, which does no harm.
+        Tombstones are committed before anybody looks here for who is left; see `erased`. What a
+        service confirmed is noted among the derived values, so that it is not asked again; it is
+        where the note was lost, which does no harm.
         """
         if self._ring.empty:
             return
-        cards = [entry_of(head) for head in self._sealed_heads()]
-        alive = {sealed.key for sealed in cards if not _is_buried(sealed)}
+        cards = [entry_of(head) for head in self._encrypted_heads()]
+        alive = {encrypted.key for encrypted in cards if not _is_tombstone(encrypted)}
         noted = {key.removeprefix(DESTROYED) for key in self._engine.derived_keys(DESTROYED)}
         notes: list[tuple[bytes, bytes]] = []
         failure: EventlogError | None = None
-        for id in {sealed.key for sealed in cards} - alive:
+        for id in {encrypted.key for encrypted in cards} - alive:
             if id in noted and self._ring.lasting:
-                self._ring.forget(id)  # another handle had it destroyed
+                self._ring.evict(id)  # another handle had it destroyed
                 continue
             try:
                 self._ring.destroy(id)
                 notes.append((DESTROYED + id, b"\1"))
-            except EventlogError as error:  # the others can still go
+            except EventlogError as error:  # other keys can still be destroyed
                 failure = failure or error
-        self._entries_kept = {}
+        self._entries = {}
         if notes:
             with suppress(EventlogError):
                 self._engine.put_derived(notes)
@@ -326,22 +345,22 @@ class EncryptedLog:
             raise failure
 
     def erased(self, session: str) -> bool:
-        """Whether a session is erased, so that whoever looked for survivors may have missed what was forked from it since."""
+        """Whether a session is erased; a fork may still have begun from it."""
         head = self._engine.head(session)
-        return head is not None and not is_record(session, head.entry) and _is_buried(entry_of(head))
+        return head is not None and not is_record(session, head.entry) and _is_tombstone(entry_of(head))
 
-    def resealed(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
-        """Changes of what was appended as changes of what is stored (`maintenance/vacuum.py`)."""
-        return {session: partial(self._resealed, change) for session, change in changes.items()}
+    def reencrypt(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
+        """Turn changes of appended commits into changes of stored ones."""
+        return {session: partial(self._reencrypt, change) for session, change in changes.items()}
 
-    def _resealed(self, change: Callable[[Commit], Commit], stored: Commit) -> Commit:
-        opened = self.opened(stored)
-        if is_sealed(opened.payload):
-            return stored  # nobody can read what is in it, and so nobody can take something out
+    def _reencrypt(self, change: Callable[[Commit], Commit], stored: Commit) -> Commit:
+        opened = self.decrypt(stored)
+        if is_encrypted(opened.payload):
+            return stored  # unreadable without the key, so nothing can be removed
         changed = change(opened)
         if changed is opened or (stored.emptied and changed.payload == opened.payload):
-            return stored  # sealed anew it would look like another
-        return resealed(stored, changed, self._ring)
+            return stored  # another nonce would make it look changed
+        return reencrypt(stored, changed, self._ring)
 
     # -- the rest ------------------------------------------------------------------------------
 
@@ -354,11 +373,11 @@ class EncryptedLog:
         return self._engine.probe()
 
     def check(self) -> list[str]:
-        """See `contract.Log`: of what is stored no key is needed, and what heads say must be what was sealed."""
+        """See `contract.Log`; also decrypt every head's catalog entry that a key is there for."""
         wrong = self._engine.check()
         for head in self._engine.heads():
             try:
-                self._opened_head(head)
+                self._decrypt_head(head)
             except DataError as error:
                 wrong.append(str(error))
         return wrong
@@ -369,7 +388,7 @@ class EncryptedLog:
         return self._ring.empty
 
     def missing(self, session: str) -> KeyMissingError:
-        """Why a session cannot be read or written."""
+        """Return the error for a session that cannot be read or written."""
         if self._ring.empty:
             return KeyMissingError("it is encrypted, and the store was opened without its keys", session=session)
         return KeyMissingError("its key is gone", session=session)
@@ -379,12 +398,12 @@ class EncryptedLog:
         self._engine.close()
 
 
-def _is_buried(entry: SealedValue) -> bool:
+def _is_tombstone(entry: EncryptedValue) -> bool:
     return not entry.data and is_tombstone(entry.clear)
 
 
 class SessionBodies:
-    """Fulfils `log.contract.Belongings`."""
+    """Bodies and derived values of one session; fulfils `log.contract.BodyStore`."""
 
     def __init__(self, log: EncryptedLog, session: str) -> None:
         self._log = log
@@ -396,11 +415,11 @@ class SessionBodies:
         return self._log.read_only
 
     def name(self, digest: bytes) -> bytes:
-        """What a body is called here; without a key there is none of that name."""
+        """Return the session's name for a body; without a key a name that no body has."""
         return self._log.named(self._log.family(self._session), digest)
 
     def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body, or None; `KeyMissingError` if the session's key is gone."""
+        """Return a body's packed bytes, or None; `KeyMissingError` without the session's key."""
         family = self._log.family(self._session)
         if family is None:
             raise self._log.missing(self._session)
@@ -408,14 +427,15 @@ class SessionBodies:
             found = self._log.body_of(family, digest)
         except DataError as error:
             raise type(error)(f"body {digest.hex()}: {error.message}", session=self._session) from error
-        return self._log.body(digest) if found is None else found  # it may be another session's: a sub-session's, say
+        # It may belong to another session, as a sub-session's does.
+        return self._log.body(digest) if found is None else found
 
     def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies."""
+        """Return the packed bytes of some bodies, None for those that are missing."""
         return [self.body(digest) for digest in digests]
 
     def get_derived(self, key: bytes) -> bytes | None:
-        """A derived value, or None."""
+        """Return a derived value, or None."""
         return self._log.get_derived(key)
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -423,9 +443,9 @@ class SessionBodies:
         self._log.put_derived_of(self._log.family(self._session), items)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values, those included that cannot be read."""
+        """Return the keys of derived values, unreadable ones included."""
         return self._log.derived_keys(prefix)
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Derived values by key order: those that can be read."""
+        """Return the readable derived values by key order."""
         return self._log.scan_derived(prefix)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.batch import unpack
-from eventlog.codec.payload import is_sealed, sealed_value
+from eventlog.codec.payload import decode_encrypted_value, is_encrypted
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Head
 from eventlog.values import Origin, Tokens
@@ -65,8 +65,8 @@ def entry_of(head: Head) -> CatalogEntry:
     """The session's catalog entry; of one that is encrypted what is in clear.  `DamagedError` if it cannot be read."""
     data = head.entry
     try:
-        if is_sealed(data):
-            data = sealed_value(data).clear
+        if is_encrypted(data):
+            data = decode_encrypted_value(data).clear
             return unpack(data, CatalogEntry) if data else CatalogEntry()
         return unpack(data, CatalogEntry)
     except DamagedError as error:
@@ -170,6 +170,6 @@ def info_of(head: Head) -> SessionInfo:
         cost=entry.cost,
         unpriced=entry.unpriced,
         erased=entry.erased,
-        locked=is_sealed(head.entry),
+        locked=is_encrypted(head.entry),
         calls=entry.calls,
     )

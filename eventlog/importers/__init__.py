@@ -1,6 +1,7 @@
-"""Foreign transcripts to events: one file per format, one way in (`import_file`).
+"""Importers of foreign transcripts: one for each format, behind `import_file`.
 
-Importing again is safe: what is stored already is found and only what is new is appended (`reconcile.py`).
+A second import of a file is safe: stored events are found, and only new ones are appended
+(`reconcile.py`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from eventlog.importers.anthropic.messages import AnthropicMessages
 from eventlog.importers.anthropic.sse import AnthropicStream
 from eventlog.importers.claude_code.importer import ClaudeCode
 from eventlog.importers.codex.importer import Codex
-from eventlog.importers.common.importer import Importer, Piece, Report, Skipped
-from eventlog.importers.common.message_lists import family_of
+from eventlog.importers.common.importer import ImportBatch, Importer, Report, Skipped
+from eventlog.importers.common.json_lines import read_beginning
 from eventlog.importers.common.message_reader import MessageList
+from eventlog.importers.common.message_shapes import family_of
 from eventlog.importers.common.sse import kind_of_stream
 from eventlog.importers.event_jsonl.format import EventJsonl
-from eventlog.importers.event_jsonl.load import place
+from eventlog.importers.event_jsonl.load import load
 from eventlog.importers.openai.chat_sse import OpenAIChatStream
 from eventlog.importers.openai.messages import OpenAIMessages
 from eventlog.importers.openai.responses_sse import OpenAIResponsesStream
@@ -50,23 +52,22 @@ _IMPORTERS: tuple[Importer, ...] = (
 FORMATS: MappingProxyType[str, Importer] = MappingProxyType({importer.name: importer for importer in _IMPORTERS})
 """The importers by the name of their format."""
 
-START = 64 * 1024
-"""How much of a file its format is told from, in bytes."""
-LONGEST = 8 * 1024 * 1024
-"""How much more is read to have the first line whole."""
 HELD = 8
-"""Pieces of a file that are held until one says something."""
+"""Batches of a file that are held until one has content."""
 
 _DOCUMENTS = (EventJsonl.name, OpenCodeImporter.name)
-"""Formats that say themselves that a session is empty."""
+"""Formats that state themselves that a session is empty."""
 _FRAME = (ev.SessionStarted, ev.SessionForked, ev.SessionRenamed, ev.MetadataSet, ev.ForeignKept)
-"""Events of a session in which nothing is said."""
+"""Events of a session without content."""
 
 Progress = Callable[[int, int | None], None]
 
 
 def detect(start: bytes, path: str = "") -> str:
-    """The format of a file that begins with these bytes; `ImportFormatError` if it is none that can be imported."""
+    """Return the format of a file that begins with these bytes.
+
+    `ImportFormatError` if no importer reads it.
+    """
     other = looks_like(start)
     if other is not None:
         raise ImportFormatError(f"{path or 'the file'}: looks like {other}; not a format that can be imported")
@@ -87,48 +88,50 @@ def import_file(
     path: str | os.PathLike[str] | BinaryIO,
     *,
     format: str | None = None,
-    progress: Progress | None = None,
+    on_progress: Progress | None = None,
 ) -> Report:
-    """Import a file, or an open binary file that can seek, into the store; what was imported before is not added again.
+    """Import a file, or an open binary file that can seek; stored events are not added again.
 
-    `format` is one of `FORMATS`; it is told from the file's beginning by default.  `progress` is called with the bytes read
-    and the size (None if unknown) as the work goes on.  `ImportFormatError` for a file of no known format; damaged
-    records are no error: they are listed in the report.  `OSError` when the file cannot be read.
+    `format` is one of `FORMATS`; it is told from the file's beginning by default. `on_progress` is
+    called with the bytes read and the size (None if unknown) as the work goes on.
+    `ImportFormatError` for a file of no known format; damaged records are no error: they are listed
+    in the report. `OSError` when the file cannot be read.
     """
     require(Store, store, "a store is a Store")
     require_or_none(str, format, "a format is named by a str")
-    require_call(progress, "progress is a function that is given the bytes read and the size")
+    require_call(on_progress, "on_progress is a function that is given the bytes read and the size")
     if isinstance(path, (str, os.PathLike)):
         with Path(path).open("rb") as file:
-            return _import(store, file, os.fspath(path), format, progress)
+            return _import(store, file, os.fspath(path), format, on_progress)
     require_call(getattr(path, "read", 0), "a file is a path, or an open binary file, and its `read` a function")
-    return _import(store, path, str(getattr(path, "name", "<stream>")), format, progress)
+    return _import(store, path, str(getattr(path, "name", "<stream>")), format, on_progress)
 
 
-def _import(store: Store, file: BinaryIO, path: str, name: str | None, progress: Progress | None) -> Report:
+def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progress: Progress | None) -> Report:
     begin = file.tell()
-    start = file.read(START)
-    if b"\n" not in start:
-        start += file.readline(LONGEST)
+    start = read_beginning(file)
     file.seek(0, os.SEEK_END)
     size = file.tell() - begin
     file.seek(begin)
     if name is None:
-        name = _told(file, start, path)
+        name = _detect_in(file, start, path)
         file.seek(begin)
     elif name not in FORMATS:
         raise ImportFormatError(f"{brief(name)} is no format that can be imported (known: {', '.join(FORMATS)})")
     report = Report(path, name)
-    pieces = _saying(FORMATS[name].read(file, path, report), report, size)
-    put = place if name == EventJsonl.name else reconcile
-    put(store, pieces if progress is None else _watched(pieces, file, begin, size, progress), report)
-    if progress is not None:
-        progress(size, size)
+    batches = _with_content(FORMATS[name].read(file, path, report), report, size)
+    put = load if name == EventJsonl.name else reconcile
+    put(store, batches if on_progress is None else _reporting(batches, file, begin, size, on_progress), report)
+    if on_progress is not None:
+        on_progress(size, size)
     return report
 
 
-def _told(file: BinaryIO, start: bytes, path: str) -> str:
-    """The format of a file that is at its beginning; a list of messages may begin late in it."""
+def _detect_in(file: BinaryIO, start: bytes, path: str) -> str:
+    """Return the format of a file that is at its beginning.
+
+    A list of messages may begin late in it.
+    """
     try:
         return detect(start, path)
     except ImportFormatError:
@@ -141,14 +144,14 @@ def _told(file: BinaryIO, start: bytes, path: str) -> str:
         return found
 
 
-def _saying(pieces: Iterator[Piece], report: Report, size: int) -> Iterator[Piece]:
-    """The pieces; `ImportFormatError` if none of them says anything, before any is taken in."""
-    held: list[Piece] = []
-    for piece in pieces:
-        held.append(piece)
-        said = any(not isinstance(event, _FRAME) for _, event in piece.items)
+def _with_content(batches: Iterator[ImportBatch], report: Report, size: int) -> Iterator[ImportBatch]:
+    """Yield the batches; `ImportFormatError`, before any is stored, if none has content."""
+    held: list[ImportBatch] = []
+    for batch in batches:
+        held.append(batch)
+        said = any(not isinstance(event, _FRAME) for _, event in batch.items)
         if said or report.format in _DOCUMENTS or len(held) > HELD:
-            yield from chain(held, pieces)
+            yield from chain(held, batches)
             return
     if size:
         report.sessions.clear()
@@ -160,7 +163,9 @@ def _saying(pieces: Iterator[Piece], report: Report, size: int) -> Iterator[Piec
         )
 
 
-def _watched(pieces: Iterator[Piece], file: BinaryIO, begin: int, size: int, progress: Progress) -> Iterator[Piece]:
-    for piece in pieces:
-        yield piece
-        progress(file.tell() - begin, size)
+def _reporting(
+    batches: Iterator[ImportBatch], file: BinaryIO, begin: int, size: int, on_progress: Progress
+) -> Iterator[ImportBatch]:
+    for batch in batches:
+        yield batch
+        on_progress(file.tell() - begin, size)

@@ -1,6 +1,7 @@
-"""What a file is that cannot be imported: recorded HTTP traffic, sessions of other tools, data sets, by their first bytes.
+"""Files that are recognised and refused: HTTP recordings, other tools' files, data sets.
 
-Some of them look much like a format that can be imported, so they are told first, and refused by name.
+Some of them look much like a format that can be imported.  So they are checked first, and refused
+by name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_
 __all__ = ["looks_like"]
 
 LINES = 50
-"""How many lines a file is told from."""
+"""Lines of a file that are examined."""
 
 _CASSETTE = re.compile(
     rb"""^["']?(?:http_)?interactions["']?[ \t]*:(?:[ \t]|\r?$)"""
@@ -34,7 +35,7 @@ _AIDER = re.compile(rb"^# aider chat started at |^#### ", re.MULTILINE)
 
 
 def looks_like(start: bytes) -> str | None:
-    """What a file that begins with these bytes is, None if it is nothing known here."""
+    """Return what a file that begins with these bytes is; None if it is not known."""
     data = start.removeprefix(b"\xef\xbb\xbf")
     first = data.lstrip()[:1]
     if first not in {b"{", b"["}:
@@ -57,7 +58,7 @@ def looks_like(start: bytes) -> str | None:
 
 
 def _tool(records: list[dict[str, Any]]) -> str | None:
-    """The tool that wrote these lines."""
+    """Return the tool that wrote these lines."""
     head = records[0]
     inner = [found for record in records if is_object(found := record.get("message"))]
     if any("parts" in message and "content" not in message for message in inner) or any(

@@ -1,18 +1,18 @@
-"""What of an import is new: the events of a file are compared with the stored ones, and the rest appended (spec §13).
+"""Appends what is new of an import: compares a file's events with the stored sessions.
 
-A file's session is looked for under its name, then `name~2`, `name~3` …, which are its continuations; what has
-another origin is somebody else's and is passed over.  All of them are compared with the file at once, event by event:
+A file's session is looked for under its name, then `name~2`, `name~3` …, which are its
+continuations; sessions with another origin are skipped.  All of them are compared with the file at
+once, event by event:
 
 * the file ends while one still agrees: nothing is new;
 * one has agreed to its end: the rest is appended to it;
-* none agrees to its end (the file changed, or the session was continued natively): the one that agrees longest is
-  forked at the last common version, and the fork, which has the same origin, gets the rest.  It is found again the
-  next time.
+* none agrees to its end, because the file changed or the session was continued natively: the one
+  that agrees longest is forked at the last common version, and the fork, which has the same origin,
+  gets the rest.  The next import finds the fork.
 
-Times and the origin's path are not compared: a file that was moved or copied is the same.  How calls and messages end may be
-told otherwise than an older program told it; what that one missed is appended (`candidate.py`), here and to the branches.
-
-Not here: reading files (`claude_code/importer.py` and its neighbours), deciding what may follow (`state/rules.py`).
+Times and the origin's path are not compared: a file that was moved or copied is the same file.  An
+older version of this program may have missed the end of a call or a message; it is appended here,
+and to the branches (`candidate.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eventlog import events as ev
 from eventlog.errors import NotFoundError
 from eventlog.history.catalog import SessionInfo
 from eventlog.importers.candidate import Candidate, is_snapshot, stored_events
-from eventlog.importers.common.importer import Piece, Report, bounded_id
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Origin
@@ -37,21 +37,21 @@ BATCH_EVENTS = 1_000
 BATCH_BYTES = 4 * 1024 * 1024
 
 
-def reconcile(store: Store, pieces: Iterable[Piece], report: Report) -> None:
-    """Append what is new of `pieces`; `report` gets the ids of the sessions and the number of events added."""
+def reconcile(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
+    """Append what is new of `batches`; `report` gets the session ids and the event count."""
     targets: dict[str, _Target] = {}
     names: dict[str, str] = {}
-    for piece in pieces:
-        target = targets.get(piece.session)
+    for batch in batches:
+        target = targets.get(batch.session)
         if target is None:
-            first = piece.items[0][1]
+            first = batch.items[0][1]
             if isinstance(first, ev.SessionForked):
-                names[piece.session] = _branch(store, piece, first, targets[first.parent], report)
+                names[batch.session] = _branch(store, batch, first, targets[first.parent], report)
                 continue
             assert isinstance(first, ev.SessionStarted)
-            target = targets[piece.session] = _Target(store, piece, _here(first, names))
-        target.take(piece)
-        names[piece.session] = target.name()
+            target = targets[batch.session] = _Target(store, batch, _with_parent(first, names))
+        target.add(batch)
+        names[batch.session] = target.name()
     for target in targets.values():
         target.finish()
         names[target.wanted] = target.name()
@@ -59,8 +59,8 @@ def reconcile(store: Store, pieces: Iterable[Piece], report: Report) -> None:
     report.sessions = [names.get(name, name) for name in report.sessions]
 
 
-def _here(started: ev.SessionStarted, names: dict[str, str]) -> ev.SessionStarted:
-    """The event with its parent's name in this store."""
+def _with_parent(started: ev.SessionStarted, names: dict[str, str]) -> ev.SessionStarted:
+    """Return the event with its parent's name in this store."""
     if started.parent is None or started.parent not in names:
         return started
     return msgspec.structs.replace(started, parent=names[started.parent])
@@ -76,7 +76,7 @@ def _same_origin(info: SessionInfo, origin: Origin | None) -> bool:
 
 
 def _chain(store: Store, wanted: str) -> Iterator[tuple[str, SessionInfo | None]]:
-    """The names a foreign session may have here, each with what has it; the last one is free."""
+    """Yield the names a session may have here with their sessions, at last a free name."""
     for number in count(1):
         name = wanted if number == 1 else bounded_id(f"{wanted}~{number}")
         try:
@@ -87,23 +87,23 @@ def _chain(store: Store, wanted: str) -> Iterator[tuple[str, SessionInfo | None]
         yield name, info
 
 
-def _branch(store: Store, piece: Piece, forked: ev.SessionForked, parent: _Target, report: Report) -> str:
-    """The session that keeps a branch the file left; made if it is not there."""
-    source, at = parent.settled(forked.at)
+def _branch(store: Store, batch: ImportBatch, forked: ev.SessionForked, parent: _Target, report: Report) -> str:
+    """Return the session that keeps an abandoned branch; it is made if it is absent."""
+    source, at = parent.stored_version(forked.at)
     free = ""
-    for name, info in _chain(store, piece.session):
+    for name, info in _chain(store, batch.session):
         if info is None:
             free = name
         elif _same_origin(info, forked.origin) and (info.fork_of, info.forked_at) == (source.name, at):
-            report.events += _mend(source, store.session(name)) if source.owed else 0
+            report.events += _append_owed(source, store.session(name)) if source.owed else 0
             return name
     event = ev.SessionForked(source.name, at, b"", forked.title, store.info(source.name).scope, forked.origin)
-    store.begin(event, id=free, time=piece.items[0][0])
-    report.events += 1 + (_mend(source, store.session(free)) if source.owed else 0)
+    store.begin(event, id=free, time=batch.items[0][0])
+    report.events += 1 + (_append_owed(source, store.session(free)) if source.owed else 0)
     return free
 
 
-def _mend(source: Candidate, session: Session) -> int:
+def _append_owed(source: Candidate, session: Session) -> int:
     """Append to a session what is owed of its history; how many events that were."""
     owing = source.owing(session)
     if owing:
@@ -116,25 +116,25 @@ def _is_tail(event: ev.Event) -> bool:
     return isinstance(event, ev.ForeignKept) and event.of.startswith("tail:")
 
 
-def _about(event: ev.Event) -> tuple[type, str]:
-    """What an event of a snapshot speaks of: of those about one thing the latest counts."""
+def _subject(event: ev.Event) -> tuple[type, str]:
+    """Return what a snapshot event is about; only the latest about one thing counts."""
     return type(event), event.of if isinstance(event, ev.ForeignKept) else ""
 
 
 class _Target:
-    """One of the file's sessions, and where its events go."""
+    """One of the file's sessions, and the stored sessions it is compared with."""
 
-    def __init__(self, store: Store, piece: Piece, started: ev.SessionStarted) -> None:
+    def __init__(self, store: Store, batch: ImportBatch, started: ev.SessionStarted) -> None:
         self.store = store
-        wanted = self.wanted = piece.session
+        wanted = self.wanted = batch.session
         self.snapshot: list[tuple[int, ev.Event]] | None = None
-        snapshots = self._snapshots = piece.snapshot is not None
+        snapshots = self._snapshots = batch.snapshot is not None
         self.started = started
         self.added = 0
         self.candidates: list[Candidate] = []
         self.free = ""
         self.chosen: Candidate | None = None
-        """Where events are appended, once something is new."""
+        """Session that gets the events, once something is new."""
         self.items: list[tuple[int, ev.Event]] = []
         self.bodies: dict[bytes, bytes] = {}
         self.weight = 0
@@ -146,26 +146,26 @@ class _Target:
                 self.candidates.append(Candidate(store, name, snapshots=snapshots))
 
     def name(self) -> str:
-        """The session's id in the store, as far as it is known."""
+        """Return the session's id in the store, as far as it is known."""
         if self.chosen is not None:
             return self.chosen.name
         return next((found.name for found in self.candidates if found.agrees), self.wanted)
 
-    def take(self, piece: Piece) -> None:
-        """Compare or append a piece's events."""
-        self.snapshot = piece.snapshot
-        items = iter(piece.items)
+    def add(self, batch: ImportBatch) -> None:
+        """Compare or append the events of a batch."""
+        self.snapshot = batch.snapshot
+        items = iter(batch.items)
         if self.chosen is None:
             for time, event in items:
-                if not self._compare(time, event, piece.bodies):
+                if not self._compare(time, event, batch.bodies):
                     self._choose(time, event)
                     break
         if self.chosen is None:
-            if piece.snapshot:
-                self.bodies.update(piece.bodies)
+            if batch.snapshot:
+                self.bodies.update(batch.bodies)
             return
-        self.bodies.update(piece.bodies)
-        self.weight += piece.weight
+        self.bodies.update(batch.bodies)
+        self.weight += batch.weight
         for time, event in items:
             self._add(time, event)
             if len(self.items) >= BATCH_EVENTS:
@@ -174,7 +174,7 @@ class _Target:
             self.flush()
 
     def _add(self, time: int, event: ev.Event) -> None:
-        """The file's next event is new, unless it is an ending that is stored already."""
+        """Append the file's next event, unless it is an ending that is stored already."""
         assert self.chosen is not None
         self.chosen.common += 1
         if self.chosen.has(event):
@@ -191,7 +191,7 @@ class _Target:
         return agreed
 
     def _choose(self, time: int, new: ev.Event) -> None:
-        """Something is new: find or make the session that gets it, `new` first."""
+        """Find or make the session that gets the new events, `new` first."""
         best = max(self.candidates, key=lambda found: (found.common - len(found.gap), found.ended), default=None)
         if best is None or best.common == 0:
             started = self.started
@@ -233,8 +233,8 @@ class _Target:
                 self.items.append((said_at, said))
         self._add(time, new)
 
-    def settled(self, version: int) -> tuple[Candidate, int]:
-        """What holds everything so far, and what the file's version is there."""
+    def stored_version(self, version: int) -> tuple[Candidate, int]:
+        """Return the session that holds everything so far, and the file's version there."""
         self.flush()
         found = self.chosen or next(candidate for candidate in self.candidates if candidate.agrees)
         return found, found.version(version)
@@ -242,13 +242,14 @@ class _Target:
     def finish(self) -> None:
         """Append what is waiting, and of the snapshot what is not what was last said.
 
-        A file that is shorter than what is stored is an older one, or, if its snapshot is newer, one that lost its end: a fork.
+        A file that is shorter than what is stored is an older one, or, if its snapshot is newer,
+        one that lost its end: a fork.
         """
         self.flush()
         for one in [self.chosen] if self.chosen else [found for found in self.candidates if found.agrees]:
             if one is not self.chosen:
-                one.settle()
-            self.added += _mend(one, one.session()) if one.owed else 0
+                one.finish()
+            self.added += _append_owed(one, one.session()) if one.owed else 0
         if not self.snapshot:
             return
         agreeing = [found for found in self.candidates if found.agrees]
@@ -256,13 +257,13 @@ class _Target:
         if found is None:
             if all(_is_tail(event) for _, event in self.snapshot):
                 return
-            if self.snapshot[0][0] <= max(found.told() for found in agreeing):
+            if self.snapshot[0][0] <= max(found.snapshot_time() for found in agreeing):
                 return
             self._choose(*self.snapshot[0])
             found = self.chosen
             assert found is not None
-        latest = {_about(event): event for event in stored_events(self.store, found.name) if is_snapshot(event)}
-        self.items = [(time, event) for time, event in self.snapshot if latest.get(_about(event)) != event]
+        latest = {_subject(event): event for event in stored_events(self.store, found.name) if is_snapshot(event)}
+        self.items = [(time, event) for time, event in self.snapshot if latest.get(_subject(event)) != event]
         if self.items:
             self.chosen = found
             self.head = self.store.info(found.name).version

@@ -1,8 +1,9 @@
-"""What a fork keeps of the session it continues: the head of that session's hash tree as it was at the fork.
+"""Anchor of a fork: its parent's head at the fork, stored in the fork's first event.
 
-It stands in the fork's first event, and so in the fork's own tree: whoever changes what a fork inherited has to change every
-fork of it, too.  It is the head of the stream that holds the version which was forked at; what that stream inherited itself is
-in its own first event.  An append that holds the version in its middle is in it whole.  Bytes, integers little-endian:
+So the anchor is in the fork's own tree, and an attacker who changes what a fork inherited has to
+change every fork too.  It is the head of the stream that holds the fork's version; what that stream
+inherited is in the first event of that stream.  An append that has the version in its middle is
+covered whole.  Bytes, integers little-endian:
 
     version u64  |  number of appends u64  |  peaks of the tree (`log/merkle.py`), 32 bytes each
 """
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
     from eventlog.history.lineage import Stream
     from eventlog.log.contract import Head, Log
 
-__all__ = ["inherited_fault", "kept_of", "portable", "prefix_head", "read_prefix", "unchanged"]
+__all__ = ["anchor_of", "inherited_fault", "portable", "prefix_head", "read_prefix", "unchanged"]
 
 _FIELDS = Struct("<QQ")
 
 
 def prefix_head(log: Log, streams: Sequence[Stream], at: int) -> bytes:
-    """The head of the last of these streams, which holds version `at`, as of that; b"" if there is none.
+    """Return the head of the last of these streams as of version `at`; b"" if it lacks `at`.
 
     Costs nothing where `at` is the newest version, else a read of the stream up to there.
     """
@@ -54,7 +55,7 @@ def prefix_head(log: Log, streams: Sequence[Stream], at: int) -> bytes:
 
 
 def read_prefix(data: bytes) -> Grown:
-    """The head in these bytes; `DamagedError` if they are none."""
+    """Decode an anchor; `DamagedError` if the bytes are none."""
     if len(data) >= _FIELDS.size:
         version, appends = _FIELDS.unpack_from(data)
         peaks = data[_FIELDS.size :]
@@ -64,12 +65,15 @@ def read_prefix(data: bytes) -> Grown:
 
 
 def portable(event: Event) -> Event:
-    """The event without what holds in its own store only: another one has other salts in its trees."""
+    """Return the event without its anchor, which holds in its own store only.
+
+    Another store has other salts in its trees.
+    """
     return replace(event, parent_head=b"") if isinstance(event, SessionForked) and event.parent_head else event
 
 
-def kept_of(log: Log, head: Head) -> tuple[Head, Grown] | Fault | None:
-    """The head of what a fork continues, as it is now, and as the fork keeps it.
+def anchor_of(log: Log, head: Head) -> tuple[Head, Grown] | Fault | None:
+    """Return the parent's head today and the fork's anchor of it.
 
     None for a session that is no fork, or that keeps no such head.  What cannot be read raises.
     """
@@ -86,13 +90,19 @@ def kept_of(log: Log, head: Head) -> tuple[Head, Grown] | Fault | None:
 
 
 def inherited_fault(log: Log, above: Head, kept: Grown) -> Fault | None:
-    """The first thing that a fork inherited and that is not what it was at the fork, or None; for what `kept_of` gives."""
+    """Return the first inherited append that differs from the fork's anchor, or None.
+
+    The arguments are those that `anchor_of` returned.
+    """
     commits = () if above.gone else log.read(above.session, 0, kept.version)
     return prefix_fault(above, commits, kept, "the head that the fork keeps")
 
 
 def unchanged(log: Log, above: Head, kept: Iterable[Grown]) -> set[Grown]:
-    """Those of the heads that forks keep of one stream that it had: one reading for all; the others need `inherited_fault`."""
+    """Return the anchors that the stream above agrees with, in one reading of it.
+
+    `inherited_fault` says where one of the others differs.
+    """
     wanted = set(kept)
     found: set[Grown] = set()
     if above.gone or not wanted:

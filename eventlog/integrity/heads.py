@@ -1,15 +1,17 @@
-"""What to keep elsewhere, so that nobody can change the past of a store unseen: the heads of its sessions, and one digest.
+"""Heads of sessions and stores; a head saved elsewhere reveals changes of the past.
 
-A session's head is the root of its hash tree (`log/merkle.py`) with the number of appends and the version it stands for.  The
-store's head is a tree of the same kind over the heads of all sessions, by session id, one leaf each:
+A session's head is the root of its hash tree (`log/merkle.py`), with the version and the number of
+appends it stands for. The store's head is a tree of the same kind over the heads of all sessions,
+by session id, one leaf each:
 
-    version u64  |  number of appends u64  |  1 if the session is erased, else 0, u8  |  root of its tree 32  |  session id
+    version u64  |  appends u64  |  1 if erased, else 0, u8  |  root 32  |  session id
 
-with little-endian integers.  An erased session keeps its head as a tombstone, so it stays in the list.  To make one costs a
-read of every head, and of no event.
+with little-endian integers.  An erased session keeps its head as a tombstone, so it stays in the
+list.  To make a store's head reads every session's head, and no event.
 
-The text of a store's head says all that `verify` needs to compare a store with it, of each session the peaks instead of the
-root; the digest alone says whether a text, or a store, is still the same.  Not here: the comparison (`projections/verify/verify.py`).
+The text of a store's head has all that `verify` compares, with each session's peaks instead of its
+root.  The digest alone says whether a text, or a store, is unchanged.  The comparison is in
+`projections/verify/verify.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _FIELDS = Struct("<QQB")
 
 
 class SessionHead(msgspec.Struct, frozen=True):
-    """A session's history in a few bytes: whatever is changed in it, this changes."""
+    """Head of one session: it changes with every change of the session's history."""
 
     session: str
     version: int
@@ -49,27 +51,27 @@ class SessionHead(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> bytes:
-        """The root of its hash tree."""
+        """Root of its hash tree."""
         return root_of(self.peaks)
 
     @property
     def grown(self) -> Grown:
-        """The same as what `log/merkle_check.py` compares with."""
+        """State of its hash tree, for comparison."""
         return Grown(self.version, self.appends, self.peaks)
 
     def leaf(self) -> bytes:
-        """The session's leaf in the store's tree."""
+        """Return the session's leaf in the store's tree."""
         return _FIELDS.pack(self.version, self.appends, self.erased) + self.root + self.session.encode()
 
 
 class StoreHead(msgspec.Struct, frozen=True, dict=True):
-    """The heads of all sessions, by session id."""
+    """Heads of all sessions, by session id."""
 
     sessions: tuple[SessionHead, ...]
 
     @cached_property
     def digest(self) -> str:
-        """The root of the tree over them, in hexadecimal: what to keep where nobody who can write the store can write."""
+        """Root of the tree over the session heads, in hexadecimal."""
         peaks = b""
         for number, head in enumerate(self.sessions):
             peaks = grow(number, peaks, leaf_hash(head.leaf()))
@@ -77,11 +79,11 @@ class StoreHead(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def by_session(self) -> dict[str, SessionHead]:
-        """The same by session id."""
+        """Session heads by session id."""
         return {head.session: head for head in self.sessions}
 
     def document(self) -> dict[str, Any]:
-        """The head as plain values, for JSON; `parse` reads its text."""
+        """Return the head as plain values for JSON; `parse` reads their text."""
         return {
             "format": FORMAT,
             "digest": self.digest,
@@ -100,12 +102,12 @@ class StoreHead(msgspec.Struct, frozen=True, dict=True):
         }
 
     def text(self) -> str:
-        """The head as JSON, to be kept elsewhere."""
+        """Return the head as JSON text, to be saved elsewhere."""
         return msgspec.json.encode(self.document()).decode()
 
     @classmethod
     def parse(cls, text: str | bytes) -> StoreHead:
-        """The head in a text; `CallError` if that is none, or if its digest is not that of its sessions."""
+        """Parse the text of a head; `CallError` if it is none, or its digest does not fit."""
         try:
             kept = msgspec.json.decode(text, type=_Document)
             head = cls(tuple(_read(session) for session in kept.sessions))
@@ -144,11 +146,11 @@ def _read(kept: _Session) -> SessionHead:
 
 
 def session_head(head: Head) -> SessionHead:
-    """What is to be kept of one session; `DamagedError` if its catalog entry cannot be read."""
+    """Return the head to store of one session; `DamagedError` for a damaged catalog entry."""
     erased = not is_foreign(head) and bool(head.entry) and entry_of(head).erased
     return SessionHead(head.session, head.version, head.appends, head.peaks, erased)
 
 
 def store_head(heads: Iterable[Head]) -> StoreHead:
-    """What is to be kept of all sessions, given in the order of their ids."""
+    """Return the store's head of session heads in the order of their ids."""
     return StoreHead(tuple(map(session_head, heads)))

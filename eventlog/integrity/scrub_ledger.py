@@ -1,16 +1,19 @@
-"""What is left of appends that lost what was redacted or erased, kept safe from changes (promise 11).
+"""Tamper evidence for emptied appends: hash trees over what a scrub left of them.
 
-The hash of such an append covers what is gone, so it cannot be made again of what is left: the other events of the append, times,
-ids.  So whoever empties appends gives each a new salt, and records for every session that has any the tree over what is left:
+The hash of an emptied append covers content that is gone, so it no longer protects what is left:
+the other events of the append, times, ids. The writer that empties appends gives each a new salt,
+and records a tree for every session that has any:
 
-    leaf: 32 bytes that the append's own leaf had  |  the bytes of a leaf (`log/merkle.py`) with what is left and the new salt
+    leaf: 32 bytes of the append's own leaf  |  bytes of a leaf (`log/merkle.py`) of what is left
 
-The record is an append of a stream that is no conversation (`codec/payload.py`), and so it is in the store's head: heads that are kept after
-a scrub cover what it left.  Each record stands for the whole store, and the newest one counts.
+The record is an append of a stream that is no conversation (`codec/payload.py`).  So it is part of
+the store's head, and heads that are saved after a scrub cover what it left.  Each record stands for
+the whole store; the newest one counts.
 
-    payload: REMAINS (`codec/payload.py`), then a MessagePack array [1, [session, last version, number of appends, peaks], …]
+    payload: REMAINS (`codec/payload.py`), then a MessagePack array
+             [1, [session, last version, number of appends, peaks], …]
 
-Nothing secret is in it, so it is never encrypted.
+Nothing in it is secret, so it is never encrypted.
 """
 
 from __future__ import annotations
@@ -33,15 +36,24 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Commit, Head
     from eventlog.log.embedded.bulk_writer import BulkWriter
 
-__all__ = ["NAME", "Kept", "ScrubLedger", "is_record", "record", "recorded", "remains_fault", "settle"]
+__all__ = [
+    "NAME",
+    "RecordSource",
+    "ScrubLedger",
+    "is_record",
+    "new_record",
+    "read_ledger",
+    "scrub_fault",
+    "write_record",
+]
 
 NAME = "eventlog/remains"
 FORMAT = 1
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Kept(Protocol):
-    """What keeps the files: the log underneath, or what is folded of it."""
+class RecordSource(Protocol):
+    """Source of the ledger: the log underneath, or the folded part of its files."""
 
     def head(self, session: str) -> Head | None:
         """See `log.contract.Log`."""
@@ -63,36 +75,41 @@ _decode = msgspec.msgpack.Decoder(tuple[int, list[_Row]]).decode
 
 
 class ScrubLedger:
-    """The trees over what is left, session by session, while a store is written anew."""
+    """Hash trees over what is left of emptied appends, while a store is written anew."""
 
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
 
-    def look(self, commit: Commit) -> Commit:
-        """Take in an append if it is an emptied one that can be told of; returns it.  Those of a session come in the order of versions."""
+    def add(self, commit: Commit) -> Commit:
+        """Add an append that a scrub or vacuum emptied, in version order; return the append.
+
+        Appends that lost nothing are left out.
+        """
         if commit.emptied and len(commit.salt) == SALT_BYTES:
-            self._add(commit)
+            self._grow(commit)
         return commit
 
-    def _add(self, commit: Commit) -> None:
+    def _grow(self, commit: Commit) -> None:
         before = self._rows.get(commit.session) or _Row(commit.session, 0, 0, b"")
         peaks = grow(before.appends, before.peaks, _leaf(commit))
         self._rows[commit.session] = _Row(commit.session, commit.last, before.appends + 1, peaks)
 
     def rows(self) -> list[_Row]:
-        """By session id."""
+        """Return the rows by session id."""
         return [self._rows[name] for name in sorted(self._rows)]
 
 
-def record(kept: Kept, tally: ScrubLedger, position: int, time: int, salt: bytes) -> tuple[Commit, Head] | None:
-    """The append that records what is left, and its stream's head after it; None if that is recorded already.
+def new_record(
+    source: RecordSource, ledger: ScrubLedger, position: int, time: int, salt: bytes
+) -> tuple[Commit, Head] | None:
+    """Return the append that records the ledger, and its stream's head; None if unchanged.
 
     `kept` is the store as it was, `position` that of its last event, `time` UTC milliseconds.
     """
-    rows = tally.rows()
-    if [*_newest(kept).values()] == rows:
+    rows = ledger.rows()
+    if [*_newest(source).values()] == rows:
         return None
-    name, head = next((name, head) for name, head in _names(kept) if head is None or head.entry == REMAINS)
+    name, head = next((name, head) for name, head in _names(source) if head is None or head.entry == REMAINS)
     begins = None if head is not None else 0
     payload = REMAINS + _encode((FORMAT, rows))
     entry = REMAINS if head is None else None
@@ -100,26 +117,29 @@ def record(kept: Kept, tally: ScrubLedger, position: int, time: int, salt: bytes
     return commit_of(head, append, position + 1, salt)
 
 
-def settle(copy: BulkWriter, tally: ScrubLedger, time: int, salt: bytes) -> None:
-    """Record what is left in a store that is being written, behind all that it holds, unless that is recorded already."""
-    left = record(copy, tally, copy.position, time, salt)
+def write_record(copy: BulkWriter, ledger: ScrubLedger, time: int, salt: bytes) -> None:
+    """Record the ledger at the end of a store that is being written, unless it is unchanged."""
+    left = new_record(copy, ledger, copy.position, time, salt)
     if left is not None:
         commit, head = left
         copy.add([commit], {commit.session: head}, {}, {}, position=copy.position + 1)
 
 
 def is_record(session: str, data: bytes) -> bool:
-    """Whether this is a payload or the catalog entry of the record's stream, which is not encrypted in an encrypted log."""
+    """Whether this is a payload or the catalog entry of the ledger's stream."""
     return session.startswith(NAME) and data.startswith(REMAINS)
 
 
-def recorded(kept: Kept) -> dict[str, Grown]:
-    """What the newest record has of each session; nothing if there is none.  `DamagedError` if it cannot be read."""
-    return {name: Grown(row.version, row.appends, row.peaks) for name, row in _newest(kept).items()}
+def read_ledger(source: RecordSource) -> dict[str, Grown]:
+    """Return the newest ledger by session, {} if there is none; `DamagedError` if damaged."""
+    return {name: Grown(row.version, row.appends, row.peaks) for name, row in _newest(source).items()}
 
 
-def remains_fault(known: Grown | None, emptied: Sequence[Commit]) -> Fault | None:
-    """The first of a session's emptied appends that is not what was left of it, or None; `known` is what the record has of it."""
+def scrub_fault(known: Grown | None, emptied: Sequence[Commit]) -> Fault | None:
+    """Return the first emptied append that differs from the ledger, or None.
+
+    `known` is the ledger's state for the session.
+    """
     if known is None:
         return Fault("no record says what was left of the append", emptied[0].first) if emptied else None
     for commit in emptied:
@@ -133,21 +153,21 @@ def _leaf(commit: Commit) -> bytes:
     return leaf_hash(commit.leaf + leaf_data(commit))
 
 
-def _names(kept: Kept) -> Iterator[tuple[str, Head | None]]:
-    """The names that the record may have, each with what has it: a conversation, the record, or at last nothing."""
+def _names(source: RecordSource) -> Iterator[tuple[str, Head | None]]:
+    """Yield the names that the ledger may have with their heads, at last a free name."""
     for number in count(1):
         name = NAME if number == 1 else f"{NAME}~{number}"
-        head = kept.head(name)
+        head = source.head(name)
         yield name, head
         if head is None:
             return
 
 
-def _newest(kept: Kept) -> dict[str, _Row]:
-    head = next((head for _, head in _names(kept) if head is not None and head.entry == REMAINS), None)
+def _newest(source: RecordSource) -> dict[str, _Row]:
+    head = next((head for _, head in _names(source) if head is not None and head.entry == REMAINS), None)
     if head is None:
         return {}
-    payloads = [commit.payload for commit in kept.follow(head.position - 1, 1) if commit.session == head.session]
+    payloads = [commit.payload for commit in source.follow(head.position - 1, 1) if commit.session == head.session]
     try:
         _, rows = _decode(b"".join(payloads).removeprefix(REMAINS))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -1,15 +1,18 @@
-"""A copy of a store that is being written, and the way back from it.
+"""Backup of a store that is being written, and restore.
 
-A backup stops no writer.  It is a store directory like any other: it can be opened, verified, and copied again.  A second backup into the
-same place adds only what is new, by position; where the store was rewritten since (a scrub, a vacuum), nothing of the old backup
-stays.  It must not be written to: then it has a history of its own, and is refused.
+A backup stops no writer. It is a store directory like any other: it can be opened, verified and
+copied again. A second backup into the same place adds only what is new, by position. When the store
+was rewritten since (by a scrub or a vacuum), the backup is written anew. A backup that was written
+to has a history of its own, and is refused.
 
-While it is written, and if its writing breaks off, the directory holds the file `unfinished` and does not open as a store;
-the same command goes on where it broke off.  Restoring is the same the other way, up to a position.
+While a backup is being written, and after its writing broke off, the directory holds the file
+`unfinished` and does not open as a store; the same command continues it.  A restore is the same in
+the other direction, up to a position.
 
-A restore to an earlier position tells of parts that were redacted after it, and scrubbed, that they are redacted (`retell`).  Their
-content is gone from the backup; without such an event a view would show an empty text, and `verify` an append that lost its content for
-no reason.  The event is appended to each session that has such an append.  Of what is encrypted nothing can be said: a restore has no keys.
+A restore to an earlier position records again the redactions of parts that were scrubbed later
+(`record_later_redactions`), because their content is gone from the backup.  Without such an event a
+view would show an empty text, and `verify` an append without content and without reason.  Nothing
+can be recorded for encrypted sessions: a restore has no keys.
 """
 
 from __future__ import annotations
@@ -28,12 +31,12 @@ from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_foreign, is_sealed
+from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError
 from eventlog.history.catalog import entry_of, evolve_entry
 from eventlog.history.streams import ancestry
-from eventlog.integrity.scrub_ledger import ScrubLedger, recorded, settle
+from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
 from eventlog.log.contract import Append
 from eventlog.log.embedded import swap
 from eventlog.log.embedded.bulk_writer import BulkWriter
@@ -53,16 +56,16 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Commit, Head, Log
     from eventlog.log.embedded.engine import EmbeddedLog
 
-__all__ = ["BackupResult", "backup", "restore", "retell"]
+__all__ = ["BackupResult", "backup", "record_later_redactions", "restore"]
 
-Told = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 _NAMES = frozenset(
     {"edition", "format", "journal", "lmdb", "lock", "mark", "next", "open", "swap", "turn", "unfinished"}
 )
 
 
 class BackupResult(msgspec.Struct, frozen=True):
-    """What a backup or a restore did."""
+    """Result of a backup or a restore."""
 
     position: int
     """Position of the last event in the copy."""
@@ -74,18 +77,19 @@ class BackupResult(msgspec.Struct, frozen=True):
     """Whether everything was copied: there was no earlier copy to go on with."""
 
 
-def backup(log: Log, to: str | os.PathLike[str], *, told: Told | None = None) -> BackupResult:
-    """Copy what `log` has committed by now into the directory `to`; writers go on meanwhile.
+def backup(log: Log, to: str | os.PathLike[str], *, on_progress: Progress | None = None) -> BackupResult:
+    """Copy what is committed by now into the directory `to`, while writers go on.
 
-    `CallError` if `to` holds something else than a backup of this store, or that is in memory, `BusyError` if somebody has it open,
-    `DamagedError` if the store cannot be read.  `told` hears the position reached, and the one to reach.
+    `CallError` if `to` holds something other than a backup of this store, or if this store is in
+    memory; `BusyError` if another process has `to` open; `DamagedError` if the store cannot be
+    read. `on_progress` is called with the position reached and the position to reach.
     """
     from eventlog.log.embedded.engine import EmbeddedLog
 
     engine = log.engine
     if not isinstance(engine, EmbeddedLog):
         raise CallError("only a store in a directory can be backed up")
-    return _copy(engine, place_of(to), log.last_position(), "a backup was being written", told=told)
+    return _copy(engine, place_of(to), log.last_position(), "a backup was being written", on_progress=on_progress)
 
 
 def restore(
@@ -94,13 +98,14 @@ def restore(
     *,
     position: int | None = None,
     options: Options | None = None,
-    told: Told | None = None,
+    on_progress: Progress | None = None,
 ) -> BackupResult:
-    """Make a store at `into` of the backup, or store, at `source`, as it was when `position` was its newest event.
+    """Make a store at `into` from the backup or store at `source`, as of `position`.
 
-    An append that reaches beyond `position` is left out whole; None takes everything.  `AlreadyExistsError` if there is a
-    store at `into`; a restore that broke off is gone on with.  Parts that were scrubbed after `position` stay redacted, by one more
-    event in each session that had them; not in an encrypted store.
+    An append that reaches beyond `position` is left out whole; None takes everything.
+    `AlreadyExistsError` if there is a store at `into`; a restore that broke off is continued.
+    Parts that were scrubbed after `position` stay redacted, by one more event in each session that
+    had them; not in an encrypted store.
     """
     from eventlog.log.embedded.engine import open_log
 
@@ -114,7 +119,7 @@ def restore(
             raise NotFoundError("position", str(position))
         upto = last if position is None else position
         what = f"a restore to position {upto} was being written"
-        return _copy(log, target, upto, what, told=told, options=options, settles=upto < last)
+        return _copy(log, target, upto, what, on_progress=on_progress, options=options, as_store=upto < last)
     finally:
         log.close()
 
@@ -125,18 +130,21 @@ def _copy(
     upto: int,
     what: str,
     *,
-    told: Told | None,
+    on_progress: Progress | None,
     options: Options | None = None,
-    settles: bool = False,
+    as_store: bool = False,
 ) -> BackupResult:
-    """Bring the copy at `to` up to a position, or write it anew; `settles`: it is then a store of its own."""
+    """Bring the copy at `to` up to a position, or write it anew.
+
+    `as_store`: the copy becomes a store of its own.
+    """
     path = log.path
     if to.resolve() == path.resolve() or path.resolve() in to.resolve().parents:
         raise CallError(f"{to} is in the store that is to be copied")
     chosen = Options(io=log.options.io) if options is None else options
-    with storage_errors(to), _held(to):
+    with storage_errors(to), _destination(to):
         swap.finish(to, chosen.io)
-        copy = _to_go_on_with(log, path, to, upto, chosen)
+        copy = _resumable_copy(log, path, to, upto, chosen)
         place = to
         if copy is None and swap.unfinished(to) is None and (to / "format").exists():
             place = swap.fresh(to)  # the old copy stays until the new one is whole
@@ -145,7 +153,7 @@ def _copy(
             swap.set_unfinished(to, what)
         if copy is None:
             for name in ("lmdb", "journal"):
-                if (place / name).exists():  # nothing of it may be gone on with
+                if (place / name).exists():  # a rewrite uses nothing of it
                     shutil.rmtree(place / name)
             (place / "edition").unlink(missing_ok=True)
             copy = BulkWriter(place, chosen)
@@ -154,14 +162,14 @@ def _copy(
             edition = swap.edition_of(path)
             if edition:
                 swap.write_file(place / "edition", edition)
-            events = copy_commits(log, copy, upto, told=told)
-            if settles and recorded(log):  # the record may lie behind the position, and what it is of before it
-                tally = ScrubLedger()
+            events = copy_commits(log, copy, upto, on_progress=on_progress)
+            if as_store and read_ledger(log):  # the ledger may be behind the position, and its appends before it
+                ledger = ScrubLedger()
                 for commit in commits_behind(copy, 0, upto):
-                    tally.look(commit)
+                    ledger.add(commit)
                 now = time_ns() // 1_000_000
-                settle(copy, tally, now, chosen.io.random(SALT_BYTES))
-                retell(log, copy, upto, now, chosen.io.random)
+                write_record(copy, ledger, now, chosen.io.random(SALT_BYTES))
+                record_later_redactions(log, copy, upto, now, chosen.io.random)
             sessions = _add_gone(log, copy, upto)
             copied = BackupResult(copy.position, sessions, events, whole)
             copy.finish(to if place is to else None, identity_of(path), encryption_of(path))
@@ -175,8 +183,11 @@ def _copy(
         return copied
 
 
-def _to_go_on_with(log: EmbeddedLog, path: Path, to: Path, upto: int, options: Options) -> BulkWriter | None:
-    """The copy that is there already; None if it is to be written anew; `CallError` if something else is there."""
+def _resumable_copy(log: EmbeddedLog, path: Path, to: Path, upto: int, options: Options) -> BulkWriter | None:
+    """Open the copy that is there; None if it must be written anew.
+
+    `CallError` if something else is there.
+    """
     broken_off = swap.unfinished(to) is not None
     if not (to / "lmdb").exists():
         return None
@@ -201,22 +212,22 @@ def _to_go_on_with(log: EmbeddedLog, path: Path, to: Path, upto: int, options: O
 
 
 def _continues(log: EmbeddedLog, copy: BulkWriter) -> bool | None:
-    """Whether the source goes on from what was copied; None if what was copied last does not say."""
+    """Whether the source continues what was copied; None if the last commit does not tell."""
     if not copy.position:
         return True
     copied = copy.last_commit()
     if copied is None:
         return None
     found = log.follow(copied.position - 1, 1)
-    return bool(found) and _same(found[0], copied)
+    return bool(found) and _is_same_append(found[0], copied)
 
 
-def _same(one: Commit, other: Commit) -> bool:
+def _is_same_append(one: Commit, other: Commit) -> bool:
     return one.position == other.position and one.session == other.session and one.leaf == other.leaf
 
 
 def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
-    """Add the heads of sessions whose events were erased; returns how many sessions there are."""
+    """Add the heads of sessions whose events were erased; return the number of sessions."""
     gone: list[Head] = []
     sessions = 0
     for head in log.heads():
@@ -230,8 +241,8 @@ def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
 
 
 @contextmanager
-def _held(to: Path) -> Generator[None]:
-    """The directory to copy into, made if it is not there, with nobody else in it."""
+def _destination(to: Path) -> Generator[None]:
+    """Make the directory to copy into if need be, and hold it for this process alone."""
     refuse_network_filesystem(to)
     refuse_inside_store(to)
     if to.exists() and not to.is_dir():
@@ -244,7 +255,7 @@ def _held(to: Path) -> Generator[None]:
     presence = Presence(to, read_only=False)
     try:
         if not presence.alone:
-            raise BusyError(f"somebody has {to} open")
+            raise BusyError(f"another process has {to} open")
         yield
     finally:
         presence.close()
@@ -253,12 +264,12 @@ def _held(to: Path) -> Generator[None]:
 REASON = "redacted and scrubbed after what was restored"
 
 
-def retell(log: Log, copy: BulkWriter, upto: int, time: int, random: Callable[[int], bytes]) -> None:
-    """Record in a copy of what `log` had at position `upto` which of its parts are redacted, and gone, today."""
+def record_later_redactions(log: Log, copy: BulkWriter, upto: int, time: int, random: Callable[[int], bytes]) -> None:
+    """Record in a copy which parts of it were redacted and scrubbed after position `upto`."""
     found: dict[str, dict[str, None]] = {}
     redacted = _redacted(log)
     for commit in commits_behind(copy, 0, upto):
-        if commit.emptied and commit.payload and not is_sealed(commit.payload) and not is_foreign(commit):
+        if commit.emptied and commit.payload and not is_encrypted(commit.payload) and not is_foreign(commit):
             found.setdefault(commit.session, {}).update(
                 dict.fromkeys(_gone(commit, redacted.get(commit.session, set())))
             )
@@ -280,10 +291,10 @@ def retell(log: Log, copy: BulkWriter, upto: int, time: int, random: Callable[[i
 
 
 def _redacted(log: Log) -> dict[str, set[str]]:
-    """The parts that each session, those it was forked from, and those that were forked from it have redacted."""
+    """Return the redacted parts by session: its own, its ancestors' and its forks'."""
     found: dict[str, set[str]] = {}
     for head in log.heads():
-        if is_foreign(head) or is_sealed(head.entry):
+        if is_foreign(head) or is_encrypted(head.entry):
             continue
         entry = entry_of(head)
         found.setdefault(head.session, set()).update(entry.redacted)
@@ -296,7 +307,7 @@ def _redacted(log: Log) -> dict[str, set[str]]:
 
 
 def _gone(commit: Commit, parts: set[str]) -> Iterator[str]:
-    """Those of these parts that an append speaks of, and has nothing of any more."""
+    """Yield the parts that an append mentions and has no content of any more."""
     spans = spans_of(commit)
     for part in dict.fromkeys(part for span in spans for part in _parts(span)):
         if part in parts and all(blank(span.item, (part,), digests=False) == span.item for span in spans):

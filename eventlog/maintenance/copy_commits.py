@@ -1,8 +1,8 @@
-"""Copying a store's commits into another, in the order of their positions: shared by backup, vacuum, scrub and repair.
+"""Copies commits from store to store by position, for backup, vacuum, scrub and repair.
 
-What a session's head was at any position follows from its commits (`head_at`), so a copy may end anywhere.  A body goes
-with the commits that name it: whatever looks in a payload like the hash of a stored body counts as one, so that nothing has
-to be known of the events.  Derived values are left behind.  Not here: the bytes of the copy (`log/embedded/bulk_writer.py`).
+A session's head at any position follows from its commits (`head_at`), so a copy may end anywhere. A
+body is copied with the commits that name it: every byte string in a payload that equals the hash of
+a stored body counts, so no event needs to be decoded. Derived values are not copied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from eventlog.codec.batch import pack
 from eventlog.codec.bodies import digests_in
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_foreign, is_sealed, mark, sealed_payload, sealed_value
+from eventlog.codec.payload import (
+    decode_encrypted_payload,
+    decode_encrypted_value,
+    encode_encrypted,
+    is_encrypted,
+    is_foreign,
+)
 from eventlog.errors import BusyError, DamagedError, StorageError
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.log.contract import Commit, Head
@@ -31,24 +37,24 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.bulk_writer import BulkWriter
 
-__all__ = ["ReadFrom", "commits_behind", "copy_commits", "head_at", "storage_errors"]
+__all__ = ["CopySource", "commits_behind", "copy_commits", "head_at", "storage_errors"]
 
 BATCH_COMMITS = 1000
 BATCH_BYTES = 16 << 20
-"""What one transaction of a copy may hold before it is cut at a commit."""
+"""Bytes after which a transaction of a copy ends."""
 _FOLLOWED = 1000
 
 
-class Follows(Protocol):
-    """What has commits in the order of positions."""
+class CommitSource(Protocol):
+    """Source of commits in the order of positions."""
 
     def follow(self, after: int, limit: int) -> list[Commit]:
         """See `log.contract.Log`."""
         ...
 
 
-class ReadFrom(Follows, Protocol):
-    """The part of a log that is copied from."""
+class CopySource(CommitSource, Protocol):
+    """Part of a log that a copy reads."""
 
     def head(self, session: str) -> Head | None:
         """See `log.contract.Log`."""
@@ -63,13 +69,13 @@ class ReadFrom(Follows, Protocol):
         ...
 
     def seen(self, session: str, request: str) -> Seen | None:
-        """What became of a request id, with the digest of its content."""
+        """Return the result of a request id, with the digest of its content."""
         ...
 
 
 @contextmanager
 def storage_errors(path: Path) -> Generator[None]:
-    """What the system refuses as errors of this package: `BusyError` where there is no room, else `StorageError`."""
+    """Raise `BusyError` where a disk is full, `StorageError` for other errors of the system."""
     try:
         yield
     except OSError as error:
@@ -79,18 +85,18 @@ def storage_errors(path: Path) -> Generator[None]:
 
 
 def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
-    """The head after a commit, from the head before it; `now` is the session's head today.
+    """Return the head after a commit, from the head before it and today's head `now`.
 
-    The lease is nobody's, with the greatest epoch that was written with.  Of an encrypted commit no key is needed.
+    Its lease is free, with the greatest epoch of an append.  An encrypted commit needs no key.
     """
     messages, entry = 0, b"" if head is None else head.entry
-    if is_sealed(commit.payload):
-        sealed = sealed_payload(commit.payload)
-        messages, entry = sealed.messages, entry if sealed.entry is None else sealed.entry
-    elif is_foreign(commit) or (commit.emptied and not commit.payload):  # what an erased session said is gone
-        entry = now.entry or _buried(head, [ev.SessionErased()])
-    elif is_sealed(entry):  # the tombstone of an encrypted session, behind which nothing comes
-        entry = now.entry or _buried(head, [span.item for span in spans_of(commit)])
+    if is_encrypted(commit.payload):
+        encrypted = decode_encrypted_payload(commit.payload)
+        messages, entry = encrypted.messages, entry if encrypted.entry is None else encrypted.entry
+    elif is_foreign(commit) or (commit.emptied and not commit.payload):  # the content of an erased session is gone
+        entry = now.entry or _tombstone_entry(head, [ev.SessionErased()])
+    elif is_encrypted(entry):  # the tombstone of an encrypted session is its last commit
+        entry = now.entry or _tombstone_entry(head, [span.item for span in spans_of(commit)])
     else:
         before = shown = entry_of(head) if head is not None and head.entry else CatalogEntry()
         for span in spans_of(commit):
@@ -105,28 +111,36 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
     return after
 
 
-def _buried(head: Head | None, items: Sequence[ev.Event | DeltaRun]) -> bytes:
-    """The catalog entry of a session that was erased, as far as it is known without its own; of an encrypted one what is in clear."""
+def _tombstone_entry(head: Head | None, items: Sequence[ev.Event | DeltaRun]) -> bytes:
+    """Return the catalog entry of an erased session whose own entry is lost.
+
+    Of an encrypted session: the part in clear.
+    """
     before = b"" if head is None else head.entry
     shown = CatalogEntry() if head is None or not before else entry_of(head)
     for item in items:
         if not isinstance(item, DeltaRun):
             shown = evolve_entry(shown, item)
-    return mark(replace(sealed_value(before), clear=pack(shown), data=b"")) if is_sealed(before) else pack(shown)
+    return (
+        encode_encrypted(replace(decode_encrypted_value(before), clear=pack(shown), data=b""))
+        if is_encrypted(before)
+        else pack(shown)
+    )
 
 
 def copy_commits(
-    source: ReadFrom,
+    source: CopySource,
     copy: BulkWriter,
     upto: int,
     *,
     change: Callable[[Commit], Commit | None] | None = None,
     heads: Callable[[Head | None, Commit, Head], Head] = head_at,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Copy the commits behind those that were copied before, up to the position `upto`; returns how many events.
+    """Copy the commits after those copied before, up to position `upto`; return the events.
 
-    `change` gives what is copied of a commit, None for nothing.  `told` hears the position reached and `upto`.
+    `change` returns what is copied of a commit, None for nothing.  `on_progress` is called with the
+    position reached and `upto`.
     """
     batch = _Batch(source, copy, heads)
     events = 0
@@ -139,16 +153,16 @@ def copy_commits(
         batch.count += 1
         if batch.count >= BATCH_COMMITS or batch.size >= BATCH_BYTES:
             batch.write()
-            if told is not None:
-                told(batch.position, upto)
+            if on_progress is not None:
+                on_progress(batch.position, upto)
             batch = _Batch(source, copy, heads)
     if batch.count:
         batch.write()
     return events
 
 
-def commits_behind(source: Follows, after: int, upto: int) -> Iterator[Commit]:
-    """The commits that lie behind one position, up to another, in their order."""
+def commits_behind(source: CommitSource, after: int, upto: int) -> Iterator[Commit]:
+    """Yield the commits after one position, up to another, in order."""
     while after < upto:
         found = source.follow(after, _FOLLOWED)
         for commit in found:
@@ -161,9 +175,11 @@ def commits_behind(source: Follows, after: int, upto: int) -> Iterator[Commit]:
 
 
 class _Batch:
-    """What goes into one transaction of a copy."""
+    """Commits, heads, requests and bodies of one transaction of a copy."""
 
-    def __init__(self, source: ReadFrom, copy: BulkWriter, heads: Callable[[Head | None, Commit, Head], Head]) -> None:
+    def __init__(
+        self, source: CopySource, copy: BulkWriter, heads: Callable[[Head | None, Commit, Head], Head]
+    ) -> None:
         self._source = source
         self._copy = copy
         self._head_at = heads
@@ -174,7 +190,7 @@ class _Batch:
         self.position = self.count = self.size = 0
 
     def add(self, commit: Commit) -> None:
-        """Take in a commit, its session's head, its request and its bodies."""
+        """Add a commit with its session's head, its request and its bodies."""
         session = commit.session
         now = self._source.head(session)
         if now is None:
@@ -192,5 +208,5 @@ class _Batch:
                     self.size += len(packed)
 
     def write(self) -> None:
-        """Write it."""
+        """Write the transaction."""
         self._copy.add(self._commits, self._heads, self._requests, self._bodies, position=self.position)

@@ -1,7 +1,7 @@
-"""Erasing whole sessions: recorded, at once out of every list and reach, and out of the files with the next `vacuum`.
+"""Erasure of whole sessions: at once out of every list, with `vacuum` out of the files.
 
-What is left of an erased session is a tombstone: its id, the root of its hash tree, when, why, and what it cost.  A fork that is
-kept goes on with what it inherited; what nobody inherited goes.  Not here: giving the space back (`vacuum.py`).
+A tombstone is left of an erased session: its id, the root of its hash tree, when, why, and what it
+cost.  A fork that is kept goes on with what it inherited; history that no fork inherited goes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Choice: TypeAlias = Literal["refuse", "keep", "cascade"]
 _ATTEMPTS = 40
 
 
-class Kin(NamedTuple):
-    """The sessions of a store that are not erased: whose forks and sub-sessions they are."""
+class SessionRelations(NamedTuple):
+    """Sessions that are not erased, with their forks and sub-sessions."""
 
     heads: dict[str, Head]
     forks: dict[str, list[str]]
@@ -42,10 +42,11 @@ class Kin(NamedTuple):
 def erase(
     store: Sessions, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse", reason: str = ""
 ) -> tuple[str, ...]:
-    """Erase a session; returns the ids of all that were erased.
+    """Erase a session; return the ids of all sessions that were erased.
 
-    Its forks, and its sub-sessions, are kept (a fork with the history it inherited), erased with it, or make it
-    `RefusedError`, which names them; nothing is erased then.  `LeaseHeldError` if one of them is being run.
+    Its forks, and its sub-sessions, are kept (a fork with the history it inherited), erased with
+    it, or make it `RefusedError`, which names them; nothing is erased then. `LeaseHeldError` if one
+    of them is being run.
     """
     require(str, session, "an id is a str")
     require(str, reason, "a reason is a str")
@@ -53,7 +54,7 @@ def erase(
         if choice not in ("refuse", "keep", "cascade"):
             raise CallError(f"a choice is refuse, keep or cascade, not {brief(choice)}")
     head_of(store.log, session)
-    going = erased_with(session, kin_of(store), forks=forks, subsessions=subsessions)
+    going = erased_with(session, relations_of(store), forks=forks, subsessions=subsessions)
     for name in going:
         refuse_running(store, name)
     try:
@@ -64,24 +65,24 @@ def erase(
     return tuple(going)
 
 
-def kin_of(store: Sessions) -> Kin:
-    kin = Kin({}, {}, {})
+def relations_of(store: Sessions) -> SessionRelations:
+    relations = SessionRelations({}, {}, {})
     for head in store.log.heads():
         if is_foreign(head):
             continue
         entry = entry_of(head)
         if entry.erased:
             continue
-        kin.heads[head.session] = head
+        relations.heads[head.session] = head
         if entry.fork_of is not None:
-            kin.forks.setdefault(entry.fork_of, []).append(head.session)
+            relations.forks.setdefault(entry.fork_of, []).append(head.session)
         if entry.parent is not None:
-            kin.subsessions.setdefault(entry.parent, []).append(head.session)
-    return kin
+            relations.subsessions.setdefault(entry.parent, []).append(head.session)
+    return relations
 
 
-def erased_with(session: str, kin: Kin, *, forks: Choice, subsessions: Choice) -> list[str]:
-    """The sessions that go with one, what depends on others first."""
+def erased_with(session: str, relations: SessionRelations, *, forks: Choice, subsessions: Choice) -> list[str]:
+    """Return the sessions that are erased with one, dependants first."""
     found: dict[str, None] = {}
     waiting = [session]
     while waiting:
@@ -90,8 +91,8 @@ def erased_with(session: str, kin: Kin, *, forks: Choice, subsessions: Choice) -
             continue
         found[name] = None
         for choice, related, word in (
-            (forks, kin.forks.get(name, []), "forks"),
-            (subsessions, kin.subsessions.get(name, []), "sub-sessions"),
+            (forks, relations.forks.get(name, []), "forks"),
+            (subsessions, relations.subsessions.get(name, []), "sub-sessions"),
         ):
             if choice == "refuse" and (others := sorted(set(related) - found.keys())):
                 raise RefusedError(
@@ -111,7 +112,7 @@ def refuse_running(store: Sessions, session: str) -> None:
 
 
 def erase_one(store: Sessions, session: str, reason: str) -> None:
-    """Write the tombstone under a lease of its own, which ends whatever anybody was about to write."""
+    """Write the tombstone under a lease of its own, which fences off every other writer."""
     handle = store.session(session)
     event = ev.SessionErased(reason)
     with _running(store, handle):
@@ -131,7 +132,7 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
             try:
                 store.log.submit(append).wait()
                 break
-            except ConflictError:  # a message came, which needs no lease
+            except ConflictError:  # a user message came meanwhile, which needs no lease
                 if attempt == _ATTEMPTS - 1:
                     raise
     store.let_go(session)
@@ -139,7 +140,7 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
 
 @contextmanager
 def _running(store: Sessions, handle: Session) -> Generator[None]:
-    """Hold the session's lease; of one whose key is gone, which cannot be read, the record alone."""
+    """Hold the session's lease, also when its key is gone and it cannot be read."""
     try:
         handle.acquire()
     except KeyMissingError:

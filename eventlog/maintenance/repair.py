@@ -1,8 +1,9 @@
-"""Saving all that is sound of a damaged store into a new one, and listing every loss.  Never in place.
+"""Repair: saves what is sound of a damaged store into a new one, and lists every loss.
 
-What is looked for is commits, wherever they are: in the folded part, read in child processes because its pages can kill a
-reader, and in the journal (`log/embedded/salvage/salvage.py`).  What of them is kept is `salvaged_store.py`.  Leases are nobody's; checkpoints and counts are
-made again.
+A repair never works in place.  It looks for commits in the folded part, which child processes read
+because damaged pages can kill a reader, and in the journal (`log/embedded/salvage/salvage.py`).
+`salvaged_store.py` decides which commits are kept.  Leases are released; checkpoints and token
+counts are made again when they are needed.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eventlog.codec.payload import is_sealed
+from eventlog.codec.payload import is_encrypted
 from eventlog.errors import BusyError, CallError, NotFoundError
-from eventlog.integrity.scrub_ledger import ScrubLedger, settle
+from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, head_at, storage_errors
-from eventlog.maintenance.salvaged_store import Loss, SalvagedStore
+from eventlog.maintenance.salvaged_store import RepairLoss, SalvagedStore
 from eventlog.open_log import LOST_NOTE, place_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _MAP_BYTES = 1 << 40
 
 
 class RepairReport(msgspec.Struct, frozen=True):
-    """What a repair saved, and what not."""
+    """Result of a repair."""
 
     sessions: int
     """Sessions in the new store, tombstones of erased ones included."""
@@ -45,20 +46,20 @@ class RepairReport(msgspec.Struct, frozen=True):
     bodies: int
     """Large texts in the new store."""
     position: int
-    losses: tuple[Loss, ...]
+    losses: tuple[RepairLoss, ...]
 
 
 def repair(
     source: str | os.PathLike[str],
     into: str | os.PathLike[str],
     *,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
     options: Options | None = None,
 ) -> RepairReport:
-    """Save what is sound of the store at `source` into a new store at `into`; `source` is only read.
+    """Save what is sound of the store at `source` into a new store; `source` is only read.
 
-    `NotFoundError` if there is nothing like a store at `source`, `CallError` if there is anything at `into`, `BusyError`
-    if somebody has the store open.
+    `NotFoundError` if there is no store at `source`, `CallError` if there is anything at `into`,
+    `BusyError` if another process has the store open.
     """
     from eventlog.log.embedded import swap
     from eventlog.log.embedded.directory import refuse_inside_store, require_store_files
@@ -70,7 +71,7 @@ def repair(
     if not (old / "lmdb").is_dir() and not (old / "journal").is_dir():
         raise NotFoundError("store", str(old))
     require_store_files(old)
-    if swap.unfinished(new) != _UNFINISHED and not swap.holds_nothing(new):  # else an earlier try, and nothing else
+    if swap.unfinished(new) != _UNFINISHED and not swap.holds_nothing(new):  # an earlier attempt is continued
         raise CallError(f"there is something at {new} already")
     if old.resolve() in (new.resolve(), *new.resolve().parents):
         raise CallError(f"{new} is in the store that is to be repaired")
@@ -79,13 +80,13 @@ def repair(
         presence = Presence(old, read_only=True)
     try:
         if presence is not None and not presence.alone:
-            raise BusyError(f"somebody has {old} open")
+            raise BusyError(f"another process has {old} open")
         refuse_network_filesystem(new)
         refuse_inside_store(new)
         with storage_errors(new):
             make_directory(new)
             swap.begin_anew(new, _UNFINISHED)
-            repaired = _save(old, new, Options() if options is None else options, told)
+            repaired = _save(old, new, Options() if options is None else options, on_progress)
             swap.set_unfinished(new, None)
         return repaired
     finally:
@@ -93,15 +94,15 @@ def repair(
             presence.close()
 
 
-def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], None] | None) -> RepairReport:
-    """Write what can be saved; the copy of what can be read of LMDB lies beside it meanwhile."""
+def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, int], None] | None) -> RepairReport:
+    """Write what can be saved; the readable part of LMDB is copied beside it meanwhile."""
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.salvage.salvage import commits_in, copy_readable, gaps_in
     from eventlog.log.embedded.segments.segments import Segments
 
     scratch = Path(tempfile.mkdtemp(prefix="salvage-", dir=new))
     try:
-        losses = [Loss(None, None, None, line) for line in copy_readable(_part(old, "lmdb"), scratch / "lmdb")]
+        losses = [RepairLoss(None, None, None, line) for line in copy_readable(_part(old, "lmdb"), scratch / "lmdb")]
         segments = Segments(scratch / "lmdb", read_only=True, map_bytes=_MAP_BYTES)
         try:
             copy = BulkWriter(new, options)
@@ -111,16 +112,18 @@ def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], Non
                 for record in commits_in(_part(old, "journal"), unread):
                     found.add_journal(record)
                 gaps = gaps_in(_part(old, "journal"), old / "mark", found.folded())
-                losses += [Loss(None, None, None, line) for line in (*unread, *gaps)]
+                losses += [RepairLoss(None, None, None, line) for line in (*unread, *gaps)]
                 losses += found.assemble()
                 copy.begin()
-                tally = ScrubLedger()
-                events = copy_commits(found, copy, found.position, change=tally.look, heads=head_at, told=told)
+                ledger = ScrubLedger()
+                events = copy_commits(
+                    found, copy, found.position, change=ledger.add, heads=head_at, on_progress=on_progress
+                )
                 gone = [head for head in found.tombstones if copy.head(head.session) is None]
                 copy.add([], {}, {}, {}, position=max(copy.position, found.position), gone=gone)
-                settle(copy, tally, time_ns() // 1_000_000, options.io.random(SALT_BYTES))
+                write_record(copy, ledger, time_ns() // 1_000_000, options.io.random(SALT_BYTES))
                 repaired = RepairReport(
-                    len(found.kept) + len(gone), events, len(found.given), copy.position, tuple(losses)
+                    len(found.kept) + len(gone), events, len(found.saved_bodies), copy.position, tuple(losses)
                 )
                 copy.finish(new, options.io.random(16).hex(), _encryption(old, found))
             finally:
@@ -135,17 +138,17 @@ def _save(old: Path, new: Path, options: Options, told: Callable[[int, int], Non
 
 
 def _encryption(old: Path, found: SalvagedStore) -> str:
-    """What the old store noted of its encryption; that it is encrypted, if no more is known."""
+    """Return the old store's note of its encryption, or that it is encrypted, if it is."""
     from eventlog.log.embedded.directory import encryption_of
 
     with suppress(OSError):
         if noted := encryption_of(old):
             return noted
-    return LOST_NOTE if any(is_sealed(head.entry) for head in found.kept.values()) else ""
+    return LOST_NOTE if any(is_encrypted(head.entry) for head in found.kept.values()) else ""
 
 
 def _part(old: Path, name: str) -> Path:
-    """Where a part of the store is: of one that was being rewritten it may not be in its place yet."""
+    """Return where a part of the store is, which may be in an unfinished rewrite."""
     from eventlog.log.embedded import swap
 
     following = old / swap.NEXT / name

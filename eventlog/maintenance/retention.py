@@ -10,7 +10,7 @@ import msgspec
 from eventlog.codec.bodies import digests_in
 from eventlog.errors import CallError, LeaseHeldError
 from eventlog.history.catalog import entry_of
-from eventlog.maintenance.erase import erase_one, erased_with, kin_of, refuse_running
+from eventlog.maintenance.erase import erase_one, erased_with, refuse_running, relations_of
 from eventlog.open_log import forget_keys
 from eventlog.validation import require, require_or_none
 
@@ -21,11 +21,11 @@ __all__ = ["ExpiryResult", "expire", "to_expire"]
 
 
 class ExpiryResult(msgspec.Struct, frozen=True):
-    """What a retention did, or would do."""
+    """Result of an expiry."""
 
     erased: tuple[str, ...]
     running: tuple[str, ...]
-    """Sessions that should have gone, and are being run."""
+    """Sessions that are beyond the limits, and running."""
 
 
 def to_expire(
@@ -36,8 +36,10 @@ def to_expire(
     size: int | None = None,
     scope: str | None = None,
 ) -> ExpiryResult:
-    """What `expire` would do now; erases nothing."""
-    return _retained(store, _over(store, age=age, count=count, size=size, scope=scope), lambda _name: None)
+    """Return what `expire` would do now; erases nothing."""
+    return _erase_trees(
+        store, _trees_beyond_limits(store, age=age, count=count, size=size, scope=scope), lambda _name: None
+    )
 
 
 def expire(
@@ -49,21 +51,22 @@ def expire(
     scope: str | None = None,
     reason: str = "retention",
 ) -> ExpiryResult:
-    """Erase whole sessions with their sub-sessions: those longest without an event go first.
+    """Erase whole sessions with their sub-sessions, those longest without an event first.
 
-    What is left had an event in the last `age` milliseconds, is at most `count` sessions (sub-sessions not counted), and
-    holds at most `size` bytes of events and large texts as they are stored, a text that two sessions have counted once.  Only
-    sessions of `scope`, if one is given, are looked at.  Forks are kept.  A session that is being run stays.
+    What is left had an event in the last `age` milliseconds, is at most `count` sessions
+    (sub-sessions not counted), and holds at most `size` bytes of events and large texts as they are
+    stored, a text that two sessions have counted once. Only sessions of `scope`, if one is given,
+    are looked at. Forks are kept. A session that is being run stays.
     """
-    trees = _over(store, age=age, count=count, size=size, scope=scope)
+    trees = _trees_beyond_limits(store, age=age, count=count, size=size, scope=scope)
     try:
-        return _retained(store, trees, lambda name: erase_one(store, name, reason))
+        return _erase_trees(store, trees, lambda name: erase_one(store, name, reason))
     finally:
         forget_keys(store.log)
 
 
-def _retained(store: Sessions, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> ExpiryResult:
-    """Erase trees of sessions; one in which a session is being run, or begins to be, is left from there on."""
+def _erase_trees(store: Sessions, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> ExpiryResult:
+    """Erase trees of sessions; a tree ends at a session that is running."""
     erased: list[str] = []
     running: list[str] = []
     for tree in trees:
@@ -78,10 +81,10 @@ def _retained(store: Sessions, trees: Sequence[Sequence[str]], erase_one: Callab
     return ExpiryResult(tuple(erased), tuple(running))
 
 
-def _over(
+def _trees_beyond_limits(
     store: Sessions, *, age: int | None, count: int | None, size: int | None, scope: str | None
 ) -> list[list[str]]:
-    """The sessions beyond these limits, each with its sub-sessions, the one longest without an event first."""
+    """Return the sessions beyond the limits with their sub-sessions, the oldest first."""
     if age is None and count is None and size is None:
         raise CallError("retention is by age, count or size: give at least one of them")
     for limit in (age, count, size):
@@ -90,13 +93,13 @@ def _over(
             if limit < 0:
                 raise CallError("age, count and size are not less than zero")
     require_or_none(str, scope, "a scope is a str")
-    kin = kin_of(store)
+    relations = relations_of(store)
     trees: list[tuple[int, list[str]]] = []
-    for name, head in kin.heads.items():
+    for name, head in relations.heads.items():
         entry = entry_of(head)
-        if (entry.parent is None or entry.parent not in kin.heads) and (scope is None or entry.scope == scope):
-            tree = erased_with(name, kin, forks="keep", subsessions="cascade")
-            trees.append((max(kin.heads[one].updated for one in tree), tree))
+        if (entry.parent is None or entry.parent not in relations.heads) and (scope is None or entry.scope == scope):
+            tree = erased_with(name, relations, forks="keep", subsessions="cascade")
+            trees.append((max(relations.heads[one].updated for one in tree), tree))
     trees.sort(key=lambda tree: (-tree[0], tree[1]))
     now = store.clock()
     bodies: set[bytes] = set()
@@ -116,7 +119,7 @@ def _over(
 
 
 def _bytes_of(store: Sessions, session: str, counted: set[bytes]) -> int:
-    """Bytes of a session's own events, and of the large texts in them that were not counted yet."""
+    """Return the bytes of a session's own events and of its large texts not counted yet."""
     size = 0
     for commit in store.log.read(session):
         size += len(commit.payload)

@@ -1,8 +1,8 @@
-"""What was found of a damaged store: commits, wherever they were, and what of them makes a sound store again.
+"""Commits salvaged from a damaged store, and which of them make a sound store again.
 
-Not the reading of damaged files (`log/embedded/salvage/salvage.py`), and not the writing of the new store (`repair.py`).
-A commit counts if its checksums and the hash of its leaf are right.  A session is kept from its first version to its first hole; what
-lies behind a hole is sound, perhaps, and means nothing without what is missing, so it is listed.  A fork needs what it inherited.
+A commit counts if its checksums and the hash of its leaf are right.  A session is kept from its
+first version to its first hole: what is behind the hole may be sound, but means nothing without
+what is missing, so it is listed as a loss.  A fork needs what it inherited.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eventlog import events as ev
 from eventlog.codec.bodies import digests_in
 from eventlog.codec.decoded import Span, spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import FOREIGN, REMAINS, is_foreign, is_sealed, sealed_payload
+from eventlog.codec.payload import FOREIGN, REMAINS, decode_encrypted_payload, is_encrypted, is_foreign
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.log.contract import Commit, Head
@@ -31,45 +31,45 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.segments.layout import FoldState, HeadRow
     from eventlog.log.embedded.segments.segments import Segments
 
-__all__ = ["Loss", "SalvagedStore"]
+__all__ = ["RepairLoss", "SalvagedStore"]
 
 
-class Loss(msgspec.Struct, frozen=True):
-    """Something that could not be saved."""
+class RepairLoss(msgspec.Struct, frozen=True):
+    """Loss that a repair reports."""
 
     session: str | None
-    """None: it is not known whose it was, or it was nobody's."""
+    """None if the session is not known, or the loss is of no session."""
     first: int | None
-    """First version that is lost; None: not known, or no version is."""
+    """First version that is lost; None if that is not known, or no version is lost."""
     last: int | None
     """Last version that is known to have been there."""
     problem: str
 
 
-class _Pieces:
-    """What was found of one session."""
+class _SalvagedSession:
+    """Salvaged commits of one session."""
 
-    __slots__ = ("base", "known", "pieces", "row", "upto")
+    __slots__ = ("base", "commits", "known", "row", "upto")
 
     def __init__(self) -> None:
         self.row: HeadRow | None = None
-        self.pieces: dict[int, tuple[int, int, Commit | tuple[int, int]]] = {}
-        """By first version: last version, position, and the commit or where its chunk is."""
+        self.commits: dict[int, tuple[int, int, Commit | tuple[int, int]]] = {}
+        """By first version: last version, position, and the commit or the place of its chunk."""
         self.known = 0
-        """The greatest version that anything speaks of."""
+        """Greatest version that any file mentions."""
         self.base: int | None = None
         self.upto = 0
-        """The last version that is kept."""
+        """Last version that is kept."""
 
 
 class SalvagedStore:
-    """Everything that was found, and the store that can be made of it (`copy_commits.ReadFrom`)."""
+    """Salvaged commits, and the sound store that they make (`copy_commits.CopySource`)."""
 
     def __init__(self, segments: Segments) -> None:
         from eventlog.log.embedded.salvage.salvage import chunks_in, rows_in
 
         self._segments = segments
-        self._sessions: dict[str, _Pieces] = {}
+        self._sessions: dict[str, _SalvagedSession] = {}
         self._requests: dict[tuple[str, str], Seen] = {}
         self._bodies: dict[bytes, bytes] = {}
         self._order: list[tuple[int, str, int]] = []
@@ -78,8 +78,8 @@ class SalvagedStore:
         self.kept: dict[str, Head] = {}
         self.tombstones: list[Head] = []
         self.position = 0
-        self.given: set[bytes] = set()
-        """Large texts that were saved."""
+        self.saved_bodies: set[bytes] = set()
+        """Digests of the large texts that were saved."""
         for session, row in rows_in(segments):
             found = self._session(session)
             if row is not None:
@@ -91,7 +91,7 @@ class SalvagedStore:
                 self._add(commit, (chunk.number, chunk.first))
 
     def folded(self) -> FoldState:
-        """How far the journal was folded; from nowhere if that is lost."""
+        """Return how far the journal was folded; nothing of it, if that is lost."""
         from eventlog.log.embedded.segments.layout import FoldState
 
         try:
@@ -99,21 +99,21 @@ class SalvagedStore:
         except DamagedError:
             return FoldState(0, 0)
 
-    def _session(self, name: str) -> _Pieces:
-        return self._sessions.setdefault(name, _Pieces())
+    def _session(self, name: str) -> _SalvagedSession:
+        return self._sessions.setdefault(name, _SalvagedSession())
 
     def _add(self, commit: Commit, place: tuple[int, int] | None) -> None:
         found = self._session(commit.session)
         found.known = max(found.known, commit.last)
-        if _is_whole(commit) and commit.first not in found.pieces:
-            found.pieces[commit.first] = commit.last, commit.position, place or commit
+        if _is_whole(commit) and commit.first not in found.commits:
+            found.commits[commit.first] = commit.last, commit.position, place or commit
             self.position = max(self.position, commit.position + commit.count - 1)
             if commit.request is not None:
                 key = commit.session, commit.request
                 self._requests[key] = Seen(b"", commit.first, commit.last, commit.position)
 
     def add_journal(self, record: object) -> None:
-        """Take in a commit of the journal."""
+        """Add a commit of the journal."""
         from eventlog.log.embedded.journal.frames import CommitRecord
 
         assert isinstance(record, CommitRecord)
@@ -131,22 +131,22 @@ class SalvagedStore:
 
     # -- what can be kept --------------------------------------------------------------------------
 
-    def assemble(self) -> list[Loss]:
-        """Decide what is kept of every session; returns what is lost."""
-        losses: list[Loss] = []
+    def assemble(self) -> list[RepairLoss]:
+        """Decide what is kept of every session; return the losses."""
+        losses: list[RepairLoss] = []
         for name in sorted(self._sessions):
             self._keep_to_the_first_hole(name, losses)
         self._drop_orphans(losses)
         for name, head in self.kept.items():
-            for version, (_, position, _) in self._sessions[name].pieces.items():
+            for version, (_, position, _) in self._sessions[name].commits.items():
                 if version <= head.version:
                     self._order.append((position, name, version))
         self._order.sort()
         self._positions = [position for position, _, _ in self._order]
-        self._look_for_bodies(losses)
+        self._list_missing_bodies(losses)
         return sorted(losses, key=lambda loss: (loss.session or "", loss.first or 0))
 
-    def _keep_to_the_first_hole(self, name: str, losses: list[Loss]) -> None:
+    def _keep_to_the_first_hole(self, name: str, losses: list[RepairLoss]) -> None:
         found = self._sessions[name]
         if found.row is not None and not found.row.number:
             self.tombstones.append(found.row.head(name))
@@ -155,9 +155,9 @@ class SalvagedStore:
             found.base = self._base_of(name)
         head: Head | None = None
         now = found.row.head(name) if found.row is not None else None
-        version, buried = -1 if found.base is None else found.base, False
+        version, is_tombstone = -1 if found.base is None else found.base, False
         problem = "missing or damaged"
-        while version >= 0 and (piece := found.pieces.get(version + 1)) is not None:
+        while version >= 0 and (piece := found.commits.get(version + 1)) is not None:
             commit = self._commit(name, version + 1, piece[2])
             if commit is None:
                 break
@@ -167,27 +167,27 @@ class SalvagedStore:
                 problem = error.message
                 break
             version = commit.last
-            buried = commit.emptied and not commit.payload
+            is_tombstone = commit.emptied and not commit.payload
         if head is not None:
             found.upto = version
             self.kept[name] = head
         if version < found.known or head is None:
             first = version + 1 if version >= 0 else None
-            losses.append(Loss(name, first, found.known or None, problem))
-        elif buried and now is None:
-            losses.append(Loss(name, None, None, "it was erased, and why, and what it cost, is lost"))
+            losses.append(RepairLoss(name, first, found.known or None, problem))
+        elif is_tombstone and now is None:
+            losses.append(RepairLoss(name, None, None, "it was erased, and why, and what it cost, is lost"))
 
     def _base_of(self, name: str) -> int | None:
-        """The version before a session's first event, from that event."""
-        pieces = self._sessions[name].pieces
-        if not pieces:
+        """Return the version before a session's first event, as that event tells it."""
+        commits = self._sessions[name].commits
+        if not commits:
             return None
-        first = min(pieces)
-        commit = self._commit(name, first, pieces[first][2])
+        first = min(commits)
+        commit = self._commit(name, first, commits[first][2])
         if commit is None:
             return None
-        if is_sealed(commit.payload):
-            return sealed_payload(commit.payload).base
+        if is_encrypted(commit.payload):
+            return decode_encrypted_payload(commit.payload).base
         if is_foreign(commit):
             return 0 if first == 1 else None
         opening = next(_spans(commit), None)
@@ -195,8 +195,8 @@ class SalvagedStore:
             return first - 1
         return None
 
-    def _drop_orphans(self, losses: list[Loss]) -> None:
-        """Forks whose inherited history is not there are lost, and so are theirs."""
+    def _drop_orphans(self, losses: list[RepairLoss]) -> None:
+        """Drop forks whose inherited history is lost, and their forks."""
         dropped = True
         while dropped:
             dropped = False
@@ -209,7 +209,7 @@ class SalvagedStore:
                 del self.kept[name]
                 dropped = True
                 problem = f"it goes on from version {head.base} of session {entry.fork_of}, which is lost"
-                losses.append(Loss(name, head.base + 1, self._sessions[name].known, problem))
+                losses.append(RepairLoss(name, head.base + 1, self._sessions[name].known, problem))
 
     def _reaches(self, name: str | None, version: int) -> bool:
         """Whether the ancestry of a session, itself included, holds a version."""
@@ -222,20 +222,20 @@ class SalvagedStore:
             name = entry_of(head).fork_of
         return False
 
-    def _look_for_bodies(self, losses: list[Loss]) -> None:
-        """Large texts that sessions name and that are not there: the sessions are kept without."""
+    def _list_missing_bodies(self, losses: list[RepairLoss]) -> None:
+        """List large texts that sessions name and that are missing; the sessions are kept."""
         for _, name, version in self._order:
-            commit = self._commit(name, version, self._sessions[name].pieces[version][2])
+            commit = self._commit(name, version, self._sessions[name].commits[version][2])
             if commit is None or is_foreign(commit) or not commit.payload:
                 continue
-            if is_sealed(commit.payload):
-                names = sealed_payload(commit.payload).names
+            if is_encrypted(commit.payload):
+                names = decode_encrypted_payload(commit.payload).names
                 if any(self.body(digest) is None for digest in names):
-                    losses.append(Loss(name, commit.first, commit.last, "a large text is missing or damaged"))
+                    losses.append(RepairLoss(name, commit.first, commit.last, "a large text is missing or damaged"))
                 continue
             missing = {digest for digest in digests_in(commit.payload) if self.body(digest) is None}
             losses += [
-                Loss(name, span.first, span.first, "a large text is missing or damaged")
+                RepairLoss(name, span.first, span.first, "a large text is missing or damaged")
                 for span in (_spans(commit) if missing else ())
                 if not isinstance(span.item, DeltaRun) and any(digest in missing for digest in _bodies_of(span))
             ]
@@ -247,7 +247,7 @@ class SalvagedStore:
         start = bisect_right(self._positions, after)
         found: list[Commit] = []
         for _, name, version in self._order[start : start + limit]:
-            commit = self._commit(name, version, self._sessions[name].pieces[version][2])
+            commit = self._commit(name, version, self._sessions[name].commits[version][2])
             if commit is None:
                 raise DamagedError("a commit that was there is gone", session=name, version=version)
             found.append(commit)
@@ -268,11 +268,11 @@ class SalvagedStore:
             with suppress(DamagedError):
                 found = self._segments.body(digest)
         if found is not None:
-            self.given.add(digest)
+            self.saved_bodies.add(digest)
         return found
 
     def seen(self, session: str, request: str) -> Seen | None:
-        """What became of a request id; without the digest of its content if that is lost."""
+        """Return the result of a request id, without the digest of its content if that is lost."""
         found = self._requests.get((session, request))
         if found is not None and not found.digest:
             with suppress(DamagedError):
@@ -299,7 +299,7 @@ def _is_whole(commit: Commit) -> bool:
 
 
 def _unknown(commit: Commit) -> Head:
-    """What is taken for the newest head of a session whose own is lost."""
+    """Return a stand-in for the newest head of a session whose head is lost."""
     entry = next((entry for entry in (REMAINS, FOREIGN) if commit.payload.startswith(entry)), b"")
     return Head(commit.session, commit.last, commit.position, commit.first - 1, commit.time, commit.time, 0, entry)
 

@@ -1,11 +1,14 @@
-"""Scrub: what was redacted, and what was erased, leaves every file of the store.
+"""Scrub: removes redacted and erased content from every file of the store.
 
-The store is written anew (`vacuum.py`).  An append that held something of a redacted part is written with that blanked,
-with another salt, and with the hash its leaf had: the hash tree, every head that was kept, versions, positions and times stay what
-they were, and nobody can try secrets against the hash.  Without its hash an append proves nothing: a redaction that only such an append
-records is recorded anew.  Large texts go with the last append that names them.  Checkpoints of the sessions concerned and all counts of
-tokens are dropped.  The files of the old store are overwritten before they are removed; a file system that does not write in place, or a
-disk that moves blocks, may keep copies that no program can name.
+The store is written anew (`vacuum.py`). An append that held something of a redacted part is written
+with that content blanked, with another salt, and with the hash of its old leaf. So the hash tree,
+every saved head, versions, positions and times stay what they were, and an attacker cannot test
+guesses of a secret against the hash. An emptied append no longer proves anything: a redaction that
+only such an append records is recorded again. Large texts go with the last append that names them.
+Checkpoints of the sessions concerned and all token counts are dropped.
+
+The files of the old store are overwritten before they are removed.  A file system that does not
+write in place, or a disk that moves blocks, may keep copies that no program can name.
 """
 
 from __future__ import annotations
@@ -39,9 +42,12 @@ __all__ = ["scrub"]
 
 
 def scrub(store: Sessions) -> VacuumResult:
-    """Take what was redacted and erased out of the files of a store; `BusyError` if anybody else has it open.
+    """Remove redacted and erased content from the files of a store.
 
-    `KeyMissingError` for an encrypted store that was opened without keys: what was redacted cannot be found in it.
+    `BusyError` if another process or handle has it open.
+
+    `KeyMissingError` for an encrypted store that was opened without keys: what was redacted cannot
+    be found in it.
     """
     require_keys(store.log)
     changes: dict[str, Change] = {}
@@ -50,7 +56,7 @@ def scrub(store: Sessions) -> VacuumResult:
             continue
         erased = entry_of(head).erased
         streams = [Stream(head.session, head.base + 1, head.version)] if erased else ancestry(store.log, head.session)
-        parts = _of_heirs(store, head.session) if erased else set[str]()
+        parts = _redacted_by_heirs(store, head.session) if erased else set[str]()
         for stream in streams:
             above = store.log.head(stream.session)
             parts.update(() if above is None else entry_of(above).redacted)
@@ -58,15 +64,18 @@ def scrub(store: Sessions) -> VacuumResult:
             try:
                 first = _first(store, streams, parts)
             except KeyMissingError:
-                continue  # nobody can read what is in it, and so nobody can take something out
+                continue  # unreadable without the key, so nothing can be removed
             changes[head.session] = partial(_blanked, parts=frozenset(parts), first=first)
     for session, change in changes.items():
-        _record_anew(store, session, change)
+        _record_again(store, session, change)
     return rewrite(store.log, changes, shred=True, time=store.clock())
 
 
-def _record_anew(store: Sessions, session: str, change: Change) -> None:
-    """Record the redactions of a session anew that only appends without their hash tell of: of those nobody can say whether they were made."""
+def _record_again(store: Sessions, session: str, change: Change) -> None:
+    """Record again the redactions of a session that only emptied appends record.
+
+    An emptied append has lost its hash, so it proves nothing.
+    """
     head = store.log.head(session)
     if head is None or entry_of(head).erased or not entry_of(head).redacted:
         return
@@ -74,18 +83,18 @@ def _record_anew(store: Sessions, session: str, change: Change) -> None:
     sure: set[str] = set()
     for commit in store.log.read(session):
         items = (span.item for span in spans_of(commit)) if commit.payload else ()
-        told = {item.part: item for item in items if isinstance(item, ev.PartRedacted)}
-        if commit.emptied or (told and change(commit) is not commit):
-            unsure = {**told, **unsure}
+        redactions = {item.part: item for item in items if isinstance(item, ev.PartRedacted)}
+        if commit.emptied or (redactions and change(commit) is not commit):
+            unsure = {**redactions, **unsure}
         else:
-            sure.update(told)
+            sure.update(redactions)
     again = [event for part, event in unsure.items() if part not in sure]
     if again:
         store.session(session).command(again)
 
 
-def _of_heirs(store: Sessions, erased: str) -> set[str]:
-    """What the sessions that inherited from an erased one redacted, of that too."""
+def _redacted_by_heirs(store: Sessions, erased: str) -> set[str]:
+    """Return the parts that the heirs of an erased session have redacted."""
     found: set[str] = set()
     for info in store.sessions():
         if info.fork_of is not None:
@@ -96,7 +105,7 @@ def _of_heirs(store: Sessions, erased: str) -> set[str]:
 
 
 def _first(store: Sessions, streams: list[Stream], parts: Collection[str]) -> int:
-    """The first version that speaks of one of the parts: no view before it has anything of them."""
+    """Return the first version that mentions one of the parts; no earlier view shows them."""
     for stream in streams:
         for span in stream_spans(store.log, stream.session, stream.first - 1, stream.last):
             if not isinstance(span.item, DeltaRun) and part_of(span.item) in parts:
@@ -105,7 +114,7 @@ def _first(store: Sessions, streams: list[Stream], parts: Collection[str]) -> in
 
 
 def _blanked(commit: Commit, parts: Collection[str], first: int) -> Commit:
-    """The commit without what it holds of these parts; itself if that is nothing."""
+    """Return the commit without its content of these parts; the commit itself if it has none."""
     if not commit.payload:
         return commit
     items: list[Item] = []

@@ -1,7 +1,8 @@
-"""Writing a store anew in its own place, without what was erased and redacted: what vacuum and scrub have in common.
+"""Rewrites a store in its place without erased and redacted content, for vacuum and scrub.
 
-Nobody else may have the store open.  The new one is written beside the old, and takes its place in one step that is finished
-by whoever opens the store next, should it break off (`log/embedded/swap.py`).  Heads, positions, versions, leases stay as they are.
+No other process or handle may have the store open.  The new store is written beside the old, and
+takes its place in one step; after a crash the next program that opens the store finishes it
+(`log/embedded/swap.py`).  Heads, positions, versions and leases stay as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from eventlog.errors import CallError
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import PREFIX, name_in_keys
 from eventlog.history.streams import ancestry
-from eventlog.integrity.scrub_ledger import ScrubLedger, settle
+from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.contract import Commit, Head, Log
 from eventlog.log.embedded.directory import bytes_on_disk
 from eventlog.log.merkle import SALT_BYTES, leaf_of
@@ -39,30 +40,33 @@ Change = Callable[[Commit], Commit]
 
 
 class VacuumResult(msgspec.Struct, frozen=True):
-    """What writing a store anew gave back."""
+    """Result of writing a store anew."""
 
     bytes_before: int
     """Bytes of the store on disk."""
     bytes_after: int
     erased: int
-    """Sessions whose events are gone now."""
+    """Sessions whose events are gone."""
     emptied: int
-    """Appends that lost what was redacted, or what came after all that a fork inherits."""
+    """Appends that lost redacted content, or content that no fork inherits."""
 
 
 def emptied(commit: Commit, payload: bytes = b"") -> Commit:
-    """A commit with another salt, and with this in place of its payload: only the hash of its leaf is kept."""
+    """Return the commit with another payload and salt; only the hash of its leaf stays."""
     return replace(commit, payload=payload, salt=os.urandom(SALT_BYTES), leaf=leaf_of(commit))
 
 
 def rewrite(
     log: Log, changes: Mapping[str, Change] | None = None, *, shred: bool, time: int | None = None
 ) -> VacuumResult:
-    """Write the store anew without the events of erased sessions; the commits of some sessions go through their change.
+    """Write the store anew without the events of erased sessions.
 
-    `shred`: the files of the old store are overwritten, and what was derived from the sessions that changed is dropped.
-    What is left of appends that lost something is recorded (`integrity/scrub_ledger.py`), at `time` (UTC milliseconds, now by default).
-    `BusyError` if anybody else has it open, `CallError` for a store that is not in a directory.
+    The commits of the sessions in `changes` go through their change.
+
+    `shred`: the files of the old store are overwritten, and what was derived from the sessions that
+    changed is dropped. What is left of appends that lost something is recorded
+    (`integrity/scrub_ledger.py`), at `time` (UTC milliseconds, now by default). `BusyError` if
+    another process or handle has it open, `CallError` for a store that is not in a directory.
     """
     from eventlog.log.embedded.engine import EmbeddedLog
 
@@ -92,7 +96,7 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
             try:
                 needed = _inherited(segments)
                 counted = {"emptied": 0}
-                tally = ScrubLedger()
+                ledger = ScrubLedger()
 
                 def change(commit: Commit) -> Commit | None:
                     last = needed.get(commit.session)
@@ -108,14 +112,14 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
                             changed = emptied(changed, changed.payload)
                         elif commit.emptied and changed.payload == commit.payload:
                             changed = commit
-                        tally.look(changed)
+                        ledger.add(changed)
                     return changed
 
                 position = segments.folded().position
                 copy_commits(segments, copy, position, change=change, heads=lambda _before, _commit, now: now)
                 gone = [replace(head, gone=True) for head in segments.heads("") if copy.head(head.session) is None]
                 copy.add([], {}, {}, {}, position=position, gone=gone)
-                settle(copy, tally, time, options.io.random(SALT_BYTES))
+                write_record(copy, ledger, time, options.io.random(SALT_BYTES))
                 dropped = {name_in_keys(session) for session in (*needed, *changes)}
                 copy.add_derived(
                     (key, value)
@@ -139,7 +143,7 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
 
 
 def _inherited(segments: Segments) -> dict[str, int]:
-    """The erased sessions, each with the last version that a session which is not erased inherited from it, or 0."""
+    """Return the erased sessions with the last version that a living session inherited, or 0."""
     needed: dict[str, int] = {}
     alive: list[Head] = []
     for head in segments.heads(""):

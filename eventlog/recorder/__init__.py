@@ -1,20 +1,21 @@
-"""Our log as a persistence module of the `eventsourcing` library (9.5.6 up to, not including, 9.6).
+"""The log as a persistence module of the `eventsourcing` library (from 9.5.6, below 9.6).
 
     PERSISTENCE_MODULE=eventlog.recorder  EVENTLOG_PATH=chats
 
-Any application, process application or projection of that library then keeps its events, snapshots and tracking in
-our log; `eventlog.recorder.conversations` is the other way round, our conversations as one of its applications to follow.
+Every application, process application or projection of that library can keep its events, snapshots
+and tracking in the log.  `eventlog.recorder.conversations` goes the other way: the conversations of
+a store as an application that projections follow.
 
-`eventsourcing` is an optional dependency (`everdelta[eventsourcing]`).  Its words are used in this package only: recorder,
-originator, notification, tracking.
+`eventsourcing` is an optional dependency (`everdelta[eventsourcing]`).  Its words are used in this
+package only: recorder, originator, notification, tracking.
 
-    batch.py          the bytes of one insert
-    stream.py         one application's events as one session of the log
-    index.py          where the events of an originator are, kept in pieces (`pieces.py`)
+    batch.py          bytes of one insert
+    stream.py         events of one application as one session of the log
+    index.py          index from originators to their events, stored as tables (`index_table.py`)
     recorders.py      the recorders;  subscription.py follows one
     factory.py        makes them from environment variables
-    faults.py         our errors as theirs
-    conversations.py  our conversations as notifications, read only
+    faults.py         translates errors
+    conversations.py  conversations as notifications, read only
 """
 
 from __future__ import annotations

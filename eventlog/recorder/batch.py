@@ -1,19 +1,20 @@
-"""The bytes of one insert: stored events and a tracking position, as one append of the log.
+"""Bytes of one insert: stored events and a tracking position, as one append of the log.
 
-A batch is the mark of what is no conversation (`eventlog/codec/payload.py`: 0xC1 0xC1) and the MessagePack array
+A batch is the mark of a payload that is no conversation (`eventlog/codec/payload.py`: 0xC1 0xC1),
+then the MessagePack array
 
     [1, tracking, originators, topics, of, versions, topic, states]
 
 1            format of the batch; a greater one is `TooNewError`
 tracking     [application name, notification id], or nil
-originators  the distinct originator ids, as bytes: `u` and the 16 bytes of a UUID, or `t` and a text in UTF-8
-topics       the distinct topics
-of, topic    for each event, the place of its originator and of its topic in those lists
+originators  distinct originator ids, as bytes: `u` and a UUID's 16 bytes, or `t` and UTF-8
+topics       distinct topics
+of, topic    for each event, the index of its originator and of its topic in those lists
 versions     for each event, its originator version
 states       for each event, its state
 
-Event `i` of a batch has the stream version of its append plus `i`.  A batch that only tracks has no events, and
-takes one version.
+Event `i` of a batch has the stream version of its append plus `i`.  A batch that only tracks has no
+events, and takes one version.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from uuid import UUID
 import msgspec
 from eventsourcing.persistence import Notification, StoredEvent, Tracking
 
-from eventlog.codec.payload import FOREIGN, is_foreign, is_sealed
+from eventlog.codec.payload import FOREIGN, is_encrypted, is_foreign
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError
 from eventlog.log.contract import Commit
 
@@ -38,8 +39,8 @@ KEY_BYTES = 16
 """Bytes of an originator's key: the beginning of the SHA-256 of its id as text."""
 
 
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """A batch as it is stored; see above."""
+class _StoredBatch(msgspec.Struct, frozen=True, array_like=True):
+    """A batch as it is stored, as the head of this module says."""
 
     format: int
     tracking: tuple[str, int] | None
@@ -61,11 +62,11 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Batch:
-    """A batch as it is read back; what is asked for is made when it is asked for."""
+    """A decoded batch; events and ids are made on demand."""
 
     __slots__ = ("_commit", "_stored")
 
-    def __init__(self, commit: Commit, stored: _Stored) -> None:
+    def __init__(self, commit: Commit, stored: _StoredBatch) -> None:
         self._commit = commit
         self._stored = stored
 
@@ -80,12 +81,12 @@ class Batch:
         return self._stored.versions
 
     def keys(self) -> list[bytes]:
-        """The key of each event's originator."""
+        """Return the key of each event's originator."""
         keys = [key_of(name) for name in self._ids()]
         return [keys[place] for place in self._stored.of]
 
     def event(self, number: int) -> StoredEvent:
-        """One of the events."""
+        """Return one of the events."""
         stored = self._stored
         return StoredEvent(
             self._id(stored.originators[stored.of[number]]),
@@ -95,7 +96,7 @@ class Batch:
         )
 
     def notifications(self, after: int, upto: int, topics: Collection[str]) -> Iterator[Notification]:
-        """The events of these topics (none: of all) with stream versions `after + 1 .. upto`."""
+        """Yield the events of these topics (none: all) with stream versions `after + 1 .. upto`."""
         stored, ids, names, first = self._stored, self._ids(), self._stored.topics, self._commit.first
         wanted = [not topics or name in topics for name in names]
         for number in range(max(after + 1 - first, 0), min(len(stored.of), upto + 1 - first)):
@@ -124,17 +125,20 @@ class Batch:
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(_Stored)
+_DECODER = msgspec.msgpack.Decoder(_StoredBatch)
 _PLAIN = msgspec.msgpack.Decoder(list[Any])
 
 
 def key_of(originator: UUID | str) -> bytes:
-    """The key of an originator: a UUID and its text are one originator."""
+    """Return the key of an originator; a UUID and its text have the same key."""
     return sha256(str(originator).encode("utf-8", "surrogatepass")).digest()[:KEY_BYTES]
 
 
 def pack(events: Sequence[StoredEvent], tracking: Tracking | None) -> bytes:
-    """The bytes of a batch; `CallError` for text that UTF-8 cannot encode or a number over 64 bits."""
+    """Encode a batch.
+
+    `CallError` for text that UTF-8 cannot encode, or a number over 64 bits.
+    """
     originators: dict[UUID | str, int] = {}
     topics: dict[str, int] = {}
     of = [originators.setdefault(event.originator_id, len(originators)) for event in events]
@@ -157,7 +161,7 @@ def pack(events: Sequence[StoredEvent], tracking: Tracking | None) -> bytes:
 
 
 def unpack(commit: Commit) -> Batch:
-    """The batch in a commit; `TooNewError` or `DamagedError`, naming the place, if that cannot be."""
+    """Decode the batch in a commit; `TooNewError` or `DamagedError` name the place."""
     try:
         if not is_foreign(commit):
             raise _refused(commit)
@@ -171,7 +175,7 @@ def unpack(commit: Commit) -> Batch:
 
 def _refused(commit: Commit) -> DamagedError | KeyMissingError | TooNewError:
     where: dict[str, Any] = {"session": commit.session, "version": commit.first, "position": commit.position}
-    if is_sealed(commit.payload):
+    if is_encrypted(commit.payload):
         return KeyMissingError("it is encrypted, and its key is not there", **where)
     try:
         found = _PLAIN.decode(commit.payload[len(FOREIGN) :])[0] if is_foreign(commit) else None

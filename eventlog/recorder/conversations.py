@@ -1,13 +1,15 @@
-"""Our conversations as an application of `eventsourcing` to follow: read only.
+"""Conversations of a store as an application of `eventsourcing` to follow, read only.
 
     PERSISTENCE_MODULE=eventlog.recorder.conversations  EVENTLOG_PATH=chats
 
-Every event of every conversation is a notification, in the order of commits: its id is the event's position (the ids have
-gaps where the store holds something else), its originator the session, its originator version the event's version, its topic the
-event's class (`eventlog.events:UserMessageAdded`, so that a projection filters with `get_topic`), and its state the event's
-canonical bytes (`codec/batch.py`).  The mapper of this module makes a `ConversationEvent` of it.
+Every event of every conversation is a notification, in the order of commits:
 
-Nothing is recorded through here; conversations are appended to through `eventlog.Session`.
+* its id is the event's position; the ids have gaps where the store holds other data;
+* its originator is the session, its originator version the event's version;
+* its topic is the event's class (`eventlog.events:UserMessageAdded`), for `get_topic` filters;
+* its state is the event's canonical bytes (`codec/batch.py`), which `ConversationMapper` decodes.
+
+Conversations are appended to through `eventlog.Session` only.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from typing_extensions import override
 
 from eventlog.codec import batch as batch_module
 from eventlog.codec.decoded import Recorded, events_of
-from eventlog.codec.payload import is_foreign, is_sealed
+from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DamagedError
 from eventlog.events import Event
 from eventlog.history.catalog import entry_of
@@ -49,7 +51,7 @@ from eventlog.recorder.subscription import LogSubscription, select
 __all__ = ["ConversationEvent", "ConversationFactory", "ConversationMapper", "ConversationRecorder"]
 
 _COMMITS = 200
-"""Commits that one page looks at."""
+"""Commits that one page reads."""
 
 
 class ConversationEvent(msgspec.Struct, frozen=True):
@@ -64,8 +66,8 @@ class ConversationEvent(msgspec.Struct, frozen=True):
     event: Event
 
 
-class ConversationFeed:
-    """The notifications of all conversations of a log."""
+class ConversationNotifications:
+    """Notifications of all conversations of a log."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -73,13 +75,13 @@ class ConversationFeed:
     def page(
         self, after: int, limit: int, upto: int | None = None, topics: Collection[str] = ()
     ) -> tuple[list[Notification], int]:
-        """See `subscription.Feed`."""
+        """See `subscription.NotificationSource`."""
         found: list[Notification] = []
         scanned = after
         if limit < 1 or (upto is not None and upto <= after):
             return found, scanned
         for commit in self.log.follow(after, _COMMITS):
-            if not is_foreign(commit) and not is_sealed(commit.payload):
+            if not is_foreign(commit) and not is_encrypted(commit.payload):
                 for recorded in events_of(commit, commit.first - 1 + max(after + 1 - commit.position, 0)):
                     if upto is not None and recorded.position > upto:
                         return found, upto
@@ -94,11 +96,11 @@ class ConversationFeed:
         return found, scanned
 
     def newest(self) -> int | None:
-        """Position of the newest event of a conversation, None if there is none."""
+        """Return the position of the newest event of a conversation, None if there is none."""
         return max((head.position for head in self.log.heads() if not is_foreign(head)), default=None)
 
     def events(self, session: str) -> list[Recorded]:
-        """All events of a session, those that a fork inherited too."""
+        """Return all events of a session, inherited ones included."""
         head = self.log.head(session)
         if head is None or is_foreign(head) or entry_of(head).erased:
             return []
@@ -110,7 +112,7 @@ class ConversationRecorder(ApplicationRecorder):
     """All conversations of a log, to be read and followed."""
 
     def __init__(self, log: Log) -> None:
-        self.feed = ConversationFeed(log)
+        self.source = ConversationNotifications(log)
 
     @override
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -126,11 +128,11 @@ class ConversationRecorder(ApplicationRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """The events of a session by version; a fork's inherited ones are its own here."""
+        """Return the events of a session by version; a fork has its inherited events too."""
         with FAULTS:
             found = [
                 StoredEvent(str(originator_id), recorded.version, get_topic(type(recorded.event)), _state(recorded))
-                for recorded in self.feed.events(str(originator_id))
+                for recorded in self.source.events(str(originator_id))
                 if (gt is None or recorded.version > gt) and (lte is None or recorded.version <= lte)
             ]
         if desc:
@@ -146,25 +148,25 @@ class ConversationRecorder(ApplicationRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
-        """Notifications from `start` (or behind it) to `stop`, at most `limit`."""
+        """Return the notifications from `start` (or after it) to `stop`, at most `limit`."""
         with FAULTS:
-            return select(self.feed, start, limit, stop, topics, inclusive=inclusive_of_start)
+            return select(self.source, start, limit, stop, topics, inclusive=inclusive_of_start)
 
     def max_notification_id(self) -> int | None:
-        """The greatest notification id, None if there is none."""
+        """Return the greatest notification id, None if there is none."""
         with FAULTS:
-            return self.feed.newest()
+            return self.source.newest()
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Notifications with ids greater than `gt`, then new ones as they are committed, by any process."""
-        return LogSubscription(self, self.feed, gt, topics)
+        """Return the notifications after `gt`, and new ones as they are committed."""
+        return LogSubscription(self, self.source, gt, topics)
 
 
 class ConversationMapper(Mapper[str]):
-    """Stored events of this module as `ConversationEvent`; it needs no transcoder."""
+    """Mapper from stored events of this module to `ConversationEvent`, without a transcoder."""
 
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
-        """The event with its session, version and time."""
+        """Return the event with its session, version and time."""
         with FAULTS:
             batch = batch_module.decode(stored_event.state)
             entry = batch.entries[0] if len(batch.entries) == 1 else None
@@ -175,7 +177,7 @@ class ConversationMapper(Mapper[str]):
 
 
 class ConversationFactory(InfrastructureFactory[TrackingRecorder]):
-    """Makes the one recorder there is; `close()` closes the log."""
+    """Factory of the conversation recorder; `close()` closes the log."""
 
     def __init__(self, env: Environment | EnvType | None) -> None:
         super().__init__(env)
@@ -184,25 +186,25 @@ class ConversationFactory(InfrastructureFactory[TrackingRecorder]):
     def mapper(
         self, transcoder: Transcoder | None = None, mapper_class: type[Mapper[Any]] | None = None
     ) -> Mapper[Any]:
-        """A `ConversationMapper`, unless another class is given."""
+        """Return a `ConversationMapper`, or a mapper of the given class."""
         return super().mapper(transcoder, mapper_class or ConversationMapper)
 
     def application_recorder(self) -> ApplicationRecorder:
-        """All conversations of the store."""
+        """Return the recorder of all conversations of the store."""
         return ConversationRecorder(self.log)
 
     @override
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
-        """`NotSupportedError`."""
+        """Raise `NotSupportedError`."""
         _read_only()
 
     @override
     def tracking_recorder(self, tracking_recorder_class: type[TrackingRecorder] | None = None) -> TrackingRecorder:
-        """`NotSupportedError`: a projection of conversations tracks with `eventlog.recorder`, or wherever it likes."""
+        """`NotSupportedError`: track projections of conversations with `eventlog.recorder`."""
         _read_only()
 
     def process_recorder(self) -> ProcessRecorder:
-        """`NotSupportedError`."""
+        """Raise `NotSupportedError`."""
         _read_only()
 
     def close(self) -> None:

@@ -1,13 +1,14 @@
 """Recorders made from environment variables, as `eventsourcing` asks for them.
 
     PERSISTENCE_MODULE     eventlog.recorder
-    EVENTLOG_PATH          directory of the store, made if it is not there; `memory:` for one that lives in this factory
+    EVENTLOG_PATH          directory of the store, made if absent; `memory:` for one in memory
     EVENTLOG_READ_ONLY     `y`: open it for reading only
     EVENTLOG_KEY_FILE      the file with the keys of the store, if it is encrypted
 
-Each may be prefixed with the application's name, as always there; the name is also what keeps the applications of one store
-apart.  `APPLICATION_RECORDER_TOPIC`, `TRACKING_RECORDER_TOPIC` and `PROCESS_RECORDER_TOPIC` name subclasses.
-There are no tables, so `CREATE_TABLE` makes no difference.
+Each may be prefixed with the application's name, as always there; the name is also what keeps the
+applications of one store apart. `APPLICATION_RECORDER_TOPIC`, `TRACKING_RECORDER_TOPIC` and
+`PROCESS_RECORDER_TOPIC` name subclasses. There are no tables, so `CREATE_TABLE` makes no
+difference.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ R = TypeVar("R", LogApplicationRecorder, LogTrackingRecorder, LogProcessRecorder
 
 
 def open_from(env: Environment) -> Log:
-    """The log that the environment names; `OSError` if it names none."""
+    """Open the log that the environment names; `OSError` if it names none."""
     path = env.get(PATH)
     if not path:
         raise OSError(f"no path of a store in the environment; looked for {', '.join(env.create_keys(PATH))}")
@@ -53,7 +54,7 @@ def open_from(env: Environment) -> Log:
 
 
 class LogFactory(InfrastructureFactory[LogTrackingRecorder]):
-    """Makes the recorders of one application; they share a log, which `close()` closes."""
+    """Factory of one application's recorders, which share a log; `close()` closes it."""
 
     def __init__(self, env: Environment | EnvType | None) -> None:
         super().__init__(env)
@@ -61,22 +62,22 @@ class LogFactory(InfrastructureFactory[LogTrackingRecorder]):
         self._streams: dict[str, RecorderStream] = {}
 
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
-        """A recorder of events, or of something else for another purpose (`snapshots`)."""
+        """Return a recorder of events, or of another purpose (`snapshots`)."""
         return LogAggregateRecorder(self._stream(purpose))
 
     def application_recorder(self) -> ApplicationRecorder:
-        """A recorder of the application's events."""
+        """Return a recorder of the application's events."""
         return self._chosen(self.APPLICATION_RECORDER_TOPIC, LogApplicationRecorder)(self._stream())
 
     def tracking_recorder(
         self, tracking_recorder_class: type[LogTrackingRecorder] | None = None
     ) -> LogTrackingRecorder:
-        """A recorder of tracking, of the given class if there is one."""
+        """Return a recorder of tracking, of the given class if there is one."""
         chosen = tracking_recorder_class or self._chosen(self.TRACKING_RECORDER_TOPIC, LogTrackingRecorder)
         return _checked(chosen, LogTrackingRecorder)(self._stream())
 
     def process_recorder(self) -> ProcessRecorder:
-        """A recorder of events and tracking."""
+        """Return a recorder of events and tracking."""
         return self._chosen(self.PROCESS_RECORDER_TOPIC, LogProcessRecorder)(self._stream())
 
     def close(self) -> None:

@@ -1,13 +1,15 @@
-"""Our errors in the words of `eventsourcing`.  Every method that its callers reach goes through here.
+"""Translates errors of this package into those of `eventsourcing`.
 
-    ConflictError, AlreadyExistsError           IntegrityError      somebody else was first
-    DataError, LimitError                       DataError           what is stored, or was to be, is wrong
+Every method that callers of `eventsourcing` reach goes through it.
+
+    ConflictError, AlreadyExistsError           IntegrityError      another insert was first
+    DataError, LimitError                       DataError           stored or given data is wrong
     ReadOnlyError, UnsupportedStorageError      NotSupportedError
-    ClosedError, ForkedProcessError             InterfaceError      this factory is finished
+    ClosedError, ForkedProcessError             InterfaceError      this factory is closed
     other RetryError and StopError              OperationalError
     other CallError                             ProgrammingError
 
-Ours is the cause (`__cause__`) of theirs, with its fields.
+The original error is the cause (`__cause__`) of the translated one.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _TABLE: tuple[tuple[type[ours.EventlogError], type[theirs.PersistenceError]], ..
 
 
 class _Faults:
-    """A context in which an `EventlogError` leaves as a `PersistenceError`; it has no state."""
+    """Context that turns an `EventlogError` into a `PersistenceError`; it has no state."""
 
     __slots__ = ()
 

@@ -1,18 +1,22 @@
-"""Where the events of each originator are in a stream: what the log itself does not know.
+"""Index from originators to their events in a stream, which the log itself does not have.
 
-The newest part is in memory.  Each time `BLOCK` versions are complete, they become a piece (`pieces.py`) among the
-log's derived values, together with a *mark*: the newest event and the tracking positions as of there.  So opening reads
-the newest mark and fewer than `BLOCK` versions behind it, however long the stream is.
+The newest part is in memory.  Each time `BLOCK` versions are complete, they become a table
+(`index_table.py`) among the log's derived values, together with a *mark*: the newest event and the
+tracking positions at that version.  Opening reads the newest mark and fewer than `BLOCK` versions
+after it, however long the stream is.
 
-Four neighbouring blocks of a level are one block of the next level, which has four times as many pieces, each for
-a quarter of the keys: a piece keeps its size (but the runs of one originator are never divided), and an originator is found in at most three pieces a level.  The four
-pieces for the same keys of four neighbours are replaced, in one write, by four pieces of the block above, when one of those
-is first looked for.  Every piece is a pure function of the stream, so it does not matter which process
-writes it, or that two do; a missing one is made again from those below it, at last from the log.
+Four neighbouring blocks of a level are one block of the next level, which has four times as many
+tables, each for a quarter of the keys.  So a table keeps its size (but the runs of one originator
+are never divided), and an originator is found in at most three tables a level.  The four tables
+for the same keys of four neighbours are replaced, in one write, by four tables of the block above
+when one of these is first looked up.  Every table is a pure function of the stream: any process may
+write it, and two may.  A missing table is made again from those below it, at last from the log.
 
-Keys of derived values: `e1`, 16 bytes of SHA-256 of the stream's name, then `p`, level (1 byte), number of the block
-(8), number of the piece in it (4); or `m`, number of the block.  Each value begins with the CRC-32 of key and rest.
-Not thread-safe: the stream guards it.
+Keys of derived values: `e1`, 16 bytes of SHA-256 of the stream's name, then `p`, level (1 byte),
+number of the block (8), number of the table in it (4); or `m`, number of the block.  Each value
+begins with the CRC-32 of key and rest.
+
+The index is not thread-safe: its stream guards it.
 """
 
 from __future__ import annotations
@@ -27,23 +31,23 @@ import msgspec
 
 from eventlog.log.contract import Commit, Log
 from eventlog.recorder.batch import unpack
-from eventlog.recorder.pieces import NO_RUNS, Piece, Run, between, encode, has, insert
+from eventlog.recorder.index_table import NO_RUNS, IndexTable, Run, between, encode, has, insert
 
-__all__ = ["BLOCK", "Index"]
+__all__ = ["BLOCK", "OriginatorIndex"]
 
 BLOCK = 2048
 """Stream versions in a block of the lowest level."""
 _LEVELS = 11
 _RECENT = 64
-"""Pieces kept in memory, of about 74 KB at most."""
+"""Tables kept in memory, of about 74 KB at most."""
 _MARKS = 2
 
 
 class _Mark(msgspec.Struct, frozen=True, array_like=True):
-    """What is known at the end of a block besides its pieces.
+    """State at the end of a block, besides its tables.
 
-    `position` and `check` (CRC-32 of the payload) are those of the commit that completed the block: if the log has
-    another one there, it is not the log that was indexed.
+    `position` and `check` (CRC-32 of the payload) are those of the commit that completed the block:
+    if the log has another one there, it is not the log that was indexed.
     """
 
     newest: int
@@ -55,28 +59,28 @@ class _Mark(msgspec.Struct, frozen=True, array_like=True):
 _MARK = msgspec.msgpack.Decoder(_Mark)
 
 
-class Index:
-    """The index of one stream, as of `version`."""
+class OriginatorIndex:
+    """Index of one stream, as of `version`."""
 
     def __init__(self, log: Log, stream: str) -> None:
         self._log = log
-        self._kept = log.of(stream)
+        self._derived = log.of(stream)
         self._stream = stream
         self._prefix = b"e1" + sha256(stream.encode()).digest()[:16]
         self._opened = False
         self.version = 0
-        """Stream version up to which everything is known."""
+        """Stream version up to which the index is complete."""
         self.newest = 0
-        """Stream version of the newest event, 0 if there is none; behind it there may be tracking."""
+        """Stream version of the newest event, 0 without any; tracking may follow it."""
         self.tracking: dict[str, int] = {}
         self._tail: dict[bytes, list[Run]] = {}
         self._blocks: list[tuple[int, int]] = []
-        self._recent: OrderedDict[bytes, Piece] = OrderedDict()
+        self._recent: OrderedDict[bytes, IndexTable] = OrderedDict()
 
     # --- keeping up
 
     def catch_up(self) -> None:
-        """Take in what has been committed since, by anyone."""
+        """Add the commits since the last call, of any process."""
         head = self._log.head(self._stream)
         if head is None or head.version <= self.version:
             return
@@ -85,12 +89,12 @@ class Index:
             self._opened = True
         for commit in self._log.read(self._stream, self.version):
             batch = unpack(commit)
-            self.take(commit, batch.keys(), batch.versions, batch.tracking)
+            self.add(commit, batch.keys(), batch.versions, batch.tracking)
 
-    def take(
+    def add(
         self, commit: Commit, keys: Sequence[bytes], versions: Sequence[int], tracking: tuple[str, int] | None
     ) -> None:
-        """Take in a commit; the versions of it that are known already are left out."""
+        """Add a commit; versions that are indexed already are left out."""
         if tracking is not None:
             self.tracking[tracking[0]] = tracking[1]
         offset = max(self.version + 1 - commit.first, 0)
@@ -107,13 +111,13 @@ class Index:
             offset += count
             self.version = place + count - 1
             if self.version % BLOCK == 0:
-                self._seal(commit)
+                self._complete_block(commit)
 
-    def _seal(self, commit: Commit) -> None:
+    def _complete_block(self, commit: Commit) -> None:
         block = self.version // BLOCK - 1
         mark = _Mark(self.newest, self.tracking, commit.position, crc32(commit.payload))
         items = [
-            self._item(_piece_key(0, block, 0), encode(self._tail, block * BLOCK)),
+            self._item(_table_key(0, block, 0), encode(self._tail, block * BLOCK)),
             self._item(_mark_key(block), msgspec.msgpack.encode(mark)),
         ]
         self._write(items, [_mark_key(block - _MARKS)] if block >= _MARKS else [])
@@ -121,9 +125,9 @@ class Index:
         self._blocks = _cover(block + 1)
 
     def _open(self, version: int) -> None:
-        """Begin at the newest mark; if that does not fit the log, nothing derived does."""
+        """Begin at the newest mark; when it does not fit the log, drop all derived values."""
         prefix = self._prefix + b"m"
-        for key, _ in reversed(self._kept.scan_derived(prefix)):
+        for key, _ in reversed(self._derived.scan_derived(prefix)):
             block = int.from_bytes(key[len(prefix) :], "big")
             mark = self._read_mark(block)
             if mark is None:
@@ -133,7 +137,7 @@ class Index:
                 self.newest, self.tracking = mark.newest, dict(mark.tracking)
                 self._blocks = _cover(block + 1)
             else:
-                self._write([], [key[len(self._prefix) :] for key, _ in self._kept.scan_derived(self._prefix)])
+                self._write([], [key[len(self._prefix) :] for key, _ in self._derived.scan_derived(self._prefix)])
             return
 
     def _fits(self, mark: _Mark, last: int, version: int) -> bool:
@@ -151,8 +155,8 @@ class Index:
 
     # --- looking up
 
-    def known(self, key: bytes, versions: Collection[int]) -> int | None:
-        """One of these versions that the originator has already, or None."""
+    def find_recorded(self, key: bytes, versions: Collection[int]) -> int | None:
+        """Return one of these versions that the originator has already, or None."""
         for runs in self._parts(key):
             for version in versions:
                 if has(runs, version):
@@ -160,51 +164,51 @@ class Index:
         return None
 
     def runs(self, key: bytes, gt: int | None, lte: int | None, *, desc: bool) -> Iterator[Run]:
-        """The runs of an originator between two of its versions, in the order of those; see `between`."""
+        """Yield the runs of an originator between two of its versions, in version order."""
         return heapq.merge(*(between(runs, gt, lte, desc=desc) for runs in self._parts(key)), reverse=desc)
 
     def _parts(self, key: bytes) -> list[Sequence[Run]]:
-        parts = [self._piece(level, block, _part(key, level)).runs(key) for level, block in self._blocks]
+        parts = [self._table(level, block, _part(key, level)).runs(key) for level, block in self._blocks]
         parts.append(self._tail.get(key, NO_RUNS))
         return [runs for runs in parts if runs]
 
-    # --- pieces
+    # --- tables
 
-    def _piece(self, level: int, block: int, part: int) -> Piece:
-        key = _piece_key(level, block, part)
-        piece = self._recent.get(key)
-        if piece is not None:
+    def _table(self, level: int, block: int, part: int) -> IndexTable:
+        key = _table_key(level, block, part)
+        table = self._recent.get(key)
+        if table is not None:
             self._recent.move_to_end(key)
-            return piece
+            return table
         raw = self._load(key)
         base = (block * BLOCK) << (2 * level)
         if raw is None:
-            raw = self._merge(level, block, part, base) if level else self._index_again(block)
-        piece = self._recent[key] = Piece(raw, base)
+            raw = self._merge(level, block, part, base) if level else self._rebuild(block)
+        table = self._recent[key] = IndexTable(raw, base)
         if len(self._recent) > _RECENT:
             self._recent.popitem(last=False)
-        return piece
+        return table
 
     def _merge(self, level: int, block: int, part: int, base: int) -> bytes:
-        """Replace four pieces below by four of this level, and return the one that was asked for."""
+        """Replace four tables below by four of this level; return the wanted one."""
         tables: dict[int, dict[bytes, list[Run]]] = {part & ~3 | quarter: {} for quarter in range(4)}
         below: list[bytes] = []
         for child in range(4 * block, 4 * block + 4):
-            piece = self._piece(level - 1, child, part >> 2)
-            below.append(_piece_key(level - 1, child, part >> 2))
-            for number in range(piece.count):
-                key = piece.key(number)
+            table = self._table(level - 1, child, part >> 2)
+            below.append(_table_key(level - 1, child, part >> 2))
+            for number in range(table.count):
+                key = table.key(number)
                 runs = tables[_part(key, level)].setdefault(key, [])
-                for run in piece.runs_at(number):
+                for run in table.runs_at(number):
                     insert(runs, *run)
         encoded = {number: encode(table, base) for number, table in tables.items()}
-        self._write([self._item(_piece_key(level, block, number), raw) for number, raw in encoded.items()], below)
+        self._write([self._item(_table_key(level, block, number), raw) for number, raw in encoded.items()], below)
         for key in below:
             self._recent.pop(key, None)
         return encoded[part]
 
-    def _index_again(self, block: int) -> bytes:
-        """A piece of the lowest level, from the log."""
+    def _rebuild(self, block: int) -> bytes:
+        """Build a table of the lowest level from the log."""
         first, last = block * BLOCK + 1, (block + 1) * BLOCK
         table: dict[bytes, list[Run]] = {}
         for commit in self._log.read(self._stream, first - 1, last):
@@ -213,7 +217,7 @@ class Index:
                 if first <= place <= last:
                     insert(table.setdefault(key, []), version, place, 1)
         raw = encode(table, block * BLOCK)
-        self._write([self._item(_piece_key(0, block, 0), raw)], [])
+        self._write([self._item(_table_key(0, block, 0), raw)], [])
         return raw
 
     # --- derived values
@@ -224,17 +228,17 @@ class Index:
 
     def _load(self, key: bytes) -> bytes | None:
         key = self._prefix + key
-        value = self._kept.get_derived(key)
+        value = self._derived.get_derived(key)
         if value is None or len(value) < 8 or int.from_bytes(value[:4], "big") != crc32(value[4:], crc32(key)):
             return None
         return value[4:]
 
     def _write(self, items: list[tuple[bytes, bytes]], gone: Sequence[bytes]) -> None:
         if not self._log.read_only:
-            self._kept.put_derived([*items, *((self._prefix + key, None) for key in gone)])
+            self._derived.put_derived([*items, *((self._prefix + key, None) for key in gone)])
 
 
-def _piece_key(level: int, block: int, part: int) -> bytes:
+def _table_key(level: int, block: int, part: int) -> bytes:
     return b"p" + level.to_bytes(1, "big") + block.to_bytes(8, "big") + part.to_bytes(4, "big")
 
 
@@ -243,12 +247,12 @@ def _mark_key(block: int) -> bytes:
 
 
 def _part(key: bytes, level: int) -> int:
-    """The number of the piece that holds a key in a block of this level: the key's first bits, two a level."""
+    """Return the number of the table for a key in a block: the key's first bits, two a level."""
     return int.from_bytes(key[:4], "big") >> (32 - 2 * level)
 
 
 def _cover(count: int) -> list[tuple[int, int]]:
-    """The fewest blocks that cover the first `count` blocks of the lowest level: (level, number), oldest first."""
+    """Return the fewest blocks (level, number) that cover the first `count`, oldest first."""
     blocks: list[tuple[int, int]] = []
     start = 0
     for level in range(_LEVELS - 1, -1, -1):

@@ -1,9 +1,9 @@
-"""The recorders of `eventsourcing` on a stream of our log (`stream.py`).
+"""The recorders of `eventsourcing` on a stream of the log (`stream.py`).
 
-A process recorder's events and its tracking position are one append, so each upstream event is processed exactly once.  A view of a
-projection keeps its state the same way: a tracking recorder that inserts what changed as stored events together with
-the position (see `LogProcessRecorder`).  Every method may be called from any thread, and sees what was committed before it
-was called, by anyone.
+A process recorder's events and its tracking position are one append, so each upstream event is
+processed exactly once.  The view of a projection can keep its state in the same way: a tracking
+recorder inserts the changes as stored events together with the position (`LogProcessRecorder`).
+Every method may be called from any thread, and sees all that any process committed before the call.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from eventlog.recorder.subscription import LogSubscription, select
 __all__ = ["LogAggregateRecorder", "LogApplicationRecorder", "LogProcessRecorder", "LogTrackingRecorder"]
 
 _PATIENCE = 0.05
-"""Seconds after which a wait looks whether it was interrupted."""
+"""Seconds after which a wait checks whether it was interrupted."""
 
 
 class _LogRecorder:
-    """What the recorders have in common."""
+    """Base of the recorders."""
 
     def __init__(self, stream: RecorderStream) -> None:
         self.stream = stream
@@ -48,10 +48,10 @@ class _LogRecorder:
 
 
 class LogAggregateRecorder(_LogRecorder, AggregateRecorder):
-    """Events by originator; also snapshots."""
+    """Recorder of events by originator, also of snapshots."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
-        """Record events, all or none; `IntegrityError` if one of the originator versions is recorded already."""
+        """Record events, all or none; `IntegrityError` if an originator version is recorded."""
         self._insert(stored_events, kwargs.get("tracking"))
         return None
 
@@ -64,16 +64,16 @@ class LogAggregateRecorder(_LogRecorder, AggregateRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """The events of an originator by version."""
+        """Return the events of an originator by version."""
         with FAULTS:
             return self.stream.select(originator_id, gt=gt, lte=lte, desc=desc, limit=limit)
 
 
 class LogApplicationRecorder(LogAggregateRecorder, ApplicationRecorder):
-    """Events by originator and in the order of the application."""
+    """Recorder of events by originator and in the order of the application."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
-        """The same, returning the notification ids: contiguous, and in the order of commits across processes."""
+        """Record events and return their notification ids: contiguous, in the order of commits."""
         return self._insert(stored_events, kwargs.get("tracking"))
 
     def select_notifications(
@@ -85,29 +85,29 @@ class LogApplicationRecorder(LogAggregateRecorder, ApplicationRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
-        """Notifications from `start` (or behind it) to `stop`, at most `limit`."""
+        """Return the notifications from `start` (or after it) to `stop`, at most `limit`."""
         with FAULTS:
             return select(self.stream, start, limit, stop, topics, inclusive=inclusive_of_start)
 
     def max_notification_id(self) -> int | None:
-        """The greatest notification id, None if there is none."""
+        """Return the greatest notification id, None if there is none."""
         with FAULTS:
             return self.stream.newest()
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
-        """Notifications with ids greater than `gt`, then new ones as they are committed, by any process."""
+        """Return the notifications after `gt`, and new ones as they are committed."""
         return LogSubscription(self, self.stream, gt, topics)
 
 
 class LogTrackingRecorder(_LogRecorder, TrackingRecorder):
-    """How far other applications have been followed."""
+    """Recorder of the positions reached in other applications."""
 
     def insert_tracking(self, tracking: Tracking) -> None:
         """Record a position; `IntegrityError` if it is not greater than the recorded one."""
         self._insert((), tracking)
 
     def max_tracking_id(self, application_name: str) -> int | None:
-        """The recorded position, None if there is none."""
+        """Return the recorded position, None if there is none."""
         with FAULTS:
             return self.stream.tracked(application_name)
 
@@ -118,9 +118,10 @@ class LogTrackingRecorder(_LogRecorder, TrackingRecorder):
         timeout: float = 1.0,
         interrupt: Event | None = None,
     ) -> None:
-        """Block until a position is recorded, by any process: woken by the log, not polling as the base class does.
+        """Block until a position is recorded, by any process; the log wakes the caller.
 
-        `TimeoutError` after `timeout` seconds, `WaitInterruptedError` soon after `interrupt` is set.
+        `TimeoutError` after `timeout` seconds, `WaitInterruptedError` soon after `interrupt` is
+        set.
         """
         deadline = monotonic() + timeout
         while True:
@@ -138,4 +139,4 @@ class LogTrackingRecorder(_LogRecorder, TrackingRecorder):
 
 
 class LogProcessRecorder(LogTrackingRecorder, LogApplicationRecorder, ProcessRecorder):
-    """Events and tracking in one: `insert_events(events, tracking=...)` records both or neither."""
+    """Events and tracking: `insert_events(events, tracking=...)` records both or neither."""

@@ -1,13 +1,15 @@
-"""One application's events as one session of the log: inserting, selecting, tracking.
+"""Events of one application as one session of the log: inserting, selecting, tracking.
 
-One insert is one append, so it is atomic over any number of originators, and its tracking position goes in with it.
-The versions of the session are the notification ids; an insert that only tracks takes one, which is then no event's.
-What others committed meanwhile is looked at inside the commit (`_Mine`), also across processes, so of two inserts
-of the same originator version, or of the same tracking position, one is refused.
+One insert is one append, so it is atomic over any number of originators, and its tracking position
+is part of it.  The versions of the session are the notification ids; an insert that only tracks
+takes one, which then no event has.  A check inside the commit (`_InsertCheck`) compares with what
+other processes have committed: of two inserts of the same originator version, or of the same
+tracking position, one is refused.
 
-The session is named `eventsourcing:PURPOSE:APPLICATION` (purpose `events` or `snapshots`), so any number of
-applications share a store; that it is no conversation its catalog entry and its payloads say (`eventlog/codec/payload.py`).
-Speaks our errors; the recorders translate.  Thread-safe.
+The session is named `eventsourcing:PURPOSE:APPLICATION` (purpose `events` or `snapshots`), so any
+number of applications share a store.  Its catalog entry and its payloads say that it is no
+conversation (`eventlog/codec/payload.py`).  This module raises the errors of this package, and the
+recorders translate them.  Thread-safe.
 """
 
 from __future__ import annotations
@@ -23,20 +25,20 @@ from eventlog.codec.payload import FOREIGN
 from eventlog.errors import AlreadyExistsError, CallError, brief
 from eventlog.log.contract import Append, Commit, Log
 from eventlog.recorder.batch import Batch, key_of, pack, unpack
-from eventlog.recorder.index import Index
-from eventlog.recorder.pieces import Run
+from eventlog.recorder.index import OriginatorIndex
+from eventlog.recorder.index_table import Run
 
 __all__ = ["RecorderStream"]
 
 _ENTRY = FOREIGN + b"eventsourcing"
 _NEAR = 256
-"""Events this many versions apart are read in one go."""
+"""Versions between two events that are still read in one go."""
 _SCANNED = 10_000
-"""Versions that one page looks at."""
+"""Versions that one page reads."""
 
 
 class RecorderStream:
-    """The events that are recorded under one application name and purpose."""
+    """Events recorded under one application name and purpose."""
 
     def __init__(self, log: Log, application: str, purpose: str = "events") -> None:
         if ":" in purpose:
@@ -44,28 +46,28 @@ class RecorderStream:
         self.log = log
         self.name = f"eventsourcing:{purpose}:{application}"
         self._lock = RLock()
-        self._index = Index(log, self.name)
+        self._index = OriginatorIndex(log, self.name)
 
     # --- inserting
 
     def insert(self, events: Sequence[StoredEvent], tracking: Tracking | None = None) -> Sequence[int]:
-        """Append stored events and a tracking position, all or nothing; returns the notification ids.
+        """Append stored events and a tracking position, all or nothing; return notification ids.
 
-        `IntegrityError` (theirs, as the check inside the commit says it) if one of the originator versions is there
-        already, or the position is not greater than the tracked one.
+        `IntegrityError` (theirs, as the check inside the commit says it) if one of the originator
+        versions is there already, or the position is not greater than the tracked one.
         """
         if not events and tracking is None:
             return []
         known = {name: key_of(name) for name in {event.originator_id for event in events}}
         keys = [known[event.originator_id] for event in events]
         versions = [event.originator_version for event in events]
-        mine = _Mine(keys, events, tracking)
+        check = _InsertCheck(keys, events, tracking)
         payload = pack(events, tracking)
         count = max(len(events), 1)
         while True:
             with self._lock:
                 self._index.catch_up()
-                mine.refuse_known(self._index)
+                check.refuse_recorded(self._index)
                 seen = self._index.version
             now = time.time_ns() // 1_000_000
             append = Append(
@@ -76,19 +78,19 @@ class RecorderStream:
                 entry=None if seen else _ENTRY,
                 creates_at=None if seen else 0,
                 seen=seen,
-                check=mine,
+                check=check,
             )
             try:
                 committed = self.log.submit(append).wait()
             except AlreadyExistsError:
-                continue  # somebody else began the stream: now it has events to look at
+                continue  # another process began the stream: check against its events
             break
         first = committed.first
         with self._lock:
             if self._index.version == first - 1:
                 commit = Commit(self.name, first, count, committed.position, 0, now, payload)
                 tracked = None if tracking is None else (tracking.application_name, tracking.notification_id)
-                self._index.take(commit, keys, versions, tracked)
+                self._index.add(commit, keys, versions, tracked)
         return list(range(first, first + len(events)))
 
     # --- selecting
@@ -96,7 +98,7 @@ class RecorderStream:
     def select(
         self, originator: UUID | str, *, gt: int | None, lte: int | None, desc: bool, limit: int | None
     ) -> list[StoredEvent]:
-        """The events of an originator between two of its versions, by version; at most `limit`."""
+        """Return an originator's events between two of its versions, at most `limit`."""
         with self._lock:
             self._index.catch_up()
             runs = list(_limited(self._index.runs(key_of(originator), gt, lte, desc=desc), limit))
@@ -106,7 +108,7 @@ class RecorderStream:
         return found if limit is None else found[: max(limit, 0)]
 
     def _events_at(self, runs: Sequence[Run], *, desc: bool) -> Iterator[StoredEvent]:
-        """The events of runs that lie near each other, in stream order or against it."""
+        """Yield the events of runs that lie near each other, in stream order or against it."""
         newest, oldest = (runs[0], runs[-1]) if desc else (runs[-1], runs[0])
         commits = self.log.read(self.name, oldest[1] - 1, newest[1] + newest[2] - 1, reverse=desc)
         commit = next(commits)
@@ -125,9 +127,10 @@ class RecorderStream:
     def page(
         self, after: int, limit: int, upto: int | None = None, topics: Collection[str] = ()
     ) -> tuple[list[Notification], int]:
-        """Notifications with ids greater than `after`, at most `limit`, and the id up to which all were looked at.
+        """Return at most `limit` notifications after an id, and the last id that was examined.
 
-        A page looks at a bounded number of events, so it may be empty although more follow: go on after that id.
+        A page looks at a bounded number of events, so it may be empty although more follow: go on
+        after that id.
         """
         found: list[Notification] = []
         last = after + _SCANNED if upto is None else min(upto, after + _SCANNED)
@@ -143,20 +146,20 @@ class RecorderStream:
         return found, scanned
 
     def newest(self) -> int | None:
-        """The greatest notification id, None if there is no event."""
+        """Return the greatest notification id, None if there is no event."""
         with self._lock:
             self._index.catch_up()
             return self._index.newest or None
 
     def tracked(self, application: str) -> int | None:
-        """The tracking position in another application, None if there is none."""
+        """Return the tracking position in another application, None if there is none."""
         with self._lock:
             self._index.catch_up()
             return self._index.tracking.get(application)
 
 
-class _Mine:
-    """What an insert brings, against what is there: raises `IntegrityError` if it may not go in."""
+class _InsertCheck:
+    """Check of an insert against what is recorded; raises `IntegrityError` if it conflicts."""
 
     __slots__ = ("_names", "_tracking", "_versions")
 
@@ -171,16 +174,16 @@ class _Mine:
                 raise self._duplicate(key, event.originator_version)
             versions.add(event.originator_version)
 
-    def refuse_known(self, index: Index) -> None:
-        """Compare with what is known before the commit."""
+    def refuse_recorded(self, index: OriginatorIndex) -> None:
+        """Compare with what is recorded before the commit."""
         for key, versions in self._versions.items():
-            if (version := index.known(key, versions)) is not None:
+            if (version := index.find_recorded(key, versions)) is not None:
                 raise self._duplicate(key, version)
         for application, position in index.tracking.items():
             self._refuse_tracked(application, position)
 
     def __call__(self, others: Sequence[Commit]) -> None:
-        """Compare, inside the commit, with what others committed meanwhile."""
+        """Compare, inside the commit, with the commits of other processes."""
         for commit in others:
             batch = unpack(commit)
             for key, version in zip(batch.keys(), batch.versions, strict=True):
@@ -201,7 +204,7 @@ class _Mine:
 
 
 def _limited(runs: Iterator[Run], limit: int | None) -> Iterator[Run]:
-    """As many runs as hold `limit` events."""
+    """Yield the runs that hold the first `limit` events."""
     if limit is None:
         yield from runs
         return
@@ -213,7 +216,7 @@ def _limited(runs: Iterator[Run], limit: int | None) -> Iterator[Run]:
 
 
 def _groups(runs: Sequence[Run], *, desc: bool) -> Iterator[Sequence[Run]]:
-    """Runs that follow each other closely in the direction of reading."""
+    """Group runs that follow each other closely in the direction of reading."""
     start = 0
     for number in range(1, len(runs) + 1):
         if number < len(runs):

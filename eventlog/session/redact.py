@@ -15,7 +15,7 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_foreign, is_sealed
+from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import DataError, ErasedError, NotFoundError
 from eventlog.history.catalog import entry_of
@@ -127,7 +127,7 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
         return
     known: dict[bytes, bool] = {}
     for head in store.log.heads():
-        if is_foreign(head) or head.gone or entry_of(head).erased or is_sealed(head.entry):
+        if is_foreign(head) or head.gone or entry_of(head).erased or is_encrypted(head.entry):
             continue  # gone, or its key is
         grown: dict[str, str] = {}
         for span in stream_spans(store.log, head.session):

@@ -24,7 +24,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.importers.opencode.emit import Timed, tokens_record
 from eventlog.importers.opencode.importer import restore
-from eventlog.importers.opencode.messages import oddity
+from eventlog.importers.opencode.messages import problem_of
 from eventlog.importers.opencode.values import Record
 from eventlog.session.session import Session
 from eventlog.values import Origin
@@ -148,7 +148,7 @@ def _document(session: Session, events: list[_PlacedEvent], bound: int, exact: R
     records: dict[str, Record] = {}
     if exact is not None:
         imported: list[Any] = exact["messages"]
-        records = {record["info"]["id"]: record for record in imported if oddity(record, ()) is None}
+        records = {record["info"]["id"]: record for record in imported if problem_of(record, ()) is None}
     messages: list[Record] = []
     # A new user message makes a revert final.
     continued = any(placed.version > bound and isinstance(placed.event, ev.UserMessageAdded) for placed in events)

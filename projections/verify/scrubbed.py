@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_sealed
+from eventlog.codec.payload import is_encrypted
 from eventlog.codec.redaction import NO_DIGEST, blank, part_of
 from eventlog.events import CompactionStarted, PartRedacted, StepStarted
 from eventlog.history.catalog import entry_of
@@ -35,7 +35,7 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
     """
     redacted: set[str] | None = None
     for commit in commits:
-        if is_sealed(commit.payload):
+        if is_encrypted(commit.payload):
             continue  # without the key its parts are not known
         if redacted is None:
             redacted = _redacted(store, session)
@@ -86,7 +86,7 @@ def _redacted(store: Store, session: str) -> set[str]:
         if head is not None and (entry := entry_of(head)).erased:
             parts.update(entry.redacted)
         for commit in store.log.read(stream.session):
-            if not commit.emptied and not is_sealed(commit.payload):
+            if not commit.emptied and not is_encrypted(commit.payload):
                 items = (span.item for span in spans_of(commit))
                 parts.update(item.part for item in items if isinstance(item, PartRedacted))
     return parts

@@ -19,7 +19,7 @@ from eventlog.errors import DataError, EventlogError
 from eventlog.history.catalog import CatalogEntry, evolve_entry
 from eventlog.history.lineage import Stream
 from eventlog.history.streams import continued, spans
-from eventlog.integrity.fork_anchor import inherited_fault, kept_of, unchanged
+from eventlog.integrity.fork_anchor import anchor_of, inherited_fault, unchanged
 from eventlog.log.contract import Head
 from eventlog.log.merkle_check import Fault, Grown
 from eventlog.store import Store
@@ -149,7 +149,7 @@ class StreamChecks:
 
         Raises an error if it cannot be read.
         """
-        anchor = kept_of(self.store.log, head)
+        anchor = anchor_of(self.store.log, head)
         if anchor is None or isinstance(anchor, Fault):
             return anchor
         if self._unchanged is None:
@@ -169,7 +169,7 @@ class StreamChecks:
         for name in self._names:
             with suppress(EventlogError):  # reported with the session itself
                 head = log.head(name)
-                anchor = kept_of(log, head) if head is not None and head.base else None
+                anchor = anchor_of(log, head) if head is not None and head.base else None
                 if anchor is not None and not isinstance(anchor, Fault):
                     anchors.setdefault(anchor[0].session, (anchor[0], set()))[1].add(anchor[1])
         for above, heads in anchors.values():

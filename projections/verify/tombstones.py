@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import is_sealed, sealed_payload
+from eventlog.codec.payload import decode_encrypted_payload, is_encrypted
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.log.merkle_check import Fault
 
@@ -34,10 +34,10 @@ def tombstone_fault(store: Store, head: Head) -> Fault | None:
     tombstone: ev.SessionErased | None = None
     for commit in store.log.read(head.session, 0, head.version):
         tombstone = None
-        if is_sealed(commit.payload):
-            sealed = sealed_payload(commit.payload)
-            entry = entry if sealed.entry is None else entry_of(replace(head, entry=sealed.entry))
-            messages += sealed.messages
+        if is_encrypted(commit.payload):
+            encrypted = decode_encrypted_payload(commit.payload)
+            entry = entry if encrypted.entry is None else entry_of(replace(head, entry=encrypted.entry))
+            messages += encrypted.messages
             read = False
         elif commit.emptied and not commit.payload:  # no fork inherits it; the event of the erasure may be one
             tombstone = ev.SessionErased(shown.reason)
@@ -52,10 +52,10 @@ def tombstone_fault(store: Store, head: Head) -> Fault | None:
         tombstone = ev.SessionErased(shown.reason)
     if tombstone is None:
         return Fault("its head says that it is erased, and no event does", head.version)
-    encrypted = store.log.engine is not store.log
+    is_encrypted_log = store.log.engine is not store.log
     if read and counted and entry is not None:
         same = shown == entry or (
-            encrypted and shown == evolve_entry(_clear_fields(entry), tombstone)
+            is_encrypted_log and shown == evolve_entry(_clear_fields(entry), tombstone)
         )  # erased without the key
     else:  # its cost can no longer be known
         same = shown == evolve_entry(shown, tombstone) and (

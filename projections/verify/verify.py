@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from eventlog.codec.decoded import Span, Stretch
-from eventlog.codec.payload import is_foreign, is_sealed
+from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
-from eventlog.integrity.scrub_ledger import recorded, remains_fault
+from eventlog.integrity.scrub_ledger import read_ledger, scrub_fault
 from eventlog.log.contract import Commit, Head
 from eventlog.log.merkle_check import Fault, first_fault
 from eventlog.session.session import Session
@@ -33,8 +33,8 @@ from eventlog.validation import require, require_or_none
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, hide_inherited, replay
 from projections.replay.projection import Projection, Source
+from projections.verify.encrypted_heads import encryption_fault
 from projections.verify.scrubbed import unexplained
-from projections.verify.sealed_heads import seal_fault
 from projections.verify.streams import Problem, StreamChecks
 from projections.verify.tombstones import tombstone_fault
 
@@ -147,8 +147,8 @@ def _session(
 ) -> SessionReport:
     store, report = streams.store, SessionReport(name)
     head = _try(report, partial(store.log.head, name))
-    unsealed = _try(report, partial(seal_fault, store.log.engine, name))
-    _add(report, unsealed)
+    changed_head = _try(report, partial(encryption_fault, store.log.engine, name))
+    _add(report, changed_head)
     if head is None:
         if not report.problems and against is None:
             report.problems.append(Problem("there is no such session"))
@@ -163,8 +163,8 @@ def _session(
         report.version = head.version
         _add(report, _try(report, partial(tombstone_fault, store, head)))
         return report
-    if is_sealed(head.entry):
-        report.version, report.locked = head.version, unsealed is None
+    if is_encrypted(head.entry):
+        report.version, report.locked = head.version, changed_head is None
         return report
     if head.gone:
         report.problems.append(Problem("the events are gone, and the session was not erased", 1))
@@ -272,7 +272,7 @@ def _tree(store: Store, head: Head, report: SessionReport, against: SessionHead 
     if against is not None and erased and not against.erased and against.appends >= head.appends:
         report.problems.append(Problem("the session is erased, and no event says so", head.version))
     if emptied:
-        _add(report, remains_fault(recorded(store.log.engine).get(head.session), emptied))
+        _add(report, scrub_fault(read_ledger(store.log.engine).get(head.session), emptied))
     if not erased and (append := unexplained(store, head.session, emptied)) is not None:
         report.problems.append(Problem("the append lost its content, and no redaction says so", append.first))
 

@@ -73,7 +73,7 @@ def _add(session: Session, text: str) -> bool:
 
 def _take_lease(session: Session, _: str) -> bool:
     """Take the lease and give it back; the first try may be refused."""
-    for _ in range(3):
+    for _try in range(3):
         with suppress(EventlogError), session.lease():
             return True
     return False

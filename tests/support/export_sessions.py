@@ -9,7 +9,7 @@ from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.codec.batch import encode
 from eventlog.importers import Report, import_file
-from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.integrity.fork_anchor import portable
 from eventlog.values import (
     File,
@@ -49,12 +49,12 @@ def stored(store: Store, items: list[Timed], name: str = "ses_x") -> Session:
     return session
 
 
-def put(store: Store, piece: Piece) -> Session:
+def put(store: Store, batch: ImportBatch) -> Session:
     """A session of an importer's events."""
-    time, first = piece.items[0]
+    time, first = batch.items[0]
     assert isinstance(first, ev.SessionStarted)
-    session = store.begin(first, id=piece.session, time=time)  # the session's parent may be missing
-    session.append(piece.items[1:], bodies=piece.bodies)
+    session = store.begin(first, id=batch.session, time=time)  # whether its parent is there or not
+    session.append(batch.items[1:], bodies=batch.bodies)
     return session
 
 

@@ -14,7 +14,7 @@ from eventlog.codec.decoded import Span, Stretch, stretch_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import LASTING, Event, PartDelta, RolledBack
 from eventlog.history.lineage import History
-from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.log.contract import Commit
 from eventlog.values import Body, Content
 
@@ -64,9 +64,9 @@ class Recording:
         self.add(items)
 
     @classmethod
-    def of(cls, piece: Piece) -> Recording:
+    def of(cls, batch: ImportBatch) -> Recording:
         """The events that an importer emitted."""
-        return cls(piece.items, piece.bodies, name=piece.session)
+        return cls(batch.items, batch.bodies, name=batch.session)
 
     def add(self, items: Iterable[Timed]) -> None:
         """Append events."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventlog.importers.common.importer import Piece
-from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.importer import ImportBatch
+from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import count
 from eventlog.values import Attachment, File, Tokens
 
@@ -16,7 +16,6 @@ __all__ = [
     "finish_reason",
     "result_of",
     "server_result",
-    "text_or_empty",
     "tokens_of",
 ]
 
@@ -33,17 +32,18 @@ _REASONS = {
 
 
 def finish_reason(reason: object) -> str | None:
-    """Our word for a `stop_reason`; None when there is none, the provider's own when we have no word."""
+    """Return our word for a `stop_reason`; None when there is none.
+
+    A reason that is not known stays as the provider spells it.
+    """
     return _REASONS.get(reason, reason) if isinstance(reason, str) else None
 
 
-def text_or_empty(value: object) -> str:
-    """A text, or "" for anything else."""
-    return value if isinstance(value, str) else ""
-
-
 def tokens_of(usage: dict[str, Any]) -> Tokens:
-    """Token counts; Anthropic's input excludes what came from and went into the cache, its output includes thinking."""
+    """Return the token counts of Anthropic's usage.
+
+    Its input excludes what came from and went into the cache; its output includes thinking.
+    """
     details = usage.get("output_tokens_details")
     thinking = details.get("thinking_tokens") if is_object(details) else None
     return Tokens(
@@ -55,8 +55,11 @@ def tokens_of(usage: dict[str, Any]) -> Tokens:
     )
 
 
-def file_of(block: dict[str, Any], piece: Piece) -> tuple[File, str] | None:
-    """The file in an `image` or `document` block, and its base64 data if that is in the block; None if it is neither."""
+def file_of(block: dict[str, Any], batch: ImportBatch) -> tuple[File, str] | None:
+    """Return the file in an `image` or `document` block, and its data; None for other blocks.
+
+    The data is the text of the block that the file holds, or "" for a reference.
+    """
     source, kind_of_block = block.get("source"), text_or_empty(block.get("type"))
     if kind_of_block not in {"image", "document"} or not is_object(source):
         return None
@@ -67,18 +70,18 @@ def file_of(block: dict[str, Any], piece: Piece) -> tuple[File, str] | None:
     fallback = "image/*" if kind_of_block == "image" else "application/pdf"
     kind = mime if isinstance(mime, str) else fallback
     if fields.get("type") == "base64" and isinstance(data, str):
-        return File(kind, piece.content(f"data:{kind};base64,{data}"), name), data
+        return File(kind, batch.content(f"data:{kind};base64,{data}"), name), data
     if fields.get("type") == "text" and isinstance(data, str):
-        return File(kind, piece.content(f"data:{kind},{data}"), name), data
+        return File(kind, batch.content(f"data:{kind},{data}"), name), data
     if isinstance(url, str):
-        return File(kind, piece.content(url), name), ""
+        return File(kind, batch.content(url), name), ""
     if isinstance(file_id, str):
-        return File(kind, piece.content(f"file:{file_id}"), name), ""
+        return File(kind, batch.content(f"file:{file_id}"), name), ""
     return None
 
 
-def result_of(content: object, piece: Piece) -> tuple[str, tuple[Attachment, ...]]:
-    """The text of a tool result, and the files in it."""
+def result_of(content: object, batch: ImportBatch) -> tuple[str, tuple[Attachment, ...]]:
+    """Return the text of a tool result, and its files."""
     if isinstance(content, str):
         return content, ()
     if not is_array(content):
@@ -90,7 +93,7 @@ def result_of(content: object, piece: Piece) -> tuple[str, tuple[Attachment, ...
             texts.append(block)
         elif is_object(block):
             fields = block
-            found = file_of(fields, piece)
+            found = file_of(fields, batch)
             if found is not None:
                 file = found[0]
                 files.append(Attachment(file.mime, file.url, file.filename))
@@ -102,7 +105,7 @@ def result_of(content: object, piece: Piece) -> tuple[str, tuple[Attachment, ...
 
 
 class ServerResult(NamedTuple):
-    """What a tool that the provider ran gave back."""
+    """Result of a tool that the provider ran."""
 
     call: str
     output: str
@@ -110,7 +113,7 @@ class ServerResult(NamedTuple):
 
 
 def server_result(block: dict[str, Any]) -> ServerResult | None:
-    """The result in a `…_tool_result` block of an assistant message, or None if it is no such block."""
+    """Return the result in a `…_tool_result` block of an assistant message; None for others."""
     kind, call = block.get("type"), block.get("tool_use_id")
     if not isinstance(kind, str) or not kind.endswith("tool_result") or not isinstance(call, str):
         return None

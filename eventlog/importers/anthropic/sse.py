@@ -1,11 +1,12 @@
 """Anthropic Messages streams to events, delta by delta.
 
-* A content block is a part `MESSAGE:INDEX`; its deltas are the part's deltas, empty ones too.  Signature and
-  citations become the part's metadata when it ends.
-* A tool the provider runs has its result in the same message, or in a later one of the stream.  A call the client
-  must run has none: it is left running, and the message is left open for it, with its step finished.
-* A message whose stream breaks off stays open: no finish is invented.  A second `message_start` of the same id
-  repeats the first.
+* A content block is a part `MESSAGE:INDEX`; its deltas are the part's deltas, empty ones too.
+  Signature and citations become the part's metadata when it ends.
+* A tool the provider runs has its result in the same message, or in a later one of the stream.  A
+  call the client must run has none: it is left running, and the message is left open for it, with
+  its step finished.
+* A message whose stream breaks off stays open: no finish is invented.  A second `message_start` of
+  the same id repeats the first.
 * Blocks, deltas and records of unknown types are reported (and kept, as every record is).
 """
 
@@ -17,25 +18,26 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.importers.anthropic import blocks
-from eventlog.importers.common.importer import Report, bounded_id
-from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse
-from eventlog.importers.common.sse import Record, StreamImporter, StreamReader, StreamSession
-from eventlog.values import INTERRUPTED, MessageError, Model, Reasoning, Text, Tool, Usage
+from eventlog.importers.common.importer import Report, own_id
+from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.sse import Record
+from eventlog.importers.common.stream_reader import StreamImporter, StreamReader, StreamSession
+from eventlog.values import INTERRUPTED, MessageError, Reasoning, Text, Tool, Usage
 
 __all__ = ["AnthropicStream"]
 
 NAME = "anthropic_sse"
 
 
-class Block(msgspec.Struct, eq=False):
+class OpenBlock(msgspec.Struct, eq=False):
     """A content block that has not stopped."""
 
     part: str
     message: str
     kind: str
-    """"text", "reasoning", "tool", "running" (a call that is complete), or "" for a block that was not imported."""
-    given: object = None
-    """A call's input as far as the start had it."""
+    """"text", "reasoning", "tool", "running" (a complete call), "" if not imported."""
+    input: object = None
+    """Input of a call as far as its start had it."""
     pieces: list[str] = msgspec.field(default_factory=list[str])
     metadata: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
@@ -50,23 +52,23 @@ class AnthropicStream(StreamImporter):
 class _Reader(StreamReader):
     def __init__(self, session: StreamSession, report: Report) -> None:
         super().__init__(session, report)
-        self.blocks: dict[int, Block] = {}
-        self.calls: dict[str, Block] = {}
+        self.blocks: dict[int, OpenBlock] = {}
+        self.calls: dict[str, OpenBlock] = {}
         """Calls of the stream that have no result, by their id."""
-        self.known: set[str] = set()
-        """All calls of the message."""
+        self.call_ids: set[str] = set()
+        """Ids of all calls of the message."""
         self.stopped: dict[str, str | None] = {}
-        """Messages that are left open for their calls, with their finish reason."""
+        """Messages that stay open for their calls, with their finish reasons."""
         self.usage: dict[str, Any] = {}
         self.reason: str | None = None
 
-    def take(self, record: Record) -> None:
-        """One record of the stream."""
+    def read_record(self, record: Record) -> None:
+        """Add the events of one record."""
         self.session.tick()
         value = record.value
         if value is None:
             return
-        kind = blocks.text_or_empty(value.get("type"))
+        kind = text_or_empty(value.get("type"))
         if kind == "ping":
             return
         if kind == "message_start":
@@ -100,24 +102,20 @@ class _Reader(StreamReader):
         if self.message and not self.blocks and not self.reason and foreign == self.foreign:
             self.report.skip(line, "the message was started already")
             return
-        self.foreign = foreign
-        self.message = self.session.fresh(foreign if isinstance(foreign, str) and foreign else f"message-{line}")
-        name = message.get("model")
-        self.model = Model(blocks.PROVIDER, name) if isinstance(name, str) and name else None
-        self.blocks, self.known, self.reason, self.usage = {}, set(), None, {}
-        self.session.batch.forget()
-        self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
-        self.session.add(ev.StepStarted(self.message, _own(self.message, "step")))
-        self.report.messages += 1
+        self._begin(line, foreign, message.get("model"))
         self._add_usage(message.get("usage"))
         self.reason = blocks.finish_reason(message.get("stop_reason"))
         content = message.get("content")
         for number, block in enumerate(content if is_array(content) else []):
             if is_object(block):
-                self._open(line, number, f"start-{number}", block)
-                self._close(line, self.blocks.pop(number))
+                self._start_block(line, number, f"start-{number}", block)
+                self._end_block(line, self.blocks.pop(number))
             else:
                 self.report.skip(line, f"content block {number} is not an object")
+
+    def _begin(self, line: int, foreign: object = None, model: object = None) -> None:
+        self.begin_message(line, foreign, model, blocks.PROVIDER)
+        self.blocks, self.call_ids, self.reason, self.usage = {}, set(), None, {}
 
     def _add_usage(self, usage: object) -> None:
         if is_object(usage):
@@ -131,15 +129,14 @@ class _Reader(StreamReader):
             self.reason = blocks.finish_reason(delta.get("stop_reason")) or self.reason
 
     def _finish_step(self, *, failed: bool) -> None:
-        finish = _own(self.message, "finish")
-        self.session.add(ev.StepFinished(self.message, finish, "error" if failed else self.reason or ""))
+        self.finish_step("error" if failed else self.reason or "")
         if self.usage:
             usage = Usage(blocks.tokens_of(self.usage))
-            self.session.add(ev.UsageRecorded(usage, self.message, finish, self.model, failed=failed))
+            self.session.add(ev.UsageRecorded(usage, self.message, self.finish_part, self.model, failed=failed))
 
     def _stop(self, line: int) -> None:
         for block in self.blocks.values():
-            self._close(line, block)
+            self._end_block(line, block)
         self._finish_step(failed=False)
         if self._waits(self.message):
             self.stopped[self.message] = self.reason
@@ -154,19 +151,15 @@ class _Reader(StreamReader):
         found = value.get("error")
         fields = found if is_object(found) else {}
         error = MessageError(
-            blocks.text_or_empty(fields.get("type")) or "unknown",
-            blocks.text_or_empty(fields.get("message")),
+            text_or_empty(fields.get("type")) or "unknown",
+            text_or_empty(fields.get("message")),
             dump(value),
         )
         if not self.message:
-            self.message = self.session.fresh(f"message-{line}")
-            self.foreign = None
-            self.session.add(ev.AssistantMessageStarted(self.message))
-            self.session.add(ev.StepStarted(self.message, _own(self.message, "step")))
-            self.report.messages += 1
+            self._begin(line)
         for block in self.blocks.values():
             if block.kind in {"text", "reasoning"}:
-                self._close(line, block)
+                self._end_block(line, block)
         for name, call in list(self.calls.items()):
             if call.message == self.message:
                 del self.calls[name]
@@ -182,36 +175,36 @@ class _Reader(StreamReader):
         if not isinstance(number, int) or not is_object(found) or number in self.blocks:
             self.report.skip(line, "a content_block_start without its index or block, or of an open block")
             return
-        self._open(line, number, str(number), found)
+        self._start_block(line, number, str(number), found)
 
-    def _open(self, line: int, number: int, name: str, block: dict[str, Any]) -> None:
-        kind, part = blocks.text_or_empty(block.get("type")), self.session.fresh(_own(self.message, name))
-        opened = Block(part, self.message, "")
+    def _start_block(self, line: int, number: int, name: str, block: dict[str, Any]) -> None:
+        kind, part = text_or_empty(block.get("type")), self.session.new_id(own_id(self.message, name))
+        opened = OpenBlock(part, self.message, "")
         self.blocks[number] = opened
         started: Text | Reasoning | Tool | None = None
         if kind == "text":
             opened.kind = "text"
-            started = Text(self.session.piece.content(blocks.text_or_empty(block.get("text"))))
+            started = Text(self.session.batch.content(text_or_empty(block.get("text"))))
             if is_array(block.get("citations")) and block["citations"]:
                 opened.metadata["citations"] = list(block["citations"])
         elif kind == "thinking":
             opened.kind = "reasoning"
-            started = Reasoning(self.session.piece.content(blocks.text_or_empty(block.get("thinking"))))
+            started = Reasoning(self.session.batch.content(text_or_empty(block.get("thinking"))))
             if block.get("signature"):
-                opened.metadata["signature"] = blocks.text_or_empty(block["signature"])
+                opened.metadata["signature"] = text_or_empty(block["signature"])
         elif kind == "redacted_thinking":
             opened.kind, started = "reasoning", Reasoning()
             opened.metadata["redactedData"] = block.get("data")
         elif kind in {"tool_use", "server_tool_use", "mcp_tool_use"} and isinstance(block.get("id"), str):
-            if block["id"] in self.calls or block["id"] in self.known:
+            if block["id"] in self.calls or block["id"] in self.call_ids:
                 self.report.skip(line, "a second call with the id of another")
                 return
-            opened.kind, opened.given = "tool", block.get("input")
-            started = Tool(block["id"], blocks.text_or_empty(block.get("name")), kind != "tool_use")
+            opened.kind, opened.input = "tool", block.get("input")
+            started = Tool(block["id"], text_or_empty(block.get("name")), kind != "tool_use")
         if started is not None:
             if isinstance(started, Tool):
                 self.calls[started.call] = opened
-                self.known.add(started.call)
+                self.call_ids.add(started.call)
             self.session.add(ev.PartStarted(self.message, part, started))
             self.report.parts += 1
             return
@@ -222,7 +215,7 @@ class _Reader(StreamReader):
             self.report.skip(line, "a result for a call that is not open")
         else:
             del self.calls[result.call]
-            output = self.session.piece.content(result.output)
+            output = self.session.batch.content(result.output)
             self.session.add(ev.ToolFailed(call.part, output) if result.failed else ev.ToolCompleted(call.part, output))
             if call.message in self.stopped and not self._waits(call.message):
                 self.session.add(ev.MessageFinished(call.message, self.stopped.pop(call.message)))
@@ -233,7 +226,7 @@ class _Reader(StreamReader):
             self.report.skip(line, "a delta for a block that is not open")
             return
         delta = found
-        kind = blocks.text_or_empty(delta.get("type"))
+        kind = text_or_empty(delta.get("type"))
         text = delta.get(_DELTAS.get((block.kind, kind), ""))
         if isinstance(text, str):
             field = "input" if block.kind == "tool" else "text"
@@ -241,9 +234,7 @@ class _Reader(StreamReader):
             if field == "input":
                 block.pieces.append(text)
         elif kind == "signature_delta" and block.kind == "reasoning":
-            block.metadata["signature"] = block.metadata.get("signature", "") + blocks.text_or_empty(
-                delta.get("signature")
-            )
+            block.metadata["signature"] = block.metadata.get("signature", "") + text_or_empty(delta.get("signature"))
         elif kind == "citations_delta" and block.kind == "text":
             block.metadata.setdefault("citations", []).append(delta.get("citation"))
         elif block.kind:
@@ -254,21 +245,16 @@ class _Reader(StreamReader):
         if block is None:
             self.report.skip(line, "a content_block_stop for a block that is not open")
             return
-        self._close(line, block)
+        self._end_block(line, block)
 
-    def _close(self, line: int, block: Block) -> None:
+    def _end_block(self, line: int, block: OpenBlock) -> None:
         if block.kind in {"text", "reasoning"}:
             metadata = dump({blocks.PROVIDER: block.metadata}) if block.metadata else None
             self.session.add(ev.PartEnded(block.part, metadata))
         elif block.kind == "tool":
-            text = "".join(block.pieces) or dump({} if block.given is None else block.given)
-            try:
-                parse(text.encode("utf-8", "surrogatepass"))
-            except DamagedLineError:
-                self.report.skip(line, "a call whose input is not whole: it stays pending")
-                return
-            block.kind = "running"
-            self.session.add(ev.ToolRunning(block.part, self.session.piece.content(text)))
+            text = "".join(block.pieces) or dump({} if block.input is None else block.input)
+            if self.run_call(line, block.part, text):
+                block.kind = "running"
 
 
 _DELTAS = {
@@ -276,13 +262,9 @@ _DELTAS = {
     ("reasoning", "thinking_delta"): "thinking",
     ("tool", "input_json_delta"): "partial_json",
 }
-"""In which field of a delta the text is."""
+"""Field of a delta that has the text, by the kinds of block and delta."""
 
 
 def _index(value: dict[str, Any]) -> int:
     number = value.get("index")
     return number if isinstance(number, int) else -1
-
-
-def _own(owner: str, suffix: str) -> str:
-    return bounded_id(f"{owner}:{suffix}")

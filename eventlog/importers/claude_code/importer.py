@@ -1,18 +1,19 @@
-"""Claude Code sessions (JSONL, one record a line) to events; also the `{"loglines": […]}` documents some tools write.
+"""Importer of Claude Code sessions (JSONL, or one `{"loglines": […]}` document).
 
-Whose record it is, is decided here; what it means, in `thread.py`.
+This module decides which session a record belongs to; `thread.py` turns it into events.
 
-* The file's session is its first `sessionId`; without one, the path.  Sub-agents' records (`isSidechain`) are
-  sessions of their own, named `SESSION:AGENT` or `SESSION:ROOT` after their first record, with the main session as
-  parent.
-* Order of events is order of lines.  A record belongs to its parent's node (see `thread.py`); one whose parent
-  is unknown or null goes on where the file stands.  Branches become forks `SESSION:TIP`; the session itself follows
-  the newest branch.
-* Every record that could be read is kept so that `emit` gives it back, JSON-equal.  In the report are the lines that
-  are damaged or not of a conversation's shape, and records of unknown types; not those of known types that are no
-  part of a conversation.
-* The session starts with the first user or assistant record, or after `PREAMBLE` others; a file with fewer and none
-  of those gives nothing.  The first prompt is its title until Claude Code gives it one.
+* The file's session is its first `sessionId`; without one, the path.  Sub-agents' records
+  (`isSidechain`) are sessions of their own, named `SESSION:AGENT` or `SESSION:ROOT` after their
+  first record, with the main session as parent.
+* Events are in the order of lines.  A record belongs to its parent's node (`thread.py`); a record
+  whose parent is unknown or null continues the file.  Branches become forks `SESSION:TIP`; the
+  session itself follows the newest branch.
+* Every readable record is stored so that `emit` gives it back, JSON-equal.  The report lists
+  damaged lines, records that do not have a conversation's shape, and records of unknown types.  It
+  does not list records of known types that are no part of a conversation.
+* The session starts with the first user or assistant record, or after `PREAMBLE` other records; a
+  file with fewer and none of those gives nothing.  The first prompt is the title until Claude Code
+  gives one.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from typing import Any, BinaryIO
 
 from eventlog import events as ev
 from eventlog.importers.anthropic import blocks
-from eventlog.importers.claude_code.open_messages import Open
-from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, Entry, entries, looks_right, prompt_of
-from eventlog.importers.claude_code.thread import INTERRUPT, Thread
-from eventlog.importers.common.importer import Piece, Report, bounded_id, path_identity
-from eventlog.importers.common.json_lines import is_array, is_object
+from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, ClaudeRecord, entries, is_claude_code, prompt_of
+from eventlog.importers.claude_code.thread import INTERRUPT, Thread, input_of
+from eventlog.importers.common.conversation_parts import ABORTED, OpenAnswer
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
+from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.values import MessageError, Origin
 
@@ -35,6 +36,8 @@ __all__ = ["ClaudeCode"]
 NAME = "claude_code"
 PREAMBLE = 64
 
+AGENT_TOOLS = frozenset({"Task", "Agent"})
+"""Tools that start a sub-agent."""
 TURN_ENDS = frozenset({"stop_hook_summary", "turn_duration", "away_summary"})
 """System records that come when a turn is over."""
 
@@ -45,11 +48,11 @@ class ClaudeCode:
     name = NAME
 
     def detect(self, start: bytes, path: str) -> bool:
-        """Whether one of the first lines is a Claude Code record (whatever the file is called)."""
+        """Whether one of the first lines is a Claude Code record; the name is ignored."""
         del path
-        return looks_right(start)
+        return is_claude_code(start)
 
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the file's events."""
         yield from _Reader(path, report).read(entries(file, report))
 
@@ -67,31 +70,31 @@ class _Reader:
         """The sub-session of the newest sidechain record."""
         self.positions = RecordIndex()
         """Record key to thread and node; also the ids of messages, with "m:" before them."""
-        self.preamble: list[Entry] = []
+        self.preamble: list[ClaudeRecord] = []
         self.begun = False
         self.session = ""
         self.version = ""
         self.time = 0
-        self.forks: list[Piece] = []
+        self.forks: list[ImportBatch] = []
         self.titled = False
 
-    def read(self, found: Iterator[Entry]) -> Iterator[Piece]:
+    def read(self, found: Iterator[ClaudeRecord]) -> Iterator[ImportBatch]:
         for entry in found:
             if self.begun:
-                yield from self._take(entry)
+                yield from self._read_record(entry)
                 continue
             self.preamble.append(entry)
             if entry.kind in CONVERSATION or len(self.preamble) > PREAMBLE:
                 self._begin()
                 for early in self.preamble:
-                    yield from self._take(early)
+                    yield from self._read_record(early)
                 self.preamble.clear()
         for entry in self.preamble:
             self.report.skip(entry.line, "no session begins: the file has no user or assistant record")
         for thread in self.threads:
             thread.early.close()
-            if thread.piece.items:
-                yield thread.take()
+            if thread.batch.items:
+                yield thread.pop_batch()
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -127,8 +130,8 @@ class _Reader:
         self.report.sessions.append(thread.session)
         return thread
 
-    def _sub_session(self, entry: Entry, record: dict[str, Any]) -> Thread:
-        """The thread of a sidechain record: its agent's, its parent's, or a new one."""
+    def _sub_session(self, entry: ClaudeRecord, record: dict[str, Any]) -> Thread:
+        """Return the thread of a sidechain record: its agent's, its parent's, or a new one."""
         agent, parent = record.get("agentId"), record.get("parentUuid")
         if isinstance(agent, str) and agent:
             name = agent
@@ -144,28 +147,26 @@ class _Reader:
         if thread is None:
             asked = record["message"].get("content") if is_object(record.get("message")) else None
             calls = self.main.calls.values() if self.main is not None and isinstance(asked, str) else ()
-            call = next((call for call in calls if call.prompt == asked), None)
-            started = ev.SessionStarted(
-                call.description if call else "",
-                agent=call.agent if call else "",
-                parent=self.session,
-            )
+            inputs = (input_of(call) for call in calls if call.tool in AGENT_TOOLS)
+            task = next((found for found in inputs if found.get("prompt") == asked), dict[str, Any]())
+            title, agent = text_or_empty(task.get("description")), text_or_empty(task.get("subagent_type"))
+            started = ev.SessionStarted(title, agent=agent, parent=self.session)
             thread = self.agents[name] = self._thread(f"{self.session}:{name}", [record], started)
         self.sidechain = thread
         return thread
 
     def _place(self, key: object) -> tuple[Thread, int] | None:
-        """The thread and node of an earlier record."""
+        """Return the thread and node of an earlier record."""
         found = self.positions.get(bounded_id(key)) if isinstance(key, str) and key else None
         return None if found is None else (self.threads[found >> 40], found & ((1 << 40) - 1))
 
-    def _settle_place(self, key: str, thread: Thread, node: int) -> None:
+    def _set_place(self, key: str, thread: Thread, node: int) -> None:
         self.positions.put(key, thread.number << 40 | node)
 
     # -- records ---------------------------------------------------------------------------------
 
-    def _take(self, entry: Entry) -> Iterator[Piece]:
-        """One record: its events, and what is left of it."""
+    def _read_record(self, entry: ClaudeRecord) -> Iterator[ImportBatch]:
+        """Add the events of one record, and its remainder."""
         if entry.time is not None:
             self.time = entry.time
         if is_object(entry.record):
@@ -174,25 +175,26 @@ class _Reader:
         else:
             self.report.skip(entry.line, "not an object")
             thread = self._main({}) if not self.threads else self.threads[0]
-            thread.group.plain = entry.plain
-        thread.keep(self.time, entry.line, entry.record)
+            thread.remainder.plain = entry.plain
+        thread.end_record(self.time, entry.line, entry.record)
         if self.forks:
-            # A fork is of the versions its parent has so far, so these go first.
-            yield thread.take()
+            # A fork refers to its parent's versions so far, so the parent's batch goes first.
+            yield thread.pop_batch()
             yield from self.forks
             self.forks = []
-        elif thread.piece.full():
-            yield thread.take()
+        elif thread.batch.full():
+            yield thread.pop_batch()
 
-    def _record(self, entry: Entry, record: dict[str, Any]) -> Thread:
+    def _record(self, entry: ClaudeRecord, record: dict[str, Any]) -> Thread:
         side = record.get("isSidechain") is True and (entry.kind in CONVERSATION or "parentUuid" in record)
         thread = self._sub_session(entry, record) if side else self.main
         if thread is None:
-            # A file of sub-agents' records alone has no main session: what stands beside them goes with the first of them.
+            # A file with only sub-agents' records has no main session: other records go
+            # to the first sub-agent's session.
             aside = self.threads and entry.kind not in CONVERSATION
             only_side = not self.threads and self._sidechain_first()
             thread = self.threads[0] if aside else self._sub_session(*only_side) if only_side else self._main(record)
-        thread.group.plain = entry.plain
+        thread.remainder.plain = entry.plain
         if "uuid" in record and self.positions.get(entry.key) is not None:
             self.report.skip(entry.line, "a record with this uuid came before")
             return thread
@@ -203,18 +205,18 @@ class _Reader:
             self._aside(entry, record, thread)
         return thread
 
-    def _sidechain_first(self) -> tuple[Entry, dict[str, Any]] | None:
-        """The first message of the preamble, if it is a sub-agent's."""
+    def _sidechain_first(self) -> tuple[ClaudeRecord, dict[str, Any]] | None:
+        """Return the first message of the preamble, if it is a sub-agent's."""
         first = next((entry for entry in self.preamble if entry.kind in CONVERSATION), None)
         if first is None or not is_object(first.record):
             return None
         record = first.record
         return (first, record) if record.get("isSidechain") is True else None
 
-    def _aside(self, entry: Entry, record: dict[str, Any], thread: Thread) -> None:
+    def _aside(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         kind, time = entry.kind, self.time
         if kind == "system":
-            subtype = blocks.text_or_empty(record.get("subtype"))
+            subtype = text_or_empty(record.get("subtype"))
             if subtype == "compact_boundary":
                 self._compact(entry, record, thread)
                 return
@@ -246,9 +248,9 @@ class _Reader:
         if "uuid" in record:
             place = self._place(record.get("parentUuid"))
             at = place if place is not None and place[0] is thread else (thread, thread.node)
-            self._settle_place(entry.key, *at)
+            self._set_place(entry.key, *at)
 
-    def _conversation(self, entry: Entry, record: dict[str, Any], thread: Thread) -> None:
+    def _conversation(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         message = record.get("message")
         if not is_object(message):
             self.report.skip(entry.line, "its message is not an object")
@@ -269,15 +271,15 @@ class _Reader:
             self._user(entry, record, found, thread)
 
     def _fresh(self, wanted: str) -> str:
-        """A message id that was not used before: the wanted one, or one made from it."""
+        """Return an unused message id: the wanted one, or one made from it."""
         name, number = wanted, 1
         while not self.positions.put(f"m:{name}", 0):
             number += 1
             name = bounded_id(f"{wanted}#{number}")
         return name
 
-    def _advance(self, entry: Entry, record: dict[str, Any], thread: Thread) -> None:
-        """A new message begins: after the newest one, or, if its parent is not in that one's node, on another branch."""
+    def _advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
+        """Begin a new message: on a branch if its parent is not in the newest node."""
         place = self._place(record.get("parentUuid"))
         if place is None or place[0] is not thread or place[1] == thread.node:
             thread.supersede()
@@ -291,59 +293,59 @@ class _Reader:
         self.forks.append(fork)
         self.report.sessions.append(fork.session)
 
-    def _user(self, entry: Entry, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
+    def _user(self, entry: ClaudeRecord, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
         said: list[Any] = []
         for block in content:
             if is_object(block) and block.get("type") == "tool_result":
-                thread.result(self.time, entry.line, entry.key, block, record.get("toolUseResult"))
+                thread.tool_result(self.time, entry.line, entry.key, block, record.get("toolUseResult"))
             else:
                 said.append(block)
         if not said and content:
-            self._settle_place(entry.key, thread, thread.node)
+            self._set_place(entry.key, thread, thread.node)
             return
         self._advance(entry, record, thread)
         texts = [block.get("text") if is_object(block) else block for block in said]
         if any(isinstance(text, str) and text.startswith(INTERRUPT) for text in texts):
-            thread.interrupt_all(MessageError("aborted", "interrupted by the user"))
+            thread.interrupt_all(ABORTED)
         if not thread.title:
             thread.rename(self.time, prompt_of(record))
-        thread.user(self.time, entry.line, self._fresh(entry.key), record, said)
-        self._settle_place(entry.key, thread, thread.node)
+        thread.prompt(self.time, entry.line, self._fresh(entry.key), record, said)
+        self._set_place(entry.key, thread, thread.node)
 
     def _assistant(
-        self, entry: Entry, record: dict[str, Any], message: dict[str, Any], content: list[Any], thread: Thread
+        self, entry: ClaudeRecord, record: dict[str, Any], message: dict[str, Any], content: list[Any], thread: Thread
     ) -> None:
         foreign = message.get("id")
         same = isinstance(foreign, str) and foreign and thread.open is not None and thread.open.foreign == foreign
-        opened: Open | None = thread.open if same else None
+        opened: OpenAnswer | None = thread.open if same else None
         if opened is None:
             self._advance(entry, record, thread)
             wanted = bounded_id(foreign) if isinstance(foreign, str) and foreign else entry.key
             opened = thread.start(self.time, self._fresh(wanted), foreign, message.get("model"), record.get("cwd"))
         thread.assistant(self.time, entry.line, entry.key, opened, content)
-        for early in thread.arrived:  # what follows an early result follows its call
+        for early in thread.arrived:  # records that follow an early result belong after its call
             self.positions.move(early, thread.number << 40 | thread.node)
         thread.arrived.clear()
         opened.reason = blocks.finish_reason(message.get("stop_reason")) or opened.reason
-        thread.usage(self.time, opened, message.get("usage"), record.get("costUSD"))
-        self._settle_place(entry.key, thread, thread.node)
+        thread.record_usage(self.time, opened, message.get("usage"), record.get("costUSD"))
+        self._set_place(entry.key, thread, thread.node)
         if record.get("isApiErrorMessage") is True:
             texts = [block.get("text") for block in content if is_object(block)]
             words = " ".join(text for text in texts if isinstance(text, str))
             thread.interrupt_all(MessageError("api", words))
 
-    def _compact(self, entry: Entry, record: dict[str, Any], thread: Thread) -> None:
+    def _compact(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         found = record.get("compactMetadata")
         metadata = found if is_object(found) else {}
         auto = metadata.get("trigger") == "auto"
-        thread.compact(self.time, self._fresh(entry.key), auto=auto, tokens=metadata.get("preTokens"))
-        self._settle_place(entry.key, thread, thread.node)
+        thread.compact(self.time, self._fresh(entry.key), auto=auto, before=metadata.get("preTokens"))
+        self._set_place(entry.key, thread, thread.node)
 
-    def _summary(self, entry: Entry, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
+    def _summary(self, entry: ClaudeRecord, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
         if thread.compaction is None:
-            thread.compact(self.time, self._fresh(bounded_id(f"{entry.key}:marker")), auto=False, tokens=None)
+            thread.compact(self.time, self._fresh(bounded_id(f"{entry.key}:marker")), auto=False, before=None)
         texts = [block.get("text") if is_object(block) else block for block in content]
         text = "\n\n".join(part for part in texts if isinstance(part, str))
         del record
-        thread.summary(self.time, self._fresh(entry.key), text)
-        self._settle_place(entry.key, thread, thread.node)
+        thread.summarize(self.time, self._fresh(entry.key), text)
+        self._set_place(entry.key, thread, thread.node)

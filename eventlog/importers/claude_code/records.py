@@ -1,4 +1,4 @@
-"""The records of a Claude Code file: reading them, telling them from others, and what little is asked of a single one.
+"""Records of a Claude Code file: reading, recognising and naming them.
 
 A file is JSONL, or one `{"loglines": [...]}` document, which is read whole.
 """
@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from eventlog.importers.anthropic import blocks
 from eventlog.importers.claude_code.thread import INTERRUPT
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import (
     DamagedLineError,
+    has_record,
     is_array,
     is_object,
     lines,
     milliseconds,
     parse,
     sound,
+    text_or_empty,
+    title_of,
 )
 
-__all__ = ["ASIDE", "CONVERSATION", "Entry", "entries", "looks_right", "prompt_of"]
+__all__ = ["ASIDE", "CONVERSATION", "ClaudeRecord", "entries", "is_claude_code", "prompt_of"]
 
-TITLE = 80
-"""Longest title taken from a prompt, in characters."""
 DOCUMENT = 64 * 1024 * 1024
 """Longest document of loglines, in bytes: it is read whole."""
 
@@ -39,8 +39,8 @@ ASIDE = frozenset(
 """Known types of records that are no messages."""
 
 
-class Entry(NamedTuple):
-    """A record as read: `key` is its `uuid`, or its line for want of one."""
+class ClaudeRecord(NamedTuple):
+    """A record as read; `key` is its `uuid`, else its line."""
 
     line: int
     record: Any
@@ -50,25 +50,15 @@ class Entry(NamedTuple):
     time: int | None
 
 
-def looks_right(start: bytes) -> bool:
+def is_claude_code(start: bytes) -> bool:
     """Whether one of the first lines of a file is a Claude Code record."""
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b'"loglines"' in start[:64]:
         return True
-    head = start.split(b"\n")
-    for data in head[:50]:
-        try:
-            record, _ = parse(data.strip(b"\xef\xbb\xbf \t\r"))
-        except DamagedLineError:
-            if len(head) == 1 and b'"parentUuid"' in data and b'"sessionId"' in data:
-                return True
-            continue
-        if is_object(record) and _is_record(record):
-            return True
-    return False
+    return has_record(start, 50, _is_record, lambda data: b'"parentUuid"' in data and b'"sessionId"' in data)
 
 
 def _is_record(record: dict[str, Any]) -> bool:
-    kind = blocks.text_or_empty(record.get("type"))
+    kind = text_or_empty(record.get("type"))
     if kind in CONVERSATION:
         message = record.get("message")
         if not is_object(message) or not ("uuid" in record or "sessionId" in record or "parentUuid" in record):
@@ -82,8 +72,8 @@ def _is_record(record: dict[str, Any]) -> bool:
     )
 
 
-def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
-    """The records of the file; what cannot be read is reported."""
+def entries(file: BinaryIO, report: Report) -> Iterator[ClaudeRecord]:
+    """Yield the records of the file; unreadable ones are reported."""
     for line in lines(file):
         start = (line.data or b"")[:64] if line.number == 1 else b""
         if line.data is not None and start.startswith(b"{") and (line.data == b"{" or b'"loglines"' in start):
@@ -94,8 +84,8 @@ def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
             yield _entry(line.number, found[0], plain=found[1])
 
 
-def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[Entry]:
-    """The records of a document; their numbers stand for lines."""
+def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[ClaudeRecord]:
+    """Yield the records of a document, numbered like lines."""
     rest = file.read(DOCUMENT)
     if len(rest) == DOCUMENT:
         report.skip(1, "a document longer than 64 MiB")
@@ -113,10 +103,10 @@ def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[Entry]:
         yield _entry(number, record, plain=plain)
 
 
-def _entry(line: int, value: Any, *, plain: bool) -> Entry:
+def _entry(line: int, value: Any, *, plain: bool) -> ClaudeRecord:
     record = value if is_object(value) else {}
     kind, key = record.get("type"), record.get("uuid")
-    return Entry(
+    return ClaudeRecord(
         line,
         value,
         plain,
@@ -127,13 +117,12 @@ def _entry(line: int, value: Any, *, plain: bool) -> Entry:
 
 
 def prompt_of(record: dict[str, Any]) -> str:
-    """The first line of what a user record says, for a title; "" when it is not a person's prompt."""
+    """Return the first line of a user's prompt as a title; "" if no person wrote it."""
     if record.get("isMeta") or record.get("isCompactSummary") or not is_object(record.get("message")):
         return ""
     content = record["message"].get("content")
     for block in content if is_array(content) else [content]:
         text = block.get("text") if is_object(block) else block
         if isinstance(text, str) and text.strip() and not text.lstrip().startswith(("<", INTERRUPT)):
-            head = text.strip().splitlines()[0]
-            return head if len(head) <= TITLE else head[: TITLE - 1] + "…"
+            return title_of(text)
     return ""

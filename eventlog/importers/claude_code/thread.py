@@ -1,71 +1,64 @@
-"""One session of a Claude Code file as it is read: its open messages, its calls, and the events its records mean.
+"""One session of a Claude Code file while it is read, with its branches.
 
-`importer.py` decides whose record it is.  Everything here depends on earlier records alone, so
-that a grown file gives the old events as a prefix; therefore nothing is closed because the file ends.
+`importer.py` decides whose record it is; `common/conversation.py` has the open answers and calls.
 
-* An assistant message is open until a record comes that is not of it.  With calls that have no result yet it stays
-  open then, because a result may still come; at most `MAX_OPEN` such messages are waited for.
-* A call and its result may come in either order.  A result before its call is held, and said right after it; one that
-  comes when the call was taken for interrupted completes it late.
-* A message's usage is the sum of its `UsageRecorded`: Claude Code repeats the usage on every record of a message and
-  corrects it upward, so the first record gives the event, and later ones give the difference, if there is one.
-* Messages are counted as *nodes*.  A new message whose parent is not in the newest node is a branch: the versions up
-  to then become a fork, and this session is rolled back to the end of the parent's node and goes on with the new
-  branch, as Claude Code itself does.
+* A message's usage is the sum of its `UsageRecorded`.  Claude Code repeats the usage on every
+  record of a message and corrects it upward: the first record gives the event, later ones the
+  difference.
+* Messages are counted as *nodes*.  A new message whose parent is not in the newest node begins a
+  branch: the versions before it become a fork, and this session is rolled back to the end of the
+  parent's node and goes on with the new branch, as Claude Code itself does.
 """
 
 from __future__ import annotations
 
+import json
 from array import array
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventlog import events as ev
 from eventlog.importers.anthropic import blocks
-from eventlog.importers.claude_code.open_messages import Call, Early, Open, own_id, todos_of
-from eventlog.importers.common.early_results import EarlyResults
-from eventlog.importers.common.importer import Piece, Report, bounded_id
-from eventlog.importers.common.json_lines import dump, is_array, is_object
-from eventlog.importers.common.record_index import RecordIndex
-from eventlog.importers.common.session_pieces import SessionPieces
+from eventlog.importers.anthropic.content import add_block, user_part
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import CallInput, CallResult, OpenAnswer, OpenCall
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id
+from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import added, price
-from eventlog.values import INTERRUPTED, File, MessageError, Model, Reasoning, Text, Tool, Usage
+from eventlog.values import MessageError, Model, Text, Todo, Tool, Usage
 
-__all__ = ["INTERRUPT", "Thread"]
+__all__ = ["INTERRUPT", "Thread", "input_of"]
 
-MAX_OPEN = 8
-"""How many messages with unanswered calls are waited for."""
-MAX_LATE = 1024
-"""How many calls that were taken for interrupted a late result may still come for."""
 MAX_INLINE = 1024
-"""Longest JSON text of tool metadata that is kept in an event."""
+"""Longest JSON text of tool metadata that is stored in an event, in characters."""
 INTERRUPT = "[Request interrupted by user"
 
 
-class Thread(SessionPieces):
-    """The state of one session while its file is read, and the piece that is being filled."""
+class _ResultNote(NamedTuple):
+    """Source of a result: the key of its record, and the todo list that it sets, if any."""
+
+    key: str
+    todos: object
+
+
+_NO_TODOS = object()
+
+
+class Thread(Conversation):
+    """State of one session with branches while its file is read."""
 
     def __init__(self, session: str, number: int, report: Report, started: ev.SessionStarted, time: int) -> None:
-        super().__init__(session, report, started.title)
         self.number = number
         self.ends = array("Q")
         """Version at the end of each node but the newest."""
         self.tip = ""
         """Key of the newest record of the conversation."""
-        self.open: Open | None = None
-        self.waiting: list[Open] = []
-        self.calls: dict[str, Call] = {}
-        self.interrupted: dict[str, Call] = {}
-        """The newest calls that were taken for interrupted: a late result may come."""
-        self.early: EarlyResults[Early] = EarlyResults(report)
         self.arrived: list[str] = []
-        """Keys of the records whose early results a record has just given a call."""
-        self._called = RecordIndex()
-        """Ids of all calls."""
+        """Keys of the records whose early results the current record's calls received."""
         self.compaction: tuple[str, str] | None = None
-        """The part and message of a compaction whose summary has not come."""
-        self.last_user: str | None = None
+        """Part and message of a compaction whose summary has not come."""
         self.branch: str | None = None
-        self.add(time, started)
+        """Git branch of the newest record."""
+        super().__init__(session, report, started, time)
 
     # -- branches ------------------------------------------------------------------------------
 
@@ -75,299 +68,165 @@ class Thread(SessionPieces):
         return len(self.ends)
 
     def begin_node(self, key: str) -> None:
-        """A new message begins."""
+        """Begin the node of a new message."""
         self.ends.append(self.version)
         self.tip = key
 
-    def branch_off(self, time: int, node: int, key: str) -> Piece:
-        """A new message begins on another branch: return the fork that keeps this one, and go back to the end of `node`.
+    def branch_off(self, time: int, node: int, key: str) -> ImportBatch:
+        """Return the fork that keeps this branch, and go back to the end of `node`.
 
-        Calls of the branch that is left are no longer waited for.
+        Calls of the branch that is left get no results any more.
         """
         self.supersede()
-        fork = Piece(bounded_id(f"{self.session}:{self.tip}"))
+        fork = ImportBatch(bounded_id(f"{self.session}:{self.tip}"))
         fork.add(time, ev.SessionForked(self.session, self.version, title=self.title))
         self.begin_node(key)
         self.add(time, ev.RolledBack(self.ends[node]))
-        self.waiting = [message for message in self.waiting if message.node <= node]
-        self.calls = {name: call for name, call in self.calls.items() if call.message.node <= node}
-        self.interrupted = {name: call for name, call in self.interrupted.items() if call.message.node <= node}
+        self.waiting = [answer for answer in self.waiting if answer.node <= node]
+        self.calls = {name: call for name, call in self.calls.items() if call.answer.node <= node}
+        self.interrupted = {name: call for name, call in self.interrupted.items() if call.answer.node <= node}
         self.compaction = self.last_user = None
         return fork
 
-    # -- closing -------------------------------------------------------------------------------
-
-    def supersede(self) -> None:
-        """Another message begins, or the turn is over: finish the open one if its calls have results."""
-        message, self.open = self.open, None
-        if message is None:
-            return
-        if not message.calls:
-            self.finish(message)
-            return
-        self.waiting.append(message)
-        if len(self.waiting) > MAX_OPEN:
-            self.interrupt(self.waiting.pop(0), None)
-
-    def interrupt_all(self, error: MessageError | None) -> None:
-        """Finish what is open; calls without a result were interrupted."""
-        message, self.open = self.open, None
-        for waiting in [*self.waiting, *([message] if message else [])]:
-            self.interrupt(waiting, error)
-        self.waiting = []
-
-    def interrupt(self, message: Open, error: MessageError | None) -> None:
-        """Finish one message; its calls without a result were interrupted."""
-        for name in sorted(message.calls):
-            call = self.calls.get(name)
-            if call is not None and call.message is message:
-                del self.calls[name]
-                self.add(message.time, ev.ToolFailed(call.part, INTERRUPTED, interrupted=True))
-                self.interrupted[name] = call
-                if len(self.interrupted) > MAX_LATE:
-                    del self.interrupted[next(iter(self.interrupted))]
-        self.finish(message, error)
-
-    def finish(self, message: Open, error: MessageError | None = None) -> None:
-        """Close an assistant message; its time is that of its newest record."""
-        self.add(message.time, ev.StepFinished(message.id, own_id(message.id, "finish"), message.reason or ""))
-        self.add(message.time, ev.MessageFinished(message.id, message.reason, error))
-
-    # -- the session -----------------------------------------------------------------------------
-
     def on_branch(self, time: int, branch: object) -> None:
-        """The git branch the record was written on, noted when it changes."""
+        """Record the git branch of a record when it changes."""
         if isinstance(branch, str) and branch and branch != self.branch:
             self.branch = branch
             self.add(time, ev.MetadataSet("git_branch", dump(branch)))
 
-    # -- user messages ---------------------------------------------------------------------------
+    # -- closing -------------------------------------------------------------------------------
 
-    def user(self, time: int, line: int, message: str, record: dict[str, Any], content: list[Any]) -> None:
-        """A user message of the blocks in `content`; the caller has begun its node."""
-        synthetic = bool(record.get("isMeta"))
-        ignored = bool(record.get("isVisibleInTranscriptOnly"))
-        self.add(time, ev.UserMessageAdded(message, synthetic=synthetic))
-        self.last_user = message
-        self.report.messages += 1
-        for number, block in enumerate(content):
-            kind: Text | File | None = None
-            text = block if isinstance(block, str) else block.get("text") if is_object(block) else None
-            if isinstance(text, str) and (isinstance(block, str) or block.get("type") == "text"):
-                kind = Text(self.piece.content(text), synthetic, ignored)
-                self.group.holds(text, "text")
-            elif is_object(block):
-                found = blocks.file_of(block, self.piece)
-                if found is not None:
-                    kind = found[0]
-                    self.group.holds(found[1], "file")
-            if kind is None:
+    def interrupt_all(self, error: MessageError | None) -> None:
+        """Finish all answers with the error; calls without a result fail as interrupted."""
+        self._interrupt_waiting(error)
+        super().interrupt_all(error)
+
+    def _finish(self, answer: OpenAnswer, error: MessageError | None) -> None:
+        """Close an answer with the reason that the file gives, if any."""
+        self.add(answer.time, ev.StepFinished(answer.id, own_id(answer.id, "finish"), answer.reason or ""))
+        self.add(answer.time, ev.MessageFinished(answer.id, answer.reason, error))
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def prompt(self, time: int, line: int, message: str, record: dict[str, Any], content: list[Any]) -> None:
+        """Add a user message of the blocks in `content`; the caller has begun its node."""
+        synthetic, ignored = bool(record.get("isMeta")), bool(record.get("isVisibleInTranscriptOnly"))
+        parts = [user_part(block, self.batch, synthetic=synthetic, ignored=ignored) for block in content]
+        for number, part in enumerate(parts):
+            if part is None:
                 self.report.skip(line, f"content block {number} of a user message is not text, image or document")
-                continue
-            self.add(time, ev.PartStarted(message, own_id(message, str(number)), kind))
-            self.report.parts += 1
+        self.user(time, ev.UserMessageAdded(message, synthetic=synthetic), parts)
 
-    # -- assistant messages ----------------------------------------------------------------------
+    def start(self, time: int, message: str, foreign: object, model: object, cwd: object) -> OpenAnswer:
+        """Begin an assistant message; the caller has begun its node."""
+        named = Model(blocks.PROVIDER, model) if isinstance(model, str) and model else None
+        directory = cwd if isinstance(cwd, str) else None
+        answer = self.answer(time, ev.AssistantMessageStarted(message, self.last_user, model=named, cwd=directory))
+        answer.foreign, answer.node = foreign, self.node
+        return answer
 
-    def start(self, time: int, message: str, foreign: object, model: object, cwd: object) -> Open:
-        """A new assistant message; the caller has begun its node."""
-        known = Model(blocks.PROVIDER, model) if isinstance(model, str) and model else None
-        place = cwd if isinstance(cwd, str) else None
-        self.add(time, ev.AssistantMessageStarted(message, self.last_user, model=known, cwd=place))
-        self.add(time, ev.StepStarted(message, own_id(message, "step")))
-        self.report.messages += 1
-        self.open = Open(message, foreign, self.node, known, time)
-        return self.open
-
-    def assistant(self, time: int, line: int, key: str, message: Open, content: list[Any]) -> None:
-        """The blocks of one record of an open message."""
-        message.time = time
+    def assistant(self, time: int, line: int, key: str, answer: OpenAnswer, content: list[Any]) -> None:
+        """Add the blocks of one record to the open answer."""
+        answer.time = time
         for number, block in enumerate(content):
-            if isinstance(block, str):
-                self._text(time, message, own_id(key, str(number)), block)
+            part = own_id(key, str(number))
+            text = block.get("text") if is_object(block) and block.get("type") == "text" else block
+            if isinstance(text, str):
+                self.text(time, part, text)
             elif not is_object(block):
                 self.report.skip(line, f"content block {number} is not an object")
-            elif not self._block(time, line, message, own_id(key, str(number)), block):
+            elif not add_block(self, time, line, part, block):
                 self.report.skip(line, f"content block {number} of an assistant message is of an unknown type or shape")
 
-    def _text(self, time: int, message: Open, part: str, text: str) -> None:
-        self.group.holds(text, "text")
-        self.add(time, ev.PartStarted(message.id, part, Text(self.piece.content(text))))
-        self.add(time, ev.PartEnded(part))
-        self.report.parts += 1
-
-    def _block(self, time: int, line: int, message: Open, part: str, block: dict[str, Any]) -> bool:
-        kind = blocks.text_or_empty(block.get("type"))
-        if kind == "text" and isinstance(block.get("text"), str):
-            self._text(time, message, part, block["text"])
-            return True
-        if kind == "thinking" and isinstance(block.get("thinking"), str):
-            self._thinking(time, message, part, block["thinking"], block.get("signature"))
-            return True
-        if kind == "redacted_thinking" and isinstance(block.get("data"), str):
-            self.add(time, ev.PartStarted(message.id, part, Reasoning()))
-            self.add(time, ev.PartEnded(part, dump({blocks.PROVIDER: {"redactedData": block["data"]}})))
-            self.report.parts += 1
-            return True
-        if kind in {"tool_use", "server_tool_use", "mcp_tool_use"} and isinstance(block.get("id"), str):
-            return self._call(time, line, message, part, block)
-        result = blocks.server_result(block)
-        if result is not None:
-            call = self.calls.get(result.call)
-            if call is None or call.message is not message:
-                self.report.skip(line, "a result for a call that is not open")
-                return True
-            self._settle(result.call)
-            field = "error" if result.failed else "output"
-            self.group.holds(result.output, field)
-            output = self.piece.content(result.output)
-            done = ev.ToolFailed(call.part, output) if result.failed else ev.ToolCompleted(call.part, output)
-            self.add(time, done)
-            return True
-        return False
-
-    def _thinking(self, time: int, message: Open, part: str, text: str, signature: object) -> None:
-        self.group.holds(text, "text")
-        self.add(time, ev.PartStarted(message.id, part, Reasoning(self.piece.content(text))))
-        metadata = None
-        if isinstance(signature, str) and signature:
-            metadata = dump({blocks.PROVIDER: {"signature": signature}})
-            self.group.holds(signature, "signature")
-        self.add(time, ev.PartEnded(part, metadata))
-        self.report.parts += 1
-
-    def _call(self, time: int, line: int, message: Open, part: str, block: dict[str, Any]) -> bool:
-        name, given = block["id"], block.get("input")
-        tool = blocks.text_or_empty(block.get("name"))
-        if name in message.known:
-            self.report.skip(line, "a second call with the same id in one message")
-            return True
-        message.known.add(name)
-        self.add(time, ev.PartStarted(message.id, part, Tool(name, tool, block["type"] != "tool_use")))
-        if is_object(given) or is_array(given):
-            self.group.holds_value(given, "input")
-        self.add(time, ev.ToolRunning(part, self.piece.content(dump({} if given is None else given))))
-        self.report.parts += 1
-        fields = given if is_object(given) else {}
-        call = Call(part, message)
-        if tool == "TodoWrite":
-            call.todos = fields.get("todos")
-        elif tool in {"Task", "Agent"}:
-            call.prompt = fields.get("prompt")
-            call.description = blocks.text_or_empty(fields.get("description"))
-            call.agent = blocks.text_or_empty(fields.get("subagent_type"))
-        if name in self.calls:
-            earlier = self._settle(name)
-            self.add(time, ev.ToolFailed(earlier.part, INTERRUPTED, interrupted=True))
-            self._answered(earlier.message)
-        self.calls[name] = call
-        message.calls.add(name)
-        self.interrupted.pop(name, None)
-        self._called.put(name, 0)
-        early = self.early.take(name)
-        if early is not None:
-            self.arrived.append(early.key)
-            self._answer(time, self._settle(name), early.block, early.extra)
-        return True
-
-    def usage(self, time: int, message: Open, usage: object, cost: object) -> None:
-        """What the record says the message cost so far; what that adds to what is recorded is recorded."""
-        tokens = blocks.tokens_of(usage) if is_object(usage) else message.usage.tokens
-        known = price(cost)
-        now = Usage(tokens, message.usage.cost if known is None else known)
-        more = added(message.usage, now)
+    def record_usage(self, time: int, answer: OpenAnswer, usage: object, cost: object) -> None:
+        """Record what a record's usage adds to the usage recorded for the answer."""
+        tokens = blocks.tokens_of(usage) if is_object(usage) else answer.usage.tokens
+        spent = price(cost)
+        now = Usage(tokens, answer.usage.cost if spent is None else spent)
+        more = added(answer.usage, now)
         if more is not None:
-            self.add(time, ev.UsageRecorded(more, message.id, own_id(message.id, "finish"), message.model))
-            message.usage = now
+            self.add(time, ev.UsageRecorded(more, answer.id, own_id(answer.id, "finish"), answer.model))
+            answer.usage = now
 
-    # -- results ---------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------
 
-    def _settle(self, name: str) -> Call:
-        call = self.calls.pop(name)
-        call.message.calls.discard(name)
+    def call(self, time: int, part: str, kind: Tool, given: CallInput) -> OpenCall:
+        """Add a call to the open answer, with the effects of a result that came early."""
+        call = super().call(time, part, kind, given)
+        if call.result is not None:
+            assert isinstance(call.result.note, _ResultNote)
+            self.arrived.append(call.result.note.key)
+            self._set_todos(time, call)
         return call
 
-    def _answered(self, message: Open) -> None:
-        if not message.calls and message in self.waiting:
-            self.waiting.remove(message)
-            self.finish(message)
-
-    def result(self, time: int, line: int, key: str, block: dict[str, Any], extra: object) -> None:
-        """A `tool_result` block of the record `key`; `extra` is the record's `toolUseResult`."""
-        name = blocks.text_or_empty(block.get("tool_use_id"))
-        late = name in self.interrupted
-        if name in self.calls:
-            call = self._settle(name)
-        elif late:
-            call = self.interrupted.pop(name)
-        elif not name or self._called.get(name) is not None:
-            self.report.skip(line, "a tool result for a call that is not open")
-            return
-        elif self.early.hold(name, line, Early(block, extra, key), len(dump([block, extra], plain=False))):
-            return
-        else:
-            self.report.skip(line, "a second tool result for a call")
-            return
-        self._answer(time, call, block, extra, held=True, late=late)
-        call.message.time = time
-        self._answered(call.message)
-
-    def _answer(
-        self, time: int, call: Call, block: dict[str, Any], extra: object, *, held: bool = False, late: bool = False
-    ) -> None:
-        """What a result says; `held` if it is of the record that is being read, `late` if the call is interrupted."""
-        text, files = blocks.result_of(block.get("content"), self.piece)
+    def tool_result(self, time: int, line: int, key: str, block: dict[str, Any], extra: object) -> None:
+        """Apply a `tool_result` block of record `key`; `extra` is its `toolUseResult`."""
+        name = text_or_empty(block.get("tool_use_id"))
+        text, files = blocks.result_of(block.get("content"), self.batch)
         fields = extra if is_object(extra) else {}
         metadata = dump(fields) if fields else None
         if metadata is not None and len(metadata) > MAX_INLINE:
             metadata = None
         failed = bool(block.get("is_error"))
         interrupted = failed and (fields.get("interrupted") is True or text.startswith(INTERRUPT))
-        if late and interrupted:
-            return
-        if held:
-            self.group.holds(text, "error" if failed else "output")
-            if metadata is not None:
-                self.group.holds_value(extra, "metadata")
-        output = self.piece.content(text)
-        if failed:
-            self.add(time, ev.ToolFailed(call.part, output, interrupted, metadata=metadata))
-            return
-        self.add(time, ev.ToolCompleted(call.part, output, metadata=metadata, attachments=files))
-        if call.todos is not None and not late:  # there may be newer ones
-            todos = fields.get("newTodos", call.todos)
-            if is_array(todos):
-                self.add(time, ev.TodosSet(todos_of(todos)))
+        note = _ResultNote(key, fields.get("newTodos", _NO_TODOS))
+        result = CallResult(text, failed, interrupted, metadata, files, note)
+        late = name in self.interrupted
+        call = self.result(time, name, result, metadata=None if metadata is None else extra)
+        if call is not None:
+            if not late:  # a later call may have set newer ones
+                self._set_todos(time, call)
+        elif not self.hold(name, line, result):
+            reason = "a tool result for a call that is not open"
+            self.report.skip(line, reason if not name or self.has_called(name) else "a second tool result for a call")
 
-    # -- compaction --------------------------------------------------------------------------------
+    def _set_todos(self, time: int, call: OpenCall) -> None:
+        """Set the todo list that a call of TodoWrite has written."""
+        result = call.result
+        if call.tool != "TodoWrite" or result is None or result.failed or not isinstance(result.note, _ResultNote):
+            return
+        written = input_of(call).get("todos")
+        todos = written if written is None or result.note.todos is _NO_TODOS else result.note.todos
+        if is_array(todos):
+            self.add(time, ev.TodosSet(_todos_of(todos)))
 
-    def compact(self, time: int, message: str, *, auto: bool, tokens: object) -> None:
-        """Claude Code compacts: everything so far is covered.  The summary comes with a later record."""
+    # -- compaction ----------------------------------------------------------------------------
+
+    def compact(self, time: int, message: str, *, auto: bool, before: object) -> str:
+        """Begin a compaction of everything so far; its summary comes with a later record."""
         self.interrupt_all(None)
         if self.compaction is not None:
             self.add(time, ev.CompactionFailed(self.compaction[0], "no summary followed"))
-        part = own_id(message, "compaction")
         self.begin_node(message)
-        before = tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens < 1 << 53 else None
-        self.add(time, ev.UserMessageAdded(message, synthetic=True))
-        self.add(time, ev.CompactionRequested(message, part, auto))
-        self.add(time, ev.CompactionStarted(part, tokens_before=before))
-        self.report.messages += 1
+        tokens = before if isinstance(before, int) and not isinstance(before, bool) and 0 <= before < 1 << 53 else None
+        part = super().compact(time, message, auto=auto, before=tokens)
         self.compaction = (part, message)
-        self.last_user = message
+        return part
 
-    def summary(self, time: int, message: str, text: str) -> None:
-        """The summary of the compaction that is under way."""
+    def summarize(self, time: int, message: str, text: str) -> None:
+        """Complete the compaction under way with its summary."""
         assert self.compaction is not None
-        part, marker = self.compaction
+        part, asked = self.compaction
         self.compaction = None
         self.begin_node(message)
-        body = own_id(message, "0")
-        self.add(time, ev.AssistantMessageStarted(message, marker, summary=True))
-        self.group.holds(text, "text")
-        self.add(time, ev.PartStarted(message, body, Text(self.piece.content(text))))
-        self.add(time, ev.PartEnded(body))
-        self.add(time, ev.MessageFinished(message, "stop"))
-        self.add(time, ev.CompactionCompleted(part, message))
-        self.report.messages += 1
-        self.report.parts += 1
+        self.summary(time, part, asked, message, [(Text(self.batch.content(text)), text, "text")])
+
+
+def input_of(call: OpenCall) -> dict[str, Any]:
+    """Return the input of a call; an empty object when it is something else."""
+    value = json.loads(call.input)
+    return value if is_object(value) else {}
+
+
+def _todos_of(todos: list[Any]) -> tuple[Todo, ...]:
+    """Return the entries of a TodoWrite list that are objects."""
+    return tuple(
+        Todo(
+            text_or_empty(entry.get("content")),
+            text_or_empty(entry.get("status")) or "pending",
+            text_or_empty(entry.get("priority")),
+            text_or_empty(entry.get("id")),
+        )
+        for entry in todos
+        if is_object(entry)
+    )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from eventlog.importers.common.conversation import Given
-from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.conversation_parts import CallInput
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.openai import items
 from eventlog.values import Attachment, Json, Todo
 
-__all__ = ["CALLS", "OUTPUTS", "Output", "Request", "ending", "output_of", "request", "todos_of"]
+__all__ = ["CALLS", "OUTPUTS", "CodexCall", "CodexOutput", "call_of", "output_of", "progress_of", "todos_of"]
 
 CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "tool_call"})
 OUTPUTS = frozenset(
@@ -21,21 +21,21 @@ OUTPUTS = frozenset(
     }
 )  # fmt: skip
 _PROGRESS = ("exit_code", "success", "status", "duration", "cwd", "process_id", "source", "invocation")
-"""What of the event that ends a call is told as its progress."""
+"""Fields of the event that ends a call that become its progress."""
 
 
-class Request(NamedTuple):
-    """A call."""
+class CodexCall(NamedTuple):
+    """Call of an item."""
 
     id: str
     tool: str
-    given: Given
+    given: CallInput
     provider: bool
     metadata: Json | None
 
 
-class Output(NamedTuple):
-    """A call's result; `call` is "" when the item does not say whose."""
+class CodexOutput(NamedTuple):
+    """Result of a call; `call` is "" when the item does not name it."""
 
     call: str
     text: str
@@ -46,8 +46,8 @@ class Output(NamedTuple):
     attachments: tuple[Attachment, ...] = ()
 
 
-def request(kind: str, item: dict[str, Any], fallback: str) -> Request:
-    """The call in an item of a type in `CALLS`; `fallback` is its id if it has none."""
+def call_of(kind: str, item: dict[str, Any], fallback: str) -> CodexCall:
+    """Return the call of an item whose type is in `CALLS`; `fallback` is an id for it."""
     name = text_or_empty(item.get("id"))
     call = text_or_empty(item.get("call_id")) or name or fallback
     function = item.get("function")
@@ -63,14 +63,14 @@ def request(kind: str, item: dict[str, Any], fallback: str) -> Request:
         tool = tool or text_or_empty(function.get("name"))
     fields = {"itemId": name, "namespace": text_or_empty(item.get("namespace"))}
     provider = kind == "tool_search_call" and item.get("execution") == "server"
-    return Request(call, tool, items.given(arguments), provider, items.metadata(fields))
+    return CodexCall(call, tool, items.call_input(arguments), provider, items.metadata(fields))
 
 
-def output_of(kind: str, item: dict[str, Any], piece: Piece) -> Output:
-    """The result in an item of a type in `OUTPUTS`."""
+def output_of(kind: str, item: dict[str, Any], batch: ImportBatch) -> CodexOutput:
+    """Return the result in an item whose type is in `OUTPUTS`."""
     call = text_or_empty(item.get("call_id")) or (text_or_empty(item.get("id")) if "local" in kind else "")
     if kind == "tool_search_output":
-        return Output(call, dump(item.get("tools", [])), held=False)
+        return CodexOutput(call, dump(item.get("tools", [])), held=False)
     found = item.get("output") if "output" in item else item.get("result")
     failed = False
     if is_object(found):
@@ -78,24 +78,24 @@ def output_of(kind: str, item: dict[str, Any], piece: Piece) -> Output:
         inner = found.get("content", found.get("text"))
         found = dump(found) if inner is None else inner
         if not isinstance(inner, str) and not is_array(inner):
-            return Output(call, text_or_empty(found), held=False, failed=failed)
+            return CodexOutput(call, text_or_empty(found), held=False, failed=failed)
     if isinstance(found, str):
         interrupted = found == "aborted" or found.startswith("aborted by user")
-        return Output(call, found, held=True, failed=failed or interrupted, interrupted=interrupted)
+        return CodexOutput(call, found, held=True, failed=failed or interrupted, interrupted=interrupted)
     if is_array(found):
         texts = items.texts_of(found)
         text = "\n".join(texts)
-        return Output(call, text, len(texts) == 1, failed, attachments=items.attachments_of(found, piece))
-    return Output(call, "" if found is None else dump(found), held=False, failed=failed)
+        return CodexOutput(call, text, len(texts) == 1, failed, attachments=items.attachments_of(found, batch))
+    return CodexOutput(call, "" if found is None else dump(found), held=False, failed=failed)
 
 
-def ending(event: dict[str, Any]) -> dict[str, Any]:
-    """What the event that ends a call says beyond its output."""
+def progress_of(event: dict[str, Any]) -> dict[str, Any]:
+    """Return what the event that ends a call has beyond its output."""
     return {key: event[key] for key in _PROGRESS if event.get(key) is not None}
 
 
 def todos_of(text: str) -> tuple[Todo, ...] | None:
-    """The entries of a plan, None if the input of `update_plan` has none."""
+    """Return the entries of a plan; None if the input of `update_plan` has none."""
     given = json.loads(text)
     plan = given.get("plan") if is_object(given) else None
     if not is_array(plan):

@@ -1,8 +1,8 @@
-"""What Codex says twice: messages and reasoning are in a rollout as items for the model and as events for the screen.
+"""Messages that a Codex rollout has twice: items for the model, events for the screen.
 
-Of the two the item is taken, because it has more; an event waits for its item, and is taken itself
-when the conversation goes on without one.  Which of them comes first does not matter.  A message is told by its text, within
-a turn; so the events of a record depend on that record and earlier ones only.
+The item is imported, because it has more.  An event waits for its item, and is imported itself when
+the conversation goes on without one.  Either may come first.  Messages are matched by their text
+within a turn, so the events of a record depend on that record and earlier ones only.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-__all__ = ["Duplicate", "Duplicates"]
+__all__ = ["Duplicates", "ScreenEvent"]
 
 RECENT = 64
-"""How many texts are remembered of a turn."""
+"""Texts that are remembered of a turn."""
 
 
-class Duplicate(NamedTuple):
-    """Something an event said: `kind` is "user", "assistant" or "reasoning"."""
+class ScreenEvent(NamedTuple):
+    """Event that shows a text of the "user", the "assistant" or "reasoning"."""
 
     kind: str
     text: str
@@ -27,27 +27,27 @@ class Duplicate(NamedTuple):
 
 
 class Duplicates:
-    """The events that wait, and the items and events that were taken in this turn."""
+    """Events that wait for their items, and what was imported in this turn."""
 
     def __init__(self) -> None:
-        self._waiting: list[Duplicate] = []
+        self._waiting: list[ScreenEvent] = []
         self._items: deque[tuple[str, int]] = deque(maxlen=RECENT)
         self._events: deque[tuple[str, int]] = deque(maxlen=RECENT)
 
-    def event(self, echo: Duplicate) -> None:
-        """An event that says something: it waits, unless its item has been."""
-        key = (echo.kind, hash(echo.text))
+    def add_event(self, event: ScreenEvent) -> None:
+        """Let an event wait for its item, unless the item has come."""
+        key = (event.kind, hash(event.text))
         if key in self._items:
             self._items.remove(key)
         else:
-            self._waiting.append(echo)
+            self._waiting.append(event)
 
-    def item(self, kind: str, texts: list[str]) -> bool:
-        """An item that says this; whether it must be taken, as its event was not taken before it."""
+    def add_item(self, kind: str, texts: list[str]) -> bool:
+        """Note an item; whether to import it, as no event with its text was imported."""
         known = False
         for text in texts if kind == "reasoning" else dict.fromkeys([*texts, "".join(texts), "\n".join(texts)]):
             key = (kind, hash(text))
-            found = next((echo for echo in self._waiting if (echo.kind, echo.text) == (kind, text)), None)
+            found = next((event for event in self._waiting if (event.kind, event.text) == (kind, text)), None)
             if found is not None:
                 self._waiting.remove(found)
             elif key in self._events:
@@ -57,21 +57,21 @@ class Duplicates:
                 self._items.append(key)
         return not known
 
-    def due(self, kinds: tuple[str, ...]) -> list[Duplicate]:
-        """The events of these kinds that will have no item any more, in order; they count as taken."""
+    def pop_unmatched(self, kinds: tuple[str, ...]) -> list[ScreenEvent]:
+        """Remove and return the events of these kinds that no item repeats, in order."""
         if not self._waiting:
             return []
-        due = [echo for echo in self._waiting if echo.kind in kinds]
-        self._waiting = [echo for echo in self._waiting if echo.kind not in kinds]
-        self._events.extend((echo.kind, hash(echo.text)) for echo in due)
+        due = [event for event in self._waiting if event.kind in kinds]
+        self._waiting = [event for event in self._waiting if event.kind not in kinds]
+        self._events.extend((event.kind, hash(event.text)) for event in due)
         return due
 
-    def left(self) -> list[Duplicate]:
-        """The events that still wait."""
+    def waiting(self) -> list[ScreenEvent]:
+        """Return the events that still wait."""
         return self._waiting
 
-    def turn(self) -> None:
-        """Another turn begins: what the model said in the one before may be said again."""
+    def begin_turn(self) -> None:
+        """Begin a turn, in which the model may repeat texts of the turn before."""
         self._events.clear()
         prompts = [key for key in self._items if key[0] == "user"]
         self._items.clear()

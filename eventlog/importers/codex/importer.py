@@ -1,15 +1,16 @@
-"""Codex rollouts (JSONL, one record a line) to events; also the older shapes of them that `records.py` knows.
+"""Importer of Codex rollouts (JSONL, one record a line), older shapes included.
 
-* The file's session is the id in its first `session_meta`, if that is its first record; else the path.  A sub-agent's
-  session has its parent's id.  A forked session's file repeats what it was forked from: it is a session of its own, which
-  notes the other's id (metadata `forked_from`).
-* What the model has seen are the `response_item`s; of the `event_msg`s that repeat them see `duplicates.py`.  Events of
-  the end of a call tell its progress, and the item with its output is its result.
-* An answer (assistant message) is what the model said in one request: it is over when it has a result, or its tokens were
-  counted.  What Codex itself puts into the history (developer's messages, the environment) are synthetic user messages.
-* `compacted` covers everything before; what it leaves of the history is said again after the summary.  `thread_rolled_back`
-  goes back to before the turns it drops.
-* Every record that could be read is kept so that `emit` gives it back, JSON-equal.
+* The file's session is the id in its `session_meta`, if that is the first record; else the path.  A
+  sub-agent's session has its parent's id.  A forked session's file repeats what it was forked from:
+  it is a session of its own, with the other's id in its metadata (`forked_from`).
+* The model has seen the `response_item`s; `duplicates.py` handles the `event_msg`s that repeat
+  them. An event that ends a call gives its progress; the item with the output gives its result.
+* An answer (assistant message) is what the model wrote in one request: it is over when it has a
+  result, or its tokens were counted.  What Codex itself puts into the history (developer's
+  messages, the environment) become synthetic user messages.
+* `compacted` covers everything before it; the messages it keeps are added again after the summary.
+  `thread_rolled_back` goes back to before the turns it drops.
+* Every readable record is stored so that `emit` gives it back, JSON-equal.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
-from eventlog.importers.codex.calls import ending
-from eventlog.importers.codex.duplicates import Duplicate
-from eventlog.importers.codex.records import Entry, entries, looks_right, parent_of
-from eventlog.importers.codex.rollout import EVERY, Rollout
-from eventlog.importers.common.conversation import ABORTED, Conversation
-from eventlog.importers.common.importer import Piece, Report, bounded_id, path_identity
+from eventlog.importers.codex.calls import progress_of
+from eventlog.importers.codex.duplicates import ScreenEvent
+from eventlog.importers.codex.records import CodexRecord, entries, is_codex, parent_of
+from eventlog.importers.codex.rollout import ALL_KINDS, Rollout
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import ABORTED
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import added, count
 from eventlog.importers.openai import items
@@ -51,7 +53,7 @@ ASIDE = frozenset(
         "undo_started", "view_image_tool_call", "web_search_end",
     }
 )  # fmt: skip
-"""Known types of `event_msg` that say nothing of the conversation that an item does not say."""
+"""Known types of `event_msg` that add nothing to what the items have."""
 OUTER_ASIDE = frozenset({"world_state", "inter_agent_communication_metadata", "state", "repeated"})
 
 
@@ -63,29 +65,29 @@ class Codex:
     def detect(self, start: bytes, path: str) -> bool:
         """Whether one of the first lines is a record of Codex."""
         del path
-        return looks_right(start)
+        return is_codex(start)
 
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
         """Yield the file's events."""
         reader: _Reader | None = None
         for entry in entries(file, report):
             if reader is None:
                 reader = _Reader(entry, path, report)
-            reader.take(entry)
-            if reader.talk.piece.full():
-                yield reader.talk.take()
+            reader.read_record(entry)
+            if reader.conversation.batch.full():
+                yield reader.conversation.pop_batch()
         if reader is not None:
-            for echo in reader.rollout.echoes.left():
-                report.skip(echo.line, f"an event with a text of the {echo.kind} whose item has not come")
-            reader.talk.early.close()
-            if reader.talk.piece.items:
-                yield reader.talk.take()
+            for event in reader.rollout.duplicates.waiting():
+                report.skip(event.line, f"an event with a text of the {event.kind} whose item has not come")
+            reader.conversation.early.close()
+            if reader.conversation.batch.items:
+                yield reader.conversation.pop_batch()
 
 
 class _Reader:
     """One file while it is read."""
 
-    def __init__(self, first: Entry, path: str, report: Report) -> None:
+    def __init__(self, first: CodexRecord, path: str, report: Report) -> None:
         self.report = report
         meta = first.payload if first.kind == "session_meta" else {}
         identity = text_or_empty(meta.get("id")) or path_identity(path)
@@ -97,23 +99,23 @@ class _Reader:
             parent=bounded_id(parent) if parent else None,
             origin=Origin(NAME, identity, path_identity(path), text_or_empty(meta.get("cli_version"))),
         )
-        self.talk = Conversation(bounded_id(identity), report, started, time)
-        report.sessions.append(self.talk.session)
+        self.conversation = Conversation(bounded_id(identity), report, started, time)
+        report.sessions.append(self.conversation.session)
         provider = text_or_empty(meta.get("model_provider")) or items.PROVIDER
-        self.rollout = Rollout(self.talk, report, provider, started.directory, time)
+        self.rollout = Rollout(self.conversation, report, provider, started.directory, time)
         self.begun = False
         self.total = Usage(Tokens())
-        """What the session has cost, as Codex last said."""
+        """Usage of the session, as Codex last reported it."""
         self.context: int | None = None
         """Tokens of the latest request."""
 
     # -- records ---------------------------------------------------------------------------------
 
-    def take(self, entry: Entry) -> None:
-        """One record: its events, and what is left of it."""
+    def read_record(self, entry: CodexRecord) -> None:
+        """Add the events of one record, and its remainder."""
         if entry.time is not None:
             self.rollout.time = entry.time
-        self.talk.group.plain = entry.plain
+        self.conversation.remainder.plain = entry.plain
         if not is_object(entry.record):
             self.report.skip(entry.line, "not an object")
         elif entry.kind in {"response_item", "event_msg", "compacted", "session_meta", "turn_context"}:
@@ -124,7 +126,7 @@ class _Reader:
         elif entry.kind not in OUTER_ASIDE:
             kind = entry.kind[:40]
             self.report.skip(entry.line, f"a record of unknown type {kind!r}" if kind else "a record without a type")
-        self.talk.keep(self.rollout.time, entry.line, entry.record)
+        self.conversation.end_record(self.rollout.time, entry.line, entry.record)
 
     def _record(self, kind: str, line: int, payload: dict[str, Any]) -> None:
         if kind == "response_item":
@@ -146,19 +148,20 @@ class _Reader:
         header = text_or_empty(base.get("text") if is_object(base) else base)
         rest = text_or_empty(meta.get("instructions"))
         if header or rest:
-            self.talk.group.holds(header, "header")
-            self.talk.add(
-                self.rollout.time, ev.SystemPromptSet(self.talk.piece.content(header), self.talk.piece.content(rest))
+            self.conversation.remainder.move(header, "header")
+            self.conversation.add(
+                self.rollout.time,
+                ev.SystemPromptSet(self.conversation.batch.content(header), self.conversation.batch.content(rest)),
             )
         tools = meta.get("dynamic_tools")
         if is_array(tools) and tools:
-            self.talk.group.holds_value(tools, "schemas")
-            self.talk.add(self.rollout.time, ev.ToolsSet(self.talk.piece.content(dump(tools))))
+            self.conversation.remainder.move_value(tools, "schemas")
+            self.conversation.add(self.rollout.time, ev.ToolsSet(self.conversation.batch.content(dump(tools))))
         git = meta.get("git")
         notes = {"git_branch": git.get("branch") if is_object(git) else None, "forked_from": meta.get("forked_from_id")}
         for key, value in notes.items():
             if isinstance(value, str) and value:
-                self.talk.add(self.rollout.time, ev.MetadataSet(key, dump(value)))
+                self.conversation.add(self.rollout.time, ev.MetadataSet(key, dump(value)))
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -166,12 +169,12 @@ class _Reader:
         kind = text_or_empty(event.get("type"))
         self.rollout.limits(event.get("model_context_window"))
         if kind == "user_message":
-            self.rollout.told(EVERY)
-            self._echo(line, "user", event.get("message"), event.get("images"))
+            self.rollout.add_unmatched(ALL_KINDS)
+            self._screen_event(line, "user", event.get("message"), event.get("images"))
         elif kind == "agent_message":
-            self._echo(line, "assistant", event.get("message"))
+            self._screen_event(line, "assistant", event.get("message"))
         elif kind in {"agent_reasoning", "agent_reasoning_raw_content"}:
-            self._echo(line, "reasoning", event.get("text"))
+            self._screen_event(line, "reasoning", event.get("text"))
         elif kind == "item_completed":
             self._completed(line, event.get("item"))
         elif kind == "token_count":
@@ -179,14 +182,14 @@ class _Reader:
         elif kind in {"task_complete", "turn_complete", "turn.completed"}:
             self._turn_over(event)
         elif kind == "turn_aborted":
-            self.rollout.told(EVERY)
-            self.talk.interrupt_all(ABORTED)
+            self.rollout.add_unmatched(ALL_KINDS)
+            self.conversation.interrupt_all(ABORTED)
         elif kind in {"error", "stream_error"}:
-            self.rollout.told(EVERY)
+            self.rollout.add_unmatched(ALL_KINDS)
             self._failed(line, event)
         elif kind == "thread_name_updated":
             self.rollout.titled = True
-            self.talk.rename(self.rollout.time, text_or_empty(event.get("thread_name")))
+            self.conversation.rename(self.rollout.time, text_or_empty(event.get("thread_name")))
         elif kind == "thread_rolled_back":
             self._roll_back(event.get("num_turns"))
         elif kind.endswith(("_end", "_response")) and kind not in ASIDE:
@@ -196,36 +199,36 @@ class _Reader:
         if kind == "thread_settings_applied" and is_object(event.get("thread_settings")):
             self.rollout.settings(event["thread_settings"], "reasoning_effort")
 
-    def _echo(self, line: int, kind: str, text: object, images: object = None) -> None:
+    def _screen_event(self, line: int, kind: str, text: object, images: object = None) -> None:
         if not isinstance(text, str):
             self.report.skip(line, "an event without its text")
             return
         urls = tuple(url for url in (images if is_array(images) else []) if isinstance(url, str))
-        self.rollout.echoes.event(Duplicate(kind, text, line, self.rollout.time, urls))
+        self.rollout.duplicates.add_event(ScreenEvent(kind, text, line, self.rollout.time, urls))
 
     def _completed(self, line: int, item: object) -> None:
-        """A finished item as newer versions report it to the screen."""
+        """Handle a finished item, as newer versions report it to the screen."""
         if not is_object(item):
             self.report.skip(line, "a completed item that is not an object")
             return
         kind, name = text_or_empty(item.get("type")), item.get("id")
         if kind == "UserMessage":
-            self._echo(line, "user", "".join(items.texts_of(item.get("content"))))
+            self._screen_event(line, "user", "".join(items.texts_of(item.get("content"))))
         elif kind == "AgentMessage":
-            self._echo(line, "assistant", "".join(items.texts_of(item.get("content"))))
+            self._screen_event(line, "assistant", "".join(items.texts_of(item.get("content"))))
         elif kind == "Reasoning":
             for text in items.texts_of(item.get("summary_text")):
-                self._echo(line, "reasoning", text)
+                self._screen_event(line, "reasoning", text)
         elif kind in {"CommandExecution", "McpToolCall", "FileChange", "DynamicToolCall"}:
             self._end(line, name, item)
 
     def _end(self, line: int, name: object, event: dict[str, Any]) -> None:
-        """A call has come to an end on the screen; its result comes as an item."""
-        call = self.talk.calls.get(name) if isinstance(name, str) else None
+        """Handle the end of a call on the screen; its result comes as an item."""
+        call = self.conversation.calls.get(name) if isinstance(name, str) else None
         if call is not None:
-            note = dump(ending(event))
+            note = dump(progress_of(event))
             if len(note) <= MAX_NOTE:
-                self.talk.add(self.rollout.time, ev.ToolProgress(call.part, metadata=note))
+                self.conversation.add(self.rollout.time, ev.ToolProgress(call.part, metadata=note))
         elif not isinstance(name, str) or self.rollout.ids.get(f"c:{name}") is None:
             self.report.skip(line, "the end of a call that the conversation does not have: kept, but not as a part")
 
@@ -248,72 +251,72 @@ class _Reader:
         if usage is None or usage.tokens in {Tokens(), Tokens(total=0)}:
             return
         self.context = usage.tokens.total
-        self.talk.usage(self.rollout.time, usage)
-        self.rollout.ended = self.talk.open is not None
+        self.conversation.usage(self.rollout.time, usage)
+        self.rollout.ended = self.conversation.open is not None
 
     def _turn_over(self, event: dict[str, Any]) -> None:
-        self.rollout.told(EVERY)
+        self.rollout.add_unmatched(ALL_KINDS)
         usage, error = event.get("usage"), event.get("error")
         if is_object(usage):
-            self.talk.usage(self.rollout.time, Usage(items.tokens_of(usage)))
-        if is_object(error) and self.talk.open is not None:
-            self.talk.interrupt_all(_error(error))
-        self.talk.supersede()
+            self.conversation.usage(self.rollout.time, Usage(items.tokens_of(usage)))
+        if is_object(error) and self.conversation.open is not None:
+            self.conversation.interrupt_all(_error(error))
+        self.conversation.supersede()
 
     def _failed(self, line: int, event: dict[str, Any]) -> None:
         inner = event.get("error")
         self.rollout.answer(line)
-        self.talk.interrupt_all(_error(inner if is_object(inner) else event))
+        self.conversation.interrupt_all(_error(inner if is_object(inner) else event))
 
     def _roll_back(self, turns: object) -> None:
         dropped = min(count(turns), len(self.rollout.prompts))
         if not dropped:
             return
-        self.rollout.told(EVERY)
-        self.talk.add(self.rollout.time, ev.RolledBack(self.rollout.prompts[-dropped]))
+        self.rollout.add_unmatched(ALL_KINDS)
+        self.conversation.add(self.rollout.time, ev.RolledBack(self.rollout.prompts[-dropped]))
         del self.rollout.prompts[-dropped:]
-        self.talk.forget()
+        self.conversation.abandon()
         self.rollout.model, self.rollout.window, self.rollout.ended = None, 0, False
 
     # -- compaction --------------------------------------------------------------------------------
 
     def _compacted(self, line: int, record: dict[str, Any]) -> None:
-        self.rollout.told(EVERY)
-        part = self.talk.compact(
-            self.rollout.time, f"line-{line}:marker", auto=self.talk.open is not None, before=self.context
+        self.rollout.add_unmatched(ALL_KINDS)
+        part = self.conversation.compact(
+            self.rollout.time, f"line-{line}:marker", auto=self.conversation.open is not None, before=self.context
         )
         text, found = text_or_empty(record.get("message")), record.get("replacement_history")
         history = [item for item in (found if is_array(found) else []) if is_object(item)]
         kinds: list[tuple[Text | Reasoning, str, str]] = []
         if text:
-            kinds.append((Text(self.talk.piece.content(text)), text, "text"))
+            kinds.append((Text(self.conversation.batch.content(text)), text, "text"))
         for item in history:
             secret = text_or_empty(item.get("encrypted_content"))
             if text_or_empty(item.get("type")) in {"compaction", "compaction_summary"} and secret:
                 name = text_or_empty(item.get("id"))
                 metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret})
                 kinds.append((Reasoning(metadata=metadata), secret, "born_secret"))
-        self.talk.summary(self.rollout.time, part, f"line-{line}", kinds)
+        self.conversation.summary(self.rollout.time, part, f"line-{line}:marker", f"line-{line}", kinds)
         for number, item in enumerate(history):
             if item.get("type") == "message":
                 self._again(line, number, item, text)
 
     def _again(self, line: int, number: int, item: dict[str, Any], summary: str) -> None:
-        """A message that a compaction left; the one with the summary in it is the summary."""
+        """Add a message that a compaction left, unless it is the summary."""
         content, name = item.get("content"), f"line-{line}:{number}"
         texts = items.texts_of(content)
         if summary and any(summary in text for text in texts):
             return
         if item.get("role") != "assistant":
-            said, _ = items.said(content, self.talk.piece, synthetic=True)
+            said, _ = items.user_parts(content, self.conversation.batch, synthetic=True)
             if said:
                 self.rollout.user(f"{name}:again", said, synthetic=True)
         elif texts:
-            message = ev.AssistantMessageStarted(f"{name}:again", self.talk.last_user, model=self.rollout.model)
-            self.talk.answer(self.rollout.time, message)
+            message = ev.AssistantMessageStarted(f"{name}:again", self.conversation.last_user, model=self.rollout.model)
+            self.conversation.answer(self.rollout.time, message)
             for place, text in enumerate(texts):
-                self.talk.text(self.rollout.time, f"{name}:again:{place}", text)
-            self.talk.supersede()
+                self.conversation.text(self.rollout.time, f"{name}:again:{place}", text)
+            self.conversation.supersede()
 
 
 def _error(fields: dict[str, Any]) -> MessageError:

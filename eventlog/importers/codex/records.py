@@ -1,7 +1,8 @@
-"""The records of a Codex rollout: reading them, telling them from others, and bringing old shapes into one.
+"""Records of a Codex rollout: reading and recognising them; old shapes become today's.
 
-Today's records are `{timestamp, type, payload}`.  Older ones have the item itself on the line, after a
-first line that is the session's data; the oldest have `role` and a text, or a call's `function`, beside a time.
+Today's records are `{timestamp, type, payload}`.  Older files have the item itself on the line,
+after a first line with the session's data.  The oldest have `role` and a text, or a call's
+`function`, beside a time.
 """
 
 from __future__ import annotations
@@ -12,20 +13,18 @@ from typing import Any, BinaryIO, NamedTuple
 
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import (
-    DamagedLineError,
+    has_record,
     is_object,
     lines,
     milliseconds,
-    parse,
     sound,
     text_or_empty,
+    title_of,
 )
 from eventlog.importers.common.record_index import RecordIndex
 
-__all__ = ["ITEMS", "Entry", "entries", "injected", "looks_right", "parent_of", "prompt_of"]
+__all__ = ["ITEMS", "CodexRecord", "entries", "injected", "is_codex", "parent_of", "prompt_of"]
 
-TITLE = 80
-"""Longest title taken from a prompt, in characters."""
 
 OUTER = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
 ITEMS = frozenset(
@@ -42,11 +41,11 @@ _INJECTED = (
     "<user_shell_command>", "<subagent_notification>", "<collaboration_mode>", "# AGENTS.md instructions", "<apps_instructions>",
     "<skills_instructions>", "<recommended_plugins>",
 )  # fmt: skip
-"""How the texts begin that Codex puts into the user's mouth."""
+"""Beginnings of texts that Codex writes in the user's name."""
 
 
-class Entry(NamedTuple):
-    """A record as read; `kind` and `payload` are those of today's shape."""
+class CodexRecord(NamedTuple):
+    """A record as read; `kind` and `payload` are in today's shape."""
 
     line: int
     record: Any
@@ -56,19 +55,9 @@ class Entry(NamedTuple):
     time: int | None
 
 
-def looks_right(start: bytes) -> bool:
+def is_codex(start: bytes) -> bool:
     """Whether one of the first lines of a file is a record of Codex."""
-    head = start.split(b"\n")
-    for data in head[:20]:
-        try:
-            record, _ = parse(data.strip(b"\xef\xbb\xbf \t\r"))
-        except DamagedLineError:
-            if len(head) == 1 and b'"session_meta"' in data[:200] and b'"payload"' in data:
-                return True
-            continue
-        if is_object(record) and _is_record(record):
-            return True
-    return False
+    return has_record(start, 20, _is_record, lambda data: b'"session_meta"' in data[:200] and b'"payload"' in data)
 
 
 def _is_record(record: dict[str, Any]) -> bool:
@@ -94,8 +83,11 @@ def _is_old_meta(record: dict[str, Any]) -> bool:
     )
 
 
-def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
-    """The records of the file; what cannot be read, and lines equal to an earlier one with a time, are reported."""
+def entries(file: BinaryIO, report: Report) -> Iterator[CodexRecord]:
+    """Yield the records of the file; damaged and repeated lines are reported.
+
+    A line is repeated when it equals an earlier line, its time included.
+    """
     seen = RecordIndex()
     for line in lines(file):
         found = sound(line, report)
@@ -109,24 +101,24 @@ def entries(file: BinaryIO, report: Report) -> Iterator[Entry]:
         yield entry
 
 
-def _entry(line: int, value: Any, *, plain: bool) -> Entry:
+def _entry(line: int, value: Any, *, plain: bool) -> CodexRecord:
     if not is_object(value):
-        return Entry(line, value, plain, "", {}, None)
+        return CodexRecord(line, value, plain, "", {}, None)
     time = milliseconds(value.get("timestamp", value.get("created_at")))
     kind, payload = text_or_empty(value.get("type")), value.get("payload")
     if "payload" in value and kind:
-        return Entry(line, value, plain, kind, payload if is_object(payload) else {}, time)
+        return CodexRecord(line, value, plain, kind, payload if is_object(payload) else {}, time)
     if kind in ITEMS or (not kind and isinstance(value.get("role"), str)):
-        return Entry(line, value, plain, "response_item", value, time)
+        return CodexRecord(line, value, plain, "response_item", value, time)
     if _is_old_meta(value):
-        return Entry(line, value, plain, "session_meta", value, time)
+        return CodexRecord(line, value, plain, "session_meta", value, time)
     if kind == "error":
-        return Entry(line, value, plain, "event_msg", value, time)
-    return Entry(line, value, plain, "state" if "record_type" in value else kind, {}, time)
+        return CodexRecord(line, value, plain, "event_msg", value, time)
+    return CodexRecord(line, value, plain, "state" if "record_type" in value else kind, {}, time)
 
 
 def parent_of(meta: dict[str, Any]) -> tuple[str | None, str]:
-    """The session that a sub-agent's session works for, and the agent's name."""
+    """Return the session that a sub-agent's session works for, and the agent's name."""
     source = meta.get("source")
     inner = source.get("subagent") if is_object(source) else None
     spawn = inner.get("thread_spawn") if is_object(inner) else None
@@ -146,9 +138,8 @@ def injected(text: str) -> bool:
 
 
 def prompt_of(texts: list[str]) -> str:
-    """The first line of what a user said, for a title; "" when nobody said it."""
+    """Return the first line of a user's prompt as a title; "" if Codex wrote it."""
     for text in texts:
         if text.strip() and not injected(text):
-            head = text.strip().splitlines()[0]
-            return head if len(head) <= TITLE else head[: TITLE - 1] + "…"
+            return title_of(text)
     return ""

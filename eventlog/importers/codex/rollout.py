@@ -1,6 +1,6 @@
-"""What a Codex session says, item by item: messages, reasoning and calls become answers and prompts.
+"""Items of a Codex session as parts of its conversation.
 
-`importer.py` reads the records and takes in what is no item.
+`importer.py` reads the records, and handles those that are no items.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from array import array
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.importers.codex.calls import CALLS, OUTPUTS, output_of, request, todos_of
+from eventlog.importers.codex.calls import CALLS, OUTPUTS, call_of, output_of, todos_of
 from eventlog.importers.codex.duplicates import Duplicates
 from eventlog.importers.codex.records import injected, prompt_of
-from eventlog.importers.common.conversation import ABORTED, Answer, Conversation, Given, Result, Said
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import ABORTED, CallInput, CallResult, OpenAnswer, UserPart
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.record_index import RecordIndex
@@ -20,24 +21,24 @@ from eventlog.importers.common.usage import count
 from eventlog.importers.openai import items
 from eventlog.values import Attachment, Limits, Model, Snapshot, Text, Tool
 
-__all__ = ["EVERY", "Rollout"]
+__all__ = ["ALL_KINDS", "Rollout"]
 
-EVERY = ("user", "assistant", "reasoning")
+ALL_KINDS = ("user", "assistant", "reasoning")
 
 
 class Rollout:
-    """The state of a session's conversation while its file is read."""
+    """State of a session's conversation while its file is read."""
 
-    def __init__(self, talk: Conversation, report: Report, provider: str, directory: str, time: int) -> None:
-        self.talk = talk
+    def __init__(self, conversation: Conversation, report: Report, provider: str, directory: str, time: int) -> None:
+        self.conversation = conversation
         self.report = report
         self.provider = provider
         self.time = time
-        self.echoes = Duplicates()
+        self.duplicates = Duplicates()
         self.ids = RecordIndex()
         """Ids of messages, and of calls with "c:" before them."""
         self.prompts = array("Q")
-        """The version before each prompt."""
+        """Version before each prompt."""
         self.ended = False
         """Whether what the model says next is another answer."""
         self.model: Model | None = None
@@ -47,7 +48,7 @@ class Rollout:
         self.titled = False
 
     def settings(self, fields: dict[str, Any], effort: str) -> None:
-        """The model, its effort (the member `effort`) and the directory in force from here on, as far as they are given."""
+        """Set the model, its effort (member `effort`) and the directory, if they are given."""
         self.provider = text_or_empty(fields.get("model_provider_id")) or self.provider
         name = text_or_empty(fields.get("model"))
         self.effort = text_or_empty(fields.get(effort)) or self.effort
@@ -55,19 +56,19 @@ class Rollout:
         model = Model(self.provider, name) if name else self.model
         if model != self.model:
             self.model = model
-            self.talk.add(self.time, ev.SettingsSet(model))
+            self.conversation.add(self.time, ev.SettingsSet(model))
 
     def limits(self, window: object) -> None:
-        """The model's window, if this is a number of tokens."""
+        """Set the model's window, if this is a number of tokens."""
         size = count(window)
         if size and size != self.window:
             self.window = size
-            self.talk.add(self.time, ev.SettingsSet(limits=Limits(size)))
+            self.conversation.add(self.time, ev.SettingsSet(limits=Limits(size)))
 
     # -- items -----------------------------------------------------------------------------------
 
     def item(self, line: int, item: dict[str, Any]) -> None:
-        """A `response_item`."""
+        """Handle a `response_item`."""
         kind = text_or_empty(item.get("type")) or ("message" if "role" in item else "")
         if kind == "message":
             self._message(line, item)
@@ -86,16 +87,16 @@ class Rollout:
             name = text_or_empty(commit.get("id")) if is_object(commit) else ""
             if name:
                 answer = self.answer(line)
-                self.talk.add(self.time, ev.PartStarted(answer.id, f"line-{line}:0", Snapshot(name)))
+                self.conversation.add(self.time, ev.PartStarted(answer.id, f"line-{line}:0", Snapshot(name)))
                 self.report.parts += 1
         elif kind == "agent_message":
-            self.told(EVERY)
+            self.add_unmatched(ALL_KINDS)
             self._prompt(line, item.get("content"), synthetic=True, agent=text_or_empty(item.get("author")))
         elif kind not in {"compaction", "compaction_summary", "context_compaction"}:
             self.report.skip(line, f"an item of unknown type {kind[:40]!r}" if kind else "an item without a type")
 
     def _fresh(self, line: int, item: dict[str, Any]) -> str:
-        """An id for a message that was not used before: the item's, or the line's."""
+        """Return an unused message id: the item's, else the line's."""
         wanted = text_or_empty(item.get("id"))
         name = bounded_id(wanted) if wanted else ""
         if name and not name.startswith("line-") and self.ids.put(name, 0):
@@ -107,22 +108,22 @@ class Rollout:
         texts = items.texts_of(content)
         role = text_or_empty(item.get("role"))
         if role == "assistant":
-            self.told(("user", "reasoning"))
-            if self.echoes.item("assistant", texts):
-                self._say(line, item, content)
+            self.add_unmatched(("user", "reasoning"))
+            if self.duplicates.add_item("assistant", texts):
+                self._assistant_message(line, item, content)
             return
         if role not in {"user", "developer", "system"}:
             self.report.skip(line, "a message of an unknown role")
             return
         own = role == "user" and not all(map(injected, texts)) if texts else role == "user"
-        if role == "user" and not self.echoes.item("user", texts):
+        if role == "user" and not self.duplicates.add_item("user", texts):
             return
         if own:
-            self.told(EVERY)
-            self.echoes.turn()
+            self.add_unmatched(ALL_KINDS)
+            self.duplicates.begin_turn()
         if any(text.startswith("<turn_aborted>") for text in texts):
-            self.told(EVERY)
-            self.talk.interrupt_all(ABORTED)
+            self.add_unmatched(ALL_KINDS)
+            self.conversation.interrupt_all(ABORTED)
         name = text_or_empty(item.get("model"))
         if name:
             self.settings({"model": name}, "effort")
@@ -131,34 +132,38 @@ class Rollout:
     def _prompt(
         self, line: int, content: object, *, synthetic: bool, agent: str = "", item: dict[str, Any] | None = None
     ) -> None:
-        """A user message."""
-        said, strange = items.said(content, self.talk.piece, synthetic=synthetic)
+        """Add a user message."""
+        said, strange = items.user_parts(content, self.conversation.batch, synthetic=synthetic)
         if strange:
             self.report.skip(line, f"{strange} blocks of a user message that are neither text nor a file")
         if not synthetic:
-            self.prompts.append(self.talk.version)
-            if not self.talk.title and not self.titled:
-                self.talk.rename(self.time, prompt_of(items.texts_of(content)))
+            self.prompts.append(self.conversation.version)
+            if not self.conversation.title and not self.titled:
+                self.conversation.rename(self.time, prompt_of(items.texts_of(content)))
         self.user(self._fresh(line, item or {}), said, synthetic=synthetic, agent=agent)
 
-    def user(self, message: str, said: list[Said], *, synthetic: bool, agent: str = "") -> None:
-        """A user message of these parts."""
+    def user(self, message: str, said: list[UserPart], *, synthetic: bool, agent: str = "") -> None:
+        """Add a user message of these parts."""
         added_ = ev.UserMessageAdded(message, agent, self.model, self.effort, synthetic=synthetic)
-        self.talk.user(self.time, added_, said)
+        self.conversation.user(self.time, added_, said)
         self.ended = False
 
-    def answer(self, line: int, item: dict[str, Any] | None = None) -> Answer:
-        """The answer that is open, or a new one."""
-        answer = self.talk.open
+    def answer(self, line: int, item: dict[str, Any] | None = None) -> OpenAnswer:
+        """Return the open answer, or a new one."""
+        answer = self.conversation.open
         if answer is not None and not self.ended:
             return answer
         self.ended = False
         message = ev.AssistantMessageStarted(
-            self._fresh(line, item or {}), self.talk.last_user, model=self.model, variant=self.effort, cwd=self.cwd
+            self._fresh(line, item or {}),
+            self.conversation.last_user,
+            model=self.model,
+            variant=self.effort,
+            cwd=self.cwd,
         )
-        return self.talk.answer(self.time, message)
+        return self.conversation.answer(self.time, message)
 
-    def _say(self, line: int, item: dict[str, Any], content: object) -> None:
+    def _assistant_message(self, line: int, item: dict[str, Any], content: object) -> None:
         phase, name = text_or_empty(item.get("phase")), text_or_empty(item.get("id"))
         metadata = items.metadata({"itemId": name, "phase": phase})
         self.answer(line, item)
@@ -166,20 +171,20 @@ class Rollout:
         for number, block in enumerate(blocks):
             part = f"line-{line}:{number}"
             texts = items.texts_of([block])
-            found = None if texts or not is_object(block) else items.file_of(block, self.talk.piece)
+            found = None if texts or not is_object(block) else items.file_of(block, self.conversation.batch)
             if texts:
-                self.talk.text(self.time, part, texts[0], metadata)
+                self.conversation.text(self.time, part, texts[0], metadata)
             elif found is not None:
-                self.talk.group.holds(found[1], found[2])
-                self.talk.complete(self.time, part, found[0])
+                self.conversation.remainder.move(found[1], found[2])
+                self.conversation.complete(self.time, part, found[0])
             elif not (is_object(block) and block.get("type") == "input_image"):
                 self.report.skip(line, f"content block {number} of an assistant message is of an unknown type")
 
     def _reasoning(self, line: int, item: dict[str, Any]) -> None:
         texts = [*items.texts_of(item.get("summary")), *items.texts_of(item.get("content"))]
         secret, name = text_or_empty(item.get("encrypted_content")), text_or_empty(item.get("id"))
-        self.told(("user",))
-        fresh = self.echoes.item("reasoning", texts)
+        self.add_unmatched(("user",))
+        fresh = self.duplicates.add_item("reasoning", texts)
         told: list[str] = texts if fresh else []
         if secret and not told:
             told = [""]
@@ -188,41 +193,43 @@ class Rollout:
         for number, text in enumerate(told):
             last = number == len(told) - 1
             metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret if last else ""})
-            self.talk.reasoning(self.time, f"line-{line}:{number}", text, metadata, secret=secret if last else "")
+            self.conversation.reasoning(
+                self.time, f"line-{line}:{number}", text, metadata, secret=secret if last else ""
+            )
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def _start(self, line: int, name: str, kind: Tool, given: Given) -> None:
-        """A call, in another answer if the open one has one of this id."""
-        self.told(EVERY)
+    def _start(self, line: int, name: str, kind: Tool, given: CallInput) -> None:
+        """Add a call, to another answer if the open one has a call with its id."""
+        self.add_unmatched(ALL_KINDS)
         answer = self.answer(line)
-        if name in answer.known:
+        if name in answer.call_ids:
             self.ended = True
             self.answer(line)
         self.ids.put(f"c:{name}", 0)
-        self.talk.call(self.time, f"line-{line}:0", kind, given)
+        self.conversation.call(self.time, f"line-{line}:0", kind, given)
 
     def _call(self, line: int, kind: str, item: dict[str, Any]) -> None:
-        call = request(kind, item, f"line-{line}")
+        call = call_of(kind, item, f"line-{line}")
         self._start(line, call.id, Tool(call.id, call.tool, call.provider, call.metadata), call.given)
 
     def _output(self, line: int, kind: str, item: dict[str, Any]) -> None:
-        output = output_of(kind, item, self.talk.piece)
+        output = output_of(kind, item, self.conversation.batch)
         name = output.call
         if not name:
-            calls = self.talk.calls.items()
+            calls = self.conversation.calls.items()
             name = next((found for found, call in calls if call.tool == text_or_empty(item.get("name"))), "")
-        result = Result(output.text, output.failed, output.interrupted, attachments=output.attachments)
-        call = self.talk.result(self.time, name, result, held=output.held)
+        result = CallResult(output.text, output.failed, output.interrupted, attachments=output.attachments)
+        call = self.conversation.result(self.time, name, result, held=output.held)
         if call is None:
-            if not self.talk.hold(name, line, result):
+            if not self.conversation.hold(name, line, result):
                 self.report.skip(line, "a result for a call that is not open")
             return
-        self.ended = self.ended or call.answer is self.talk.open
+        self.ended = self.ended or call.answer is self.conversation.open
         if call.tool == "update_plan" and not output.failed:
             todos = todos_of(call.input)
             if todos is not None:
-                self.talk.add(self.time, ev.TodosSet(todos))
+                self.conversation.add(self.time, ev.TodosSet(todos))
 
     def _search(self, line: int, item: dict[str, Any]) -> None:
         name = text_or_empty(item.get("id"))
@@ -230,9 +237,11 @@ class Rollout:
         kind = Tool(
             name or f"line-{line}", "web_search", provider_executed=True, metadata=items.metadata({"itemId": name})
         )
-        self._start(line, kind.call, kind, items.given(action if is_object(action) else None))
+        self._start(line, kind.call, kind, items.call_input(action if is_object(action) else None))
         results = item.get("results")
-        self.talk.result(self.time, kind.call, Result(dump(results) if results else "", item.get("status") == "failed"))
+        self.conversation.result(
+            self.time, kind.call, CallResult(dump(results) if results else "", item.get("status") == "failed")
+        )
 
     def _image(self, line: int, item: dict[str, Any]) -> None:
         name = text_or_empty(item.get("id"))
@@ -243,32 +252,36 @@ class Rollout:
             metadata=items.metadata({"itemId": name}),
         )
         prompt, data = text_or_empty(item.get("revised_prompt")), text_or_empty(item.get("result"))
-        self._start(line, kind.call, kind, Given(dump({"prompt": prompt} if prompt else {})))
+        self._start(line, kind.call, kind, CallInput(dump({"prompt": prompt} if prompt else {})))
         if data:
-            image = Attachment("image/png", self.talk.piece.content(f"data:image/png;base64,{data}"))
-            self.talk.group.holds(data, "attachment")
-            self.talk.result(self.time, kind.call, Result("", attachments=(image,)), held=False)
+            image = Attachment("image/png", self.conversation.batch.content(f"data:image/png;base64,{data}"))
+            self.conversation.remainder.move(data, "attachment")
+            self.conversation.result(self.time, kind.call, CallResult("", attachments=(image,)), held=False)
         else:
-            failed = Result(text_or_empty(item.get("status")), failed=True)
-            self.talk.result(self.time, kind.call, failed, held=False)
+            failed = CallResult(text_or_empty(item.get("status")), failed=True)
+            self.conversation.result(self.time, kind.call, failed, held=False)
 
-    def told(self, kinds: tuple[str, ...]) -> None:
-        """Take the events of these kinds that will have no item any more."""
-        for echo in self.echoes.due(kinds):
-            part = f"line-{echo.line}:0"
-            if echo.kind == "user":
-                own = not injected(echo.text)
+    def add_unmatched(self, kinds: tuple[str, ...]) -> None:
+        """Add the waiting events of these kinds that no item repeats."""
+        for event in self.duplicates.pop_unmatched(kinds):
+            part = f"line-{event.line}:0"
+            if event.kind == "user":
+                own = not injected(event.text)
                 if own:
-                    self.prompts.append(self.talk.version)
-                    self.talk.rename(echo.time, self.talk.title or prompt_of([echo.text]))
-                said = [Said(Text(self.talk.piece.content(echo.text), not own), echo.text, "text")] if echo.text else []
-                for url in echo.images:
-                    found = items.file_of({"type": "input_image", "image_url": url}, self.talk.piece)
-                    said += [] if found is None else [Said(*found)]
-                self.user(f"line-{echo.line}", said, synthetic=not own)
+                    self.prompts.append(self.conversation.version)
+                    self.conversation.rename(event.time, self.conversation.title or prompt_of([event.text]))
+                said = (
+                    [UserPart(Text(self.conversation.batch.content(event.text), not own), event.text, "text")]
+                    if event.text
+                    else []
+                )
+                for url in event.images:
+                    found = items.file_of({"type": "input_image", "image_url": url}, self.conversation.batch)
+                    said += [] if found is None else [UserPart(*found)]
+                self.user(f"line-{event.line}", said, synthetic=not own)
                 continue
-            self.answer(echo.line)
-            if echo.kind == "assistant":
-                self.talk.text(echo.time, part, echo.text)
+            self.answer(event.line)
+            if event.kind == "assistant":
+                self.conversation.text(event.time, part, event.text)
             else:
-                self.talk.reasoning(echo.time, part, echo.text)
+                self.conversation.reasoning(event.time, part, event.text)

@@ -1,1 +1,1 @@
-"""What importers of several formats share."""
+"""Parts that the importers of several formats share."""

@@ -1,13 +1,15 @@
-"""A foreign conversation as it is read, one record after the other: open answers, open calls, and the events they mean.
+"""One session of a foreign file while it is read, with its open answers and calls.
 
-The importers decide what a record says.  Everything here depends on earlier
-records alone, so that a grown file gives the old events as a prefix; nothing is closed because the file ends.
+The importers decide what a record means.  Everything here depends on earlier records alone, so
+that the events of a grown file begin with those of the file before it grew.  Therefore the end of
+the file closes nothing.
 
-* An *answer* is an assistant message with one step.  It is open until something comes that is not of it.  With calls that
-  have no result yet it stays open then, because a result may still come; at most `MAX_OPEN` such answers are waited for.
-* A call's input is complete at birth.  Ids of calls are unique within an answer only: a result goes to the newest call of its id.
-* A result that comes before its call is held, and said right after it; one that comes when the call was taken for
-  interrupted completes it late.
+* An *answer* is an assistant message with one step.  It stays open until a record of another
+  message comes, and longer while calls of it have no result: at most `MAX_OPEN` such answers wait.
+* A call's input is complete when the call starts.  Call ids are unique within one answer only: a
+  result belongs to the newest call with its id.
+* A result that comes before its call is held and applied right after the call.  A result that
+  comes after the call was closed as interrupted completes the call late.
 """
 
 from __future__ import annotations
@@ -15,102 +17,90 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
-
 from eventlog import events as ev
+from eventlog.importers.common.conversation_parts import ABORTED, CallInput, CallResult, OpenAnswer, OpenCall, UserPart
 from eventlog.importers.common.early_results import EarlyResults
-from eventlog.importers.common.importer import Report, bounded_id
+from eventlog.importers.common.importer import ImportBatch, Report, own_id
 from eventlog.importers.common.record_index import RecordIndex
-from eventlog.importers.common.session_pieces import SessionPieces
-from eventlog.values import INTERRUPTED, Attachment, Body, File, Json, MessageError, Model, Reasoning, Text, Tool, Usage
+from eventlog.importers.common.remainder import Remainder
+from eventlog.values import (
+    INTERRUPTED,
+    Body,
+    File,
+    Json,
+    MessageError,
+    Reasoning,
+    Text,
+    Tool,
+    Usage,
+)
 
-__all__ = ["ABORTED", "Answer", "Call", "Conversation", "Given", "Result", "Said"]
+__all__ = ["Conversation"]
 
 MAX_OPEN = 8
-"""How many answers with calls that have no result are waited for."""
+"""Answers that may wait for results of their calls."""
 MAX_LATE = 1024
-"""How many calls that were taken for interrupted a late result may still come for."""
-ABORTED = MessageError("aborted", "interrupted by the user")
+"""Interrupted calls that may still get a late result."""
 
 
-class Said(NamedTuple):
-    """A part of a user message, and the text of the record that it holds, in the field that `remainder.py` knows it by."""
+class _EarlyResult(NamedTuple):
+    """Result that came before its call, with the bodies of its attachments."""
 
-    kind: Text | File
-    held: str = ""
-    field: str = ""
-
-
-class Given(NamedTuple):
-    """A call's input: JSON text, and the value of the record that it holds."""
-
-    text: str
-    held: object = None
-    field: str = ""
-
-
-class Result(NamedTuple):
-    """What a call gave back."""
-
-    output: str
-    failed: bool = False
-    interrupted: bool = False
-    metadata: Json | None = None
-    attachments: tuple[Attachment, ...] = ()
-
-
-class _Early(NamedTuple):
-    """A result that came before its call, with the bodies of its attachments."""
-
-    result: Result
+    result: CallResult
     bodies: dict[bytes, bytes]
 
 
-class Answer(msgspec.Struct, eq=False):
-    """An assistant message that is not finished."""
-
-    id: str
-    time: int
-    model: Model | None
-    calls: set[str] = msgspec.field(default_factory=set[str])
-    """Calls without a result."""
-    known: set[str] = msgspec.field(default_factory=set[str])
-    """All its calls."""
-    reason: str | None = None
-    """Why the model stopped, as far as the source says."""
-
-
-class Call(msgspec.Struct, eq=False):
-    """A call that has no result yet."""
-
-    part: str
-    answer: Answer
-    tool: str
-    input: str
-
-
-class Conversation(SessionPieces):
-    """The state of one session while its file is read, and the piece that is being filled."""
+class Conversation:
+    """State of one session while its file is read, and the batch that is being filled."""
 
     def __init__(self, session: str, report: Report, started: ev.SessionStarted, time: int) -> None:
-        super().__init__(session, report, started.title)
-        self.open: Answer | None = None
-        self.latest: Answer | None = None
-        """The newest answer, open or not."""
-        self.waiting: list[Answer] = []
-        self.calls: dict[str, Call] = {}
-        self.interrupted: dict[str, Call] = {}
-        """The newest calls that were taken for interrupted: a late result may come."""
-        self.early: EarlyResults[_Early] = EarlyResults(report)
-        self._called = RecordIndex()
+        self.session = session
+        self.report = report
+        self.title = started.title
+        self.remainder = Remainder()
+        self.batch = ImportBatch(session)
+        self.version = 0
+        self.open: OpenAnswer | None = None
+        self.latest: OpenAnswer | None = None
+        """Newest answer, open or not."""
+        self.waiting: list[OpenAnswer] = []
+        """Older answers with calls that have no result."""
+        self.calls: dict[str, OpenCall] = {}
+        self.interrupted: dict[str, OpenCall] = {}
+        """Newest calls that were closed as interrupted: a late result may come."""
+        self.early: EarlyResults[_EarlyResult] = EarlyResults(report)
+        self._call_ids = RecordIndex()
         """Ids of all calls."""
         self.last_user: str | None = None
         self.add(time, started)
 
+    # -- events --------------------------------------------------------------------------------
+
+    def add(self, time: int, event: ev.Event) -> None:
+        """Append an event of the record that is being read."""
+        self.batch.add(time, event)
+        self.version += 1
+        self.remainder.count += 1
+
+    def end_record(self, time: int, line: int, record: object) -> None:
+        """End the record: store what no event has of it."""
+        self.version += self.remainder.close(self.batch, time, line, record)
+
+    def pop_batch(self) -> ImportBatch:
+        """Return the batch filled so far and begin a new one."""
+        batch, self.batch = self.batch, ImportBatch(self.session)
+        return batch
+
+    def rename(self, time: int, title: str) -> None:
+        """Set the session's title, if it is a new one."""
+        if title and title != self.title:
+            self.title = title
+            self.add(time, ev.SessionRenamed(title))
+
     # -- closing -------------------------------------------------------------------------------
 
     def supersede(self) -> None:
-        """Something comes that is not of the open answer: finish it if its calls have results."""
+        """Finish the open answer, or let it wait for results: the next record is not of it."""
         answer, self.open = self.open, None
         if answer is None:
             return
@@ -122,22 +112,28 @@ class Conversation(SessionPieces):
             self._interrupt(self.waiting.pop(0), None)
 
     def interrupt_all(self, error: MessageError | None) -> None:
-        """Finish what is open; calls without a result were interrupted."""
+        """Finish all answers; calls without a result fail as interrupted.
+
+        The open answer has the error.
+        """
         answer, self.open = self.open, None
-        for waiting in self.waiting:
-            self._interrupt(waiting, None)
-        self.waiting = []
+        self._interrupt_waiting(None)
         if answer is not None:
             self._interrupt(answer, error)
 
-    def forget(self) -> None:
-        """What is open is on a branch that was left: it stays as it is."""
+    def abandon(self) -> None:
+        """Leave open what is open: it is on a branch that the conversation left."""
         self.open = self.latest = self.last_user = None
         self.waiting.clear()
         self.calls.clear()
         self.interrupted.clear()
 
-    def _interrupt(self, answer: Answer, error: MessageError | None) -> None:
+    def _interrupt_waiting(self, error: MessageError | None) -> None:
+        for answer in self.waiting:
+            self._interrupt(answer, error)
+        self.waiting = []
+
+    def _interrupt(self, answer: OpenAnswer, error: MessageError | None) -> None:
         for name in sorted(answer.calls):
             call = self.calls.get(name)
             if call is not None and call.answer is answer:
@@ -148,109 +144,120 @@ class Conversation(SessionPieces):
                     del self.interrupted[next(iter(self.interrupted))]
         self._finish(answer, error)
 
-    def _finish(self, answer: Answer, error: MessageError | None) -> None:
-        """Close an answer; its time is that of its newest record."""
-        reason = answer.reason or ("error" if error else "tool-calls" if answer.known else "stop")
-        self.add(answer.time, ev.StepFinished(answer.id, _own(answer.id, "finish"), reason))
+    def _finish(self, answer: OpenAnswer, error: MessageError | None) -> None:
+        """Close an answer; without a reason in the file, the reason follows from what it has."""
+        reason = answer.reason or ("error" if error else "tool-calls" if answer.call_ids else "stop")
+        self.add(answer.time, ev.StepFinished(answer.id, own_id(answer.id, "finish"), reason))
         self.add(answer.time, ev.MessageFinished(answer.id, None if error == ABORTED else reason, error))
 
     # -- messages ------------------------------------------------------------------------------
 
-    def user(self, time: int, event: ev.UserMessageAdded, said: Iterable[Said]) -> None:
-        """A user message of these parts; what is open before it is over."""
+    def user(self, time: int, event: ev.UserMessageAdded, parts: Iterable[UserPart | None]) -> None:
+        """Add a user message of these parts; None takes a part's number and adds nothing."""
         self.supersede()
         self.add(time, event)
         self.last_user = event.message
         self.report.messages += 1
-        for number, part in enumerate(said):
+        for number, part in enumerate(parts):
+            if part is None:
+                continue
             if part.held:
-                self.group.holds(part.held, part.field)
-            self.add(time, ev.PartStarted(event.message, _own(event.message, str(number)), part.kind))
+                self.remainder.move(part.held, part.field)
+            self.add(time, ev.PartStarted(event.message, own_id(event.message, str(number)), part.kind))
             self.report.parts += 1
 
-    def answer(self, time: int, event: ev.AssistantMessageStarted) -> Answer:
-        """A new assistant message; what is open before it is over."""
+    def answer(self, time: int, event: ev.AssistantMessageStarted) -> OpenAnswer:
+        """Begin an assistant message; the one before it is over."""
         self.supersede()
         self.add(time, event)
-        self.add(time, ev.StepStarted(event.message, _own(event.message, "step")))
+        self.add(time, ev.StepStarted(event.message, own_id(event.message, "step")))
         self.report.messages += 1
-        self.open = self.latest = Answer(event.message, time, event.model)
+        self.open = self.latest = OpenAnswer(event.message, time, event.model)
         return self.open
 
     def text(self, time: int, part: str, text: str, metadata: Json | None = None, *, held: bool = True) -> None:
-        """A whole text in the open answer; `held` is False when the record has it in another form."""
+        """Add a whole text to the open answer.
+
+        `held` is False when the record has the text in another form.
+        """
         if held:
-            self.group.holds(text, "text")
-        self._part(time, part, Text(self.piece.content(text)), metadata)
+            self.remainder.move(text, "text")
+        self._part(time, part, Text(self.batch.content(text)), metadata)
 
     def reasoning(self, time: int, part: str, text: str, metadata: Json | None = None, secret: str = "") -> None:
-        """A whole piece of reasoning in the open answer; `secret` is the text of the record that the metadata hold."""
-        self.group.holds(text, "text")
-        self._part(time, part, Reasoning(self.piece.content(text)), metadata, secret)
+        """Add whole reasoning to the open answer.
+
+        `secret` is the text of the record that the metadata hold.
+        """
+        self.remainder.move(text, "text")
+        self._part(time, part, Reasoning(self.batch.content(text)), metadata, secret)
 
     def _part(self, time: int, part: str, kind: Text | Reasoning, metadata: Json | None, secret: str = "") -> None:
-        answer = self.open
-        assert answer is not None
-        answer.time = time
-        self.add(time, ev.PartStarted(answer.id, part, kind))
+        self.complete(time, part, kind)
         if secret:
-            self.group.holds(secret, "secret" if metadata and metadata.startswith('{"openai"') else "signature")
+            self.remainder.move(secret, "secret" if metadata and metadata.startswith('{"openai"') else "signature")
         self.add(time, ev.PartEnded(part, metadata))
-        self.report.parts += 1
 
-    def complete(self, time: int, part: str, kind: File) -> None:
-        """A part of the open answer that is complete at birth; the caller says what it holds."""
+    def complete(self, time: int, part: str, kind: Text | Reasoning | File | Tool) -> OpenAnswer:
+        """Start a part of the open answer; a file is complete with it."""
         answer = self.open
         assert answer is not None
         answer.time = time
         self.add(time, ev.PartStarted(answer.id, part, kind))
         self.report.parts += 1
+        return answer
 
     def usage(self, time: int, usage: Usage, *, failed: bool = False) -> None:
-        """What the newest answer cost."""
+        """Record the usage of the newest answer."""
         answer = self.latest
         if answer is None:
             self.add(time, ev.UsageRecorded(usage, failed=failed))
             return
-        step = _own(answer.id, "finish")
+        step = own_id(answer.id, "finish")
         self.add(time, ev.UsageRecorded(usage, answer.id, step, answer.model, failed=failed))
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def call(self, time: int, part: str, kind: Tool, given: Given) -> Call:
-        """A call in the open answer, which has none of this id; an earlier call of the id is no longer waited for."""
-        answer = self.open
-        assert answer is not None
-        answer.time = time
-        answer.known.add(kind.call)
-        self.add(time, ev.PartStarted(answer.id, part, kind))
+    def call(self, time: int, part: str, kind: Tool, given: CallInput) -> OpenCall:
+        """Add a call to the open answer, which has none with this id.
+
+        An older call with the id gets no result any more.
+
+        A result that came early is applied: `OpenCall.result` tells.
+        """
+        answer = self.complete(time, part, kind)
+        answer.call_ids.add(kind.call)
         if given.field:
             if isinstance(given.held, str):
-                self.group.holds(given.held, given.field)
+                self.remainder.move(given.held, given.field)
             else:
-                self.group.holds_value(given.held, given.field)
-        self.add(time, ev.ToolRunning(part, self.piece.content(given.text)))
-        self.report.parts += 1
-        earlier = self.calls.pop(kind.call, None)
-        if earlier is not None:
-            earlier.answer.calls.discard(kind.call)
-            self.add(time, ev.ToolFailed(earlier.part, INTERRUPTED, interrupted=True))
-            self._answered(earlier.answer)
-        found = self.calls[kind.call] = Call(part, answer, kind.tool, given.text)
+                self.remainder.move_value(given.held, given.field)
+        self.add(time, ev.ToolRunning(part, self.batch.content(given.text)))
+        older = self.calls.pop(kind.call, None)
+        if older is not None:
+            older.answer.calls.discard(kind.call)
+            self.add(time, ev.ToolFailed(older.part, INTERRUPTED, interrupted=True))
+            self._finish_answered(older.answer)
+        call = OpenCall(part, answer, kind.tool, given.text)
         self.interrupted.pop(kind.call, None)
-        self._called.put(kind.call, 0)
-        early = self.early.take(kind.call)
+        self._call_ids.put(kind.call, 0)
+        early = self.early.pop(kind.call)
         if early is None:
+            self.calls[kind.call] = call
             answer.calls.add(kind.call)
-            return found
-        del self.calls[kind.call]
-        self.piece.bodies.update(early.bodies)
-        self.piece.weight += sum(map(len, early.bodies.values()))
-        self._settle(time, found, early.result)
-        return found
+            return call
+        self.batch.bodies.update(early.bodies)
+        self.batch.weight += sum(map(len, early.bodies.values()))
+        self._complete(time, call, early.result)
+        return call
 
-    def result(self, time: int, name: str, result: Result, *, held: bool = True) -> Call | None:
-        """The result of the newest call of this id; None when no such call waits for one.  `held` as in `text`."""
+    def result(
+        self, time: int, name: str, result: CallResult, *, held: bool = True, metadata: object = None
+    ) -> OpenCall | None:
+        """Complete the newest call with this id; return None when no call waits for a result.
+
+        `held` as in `text`; `metadata` is the value of the record that the result's metadata hold.
+        """
         late = name in self.interrupted
         call = self.interrupted.pop(name) if late else self.calls.pop(name, None)
         if call is None or (late and result.interrupted):
@@ -258,22 +265,34 @@ class Conversation(SessionPieces):
         call.answer.calls.discard(name)
         call.answer.time = time
         if held:
-            self.group.holds(result.output, "error" if result.failed else "output")
-        self._settle(time, call, result)
-        self._answered(call.answer)
+            self.remainder.move(result.output, "error" if result.failed else "output")
+            if metadata is not None:
+                self.remainder.move_value(metadata, "metadata")
+        self._complete(time, call, result)
+        self._finish_answered(call.answer)
         return call
 
-    def hold(self, name: str, line: int | None, result: Result) -> bool:
-        """Hold a result whose call has not come; False if it has, or has such a result.  `line` as in `EarlyResults`."""
-        if not name or self._called.get(name) is not None:
+    def has_called(self, name: str) -> bool:
+        """Whether a call with this id has come."""
+        return self._call_ids.get(name) is not None
+
+    def hold(self, name: str, line: int | None, result: CallResult) -> bool:
+        """Hold a result until its call comes.
+
+        False if the call has come, or another result is held for it.
+
+        `line` as in `EarlyResults.hold`.
+        """
+        if not name or self.has_called(name):
             return False
         urls = [file.url for file in result.attachments]
-        bodies = {url.digest: self.piece.bodies[url.digest] for url in urls if isinstance(url, Body)}
+        bodies = {url.digest: self.batch.bodies[url.digest] for url in urls if isinstance(url, Body)}
         size = len(result.output) + sum(url.size if isinstance(url, Body) else len(url) for url in urls)
-        return self.early.hold(name, line, _Early(result, bodies), size)
+        return self.early.hold(name, line, _EarlyResult(result, bodies), size)
 
-    def _settle(self, time: int, call: Call, result: Result) -> None:
-        content = self.piece.content(result.output)
+    def _complete(self, time: int, call: OpenCall, result: CallResult) -> None:
+        call.result = result
+        content = self.batch.content(result.output)
         if result.failed:
             self.add(time, ev.ToolFailed(call.part, content, result.interrupted, metadata=result.metadata))
         else:
@@ -282,7 +301,8 @@ class Conversation(SessionPieces):
                 ev.ToolCompleted(call.part, content, metadata=result.metadata, attachments=result.attachments),
             )
 
-    def _answered(self, answer: Answer) -> None:
+    def _finish_answered(self, answer: OpenAnswer) -> None:
+        """Finish an answer that waits no longer: all its calls have results."""
         if not answer.calls and answer in self.waiting:
             self.waiting.remove(answer)
             self._finish(answer, None)
@@ -290,9 +310,9 @@ class Conversation(SessionPieces):
     # -- compaction ----------------------------------------------------------------------------
 
     def compact(self, time: int, message: str, *, auto: bool, before: int | None) -> str:
-        """Everything so far is covered; the compaction's part is returned."""
+        """Begin a compaction of everything so far, asked for by `message`; return its part."""
         self.interrupt_all(None)
-        part = _own(message, "compaction")
+        part = own_id(message, "compaction")
         self.add(time, ev.UserMessageAdded(message, synthetic=True))
         self.add(time, ev.CompactionRequested(message, part, auto))
         self.add(time, ev.CompactionStarted(part, tokens_before=before))
@@ -300,20 +320,21 @@ class Conversation(SessionPieces):
         self.last_user = message
         return part
 
-    def summary(self, time: int, part: str, message: str, kinds: Iterable[tuple[Text | Reasoning, str, str]]) -> None:
-        """The summary of a compaction: its parts, each with the text of the record it holds and the field for it."""
-        self.add(time, ev.AssistantMessageStarted(message, self.last_user, summary=True))
+    def summary(
+        self, time: int, part: str, asked: str, message: str, kinds: Iterable[tuple[Text | Reasoning, str, str]]
+    ) -> None:
+        """Complete the compaction that message `asked` asked for with the summary `message`.
+
+        `kinds` are the summary's parts, each with the text of the record it holds and its field.
+        """
+        self.add(time, ev.AssistantMessageStarted(message, asked, summary=True))
         self.report.messages += 1
         for number, (kind, held, field) in enumerate(kinds):
-            body = _own(message, str(number))
+            body = own_id(message, str(number))
             if held:
-                self.group.holds(held, field)
+                self.remainder.move(held, field)
             self.add(time, ev.PartStarted(message, body, kind))
             self.add(time, ev.PartEnded(body))
             self.report.parts += 1
         self.add(time, ev.MessageFinished(message, "stop"))
         self.add(time, ev.CompactionCompleted(part, message))
-
-
-def _own(owner: str, suffix: str) -> str:
-    return bounded_id(f"{owner}:{suffix}")

@@ -1,7 +1,8 @@
-"""Results that stand before their calls in a file: held until the call comes, bounded in number and in size.
+"""Results that stand before their calls in a file, held until the call comes.
 
 Some tools write the line of a quick result before the line of its call.  The result's record is
-kept at once, as every record is; what it means is said when the call is there.
+stored at once, as every record is; its events come with the call.  Held results are bounded in
+number and in size.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from eventlog.importers.common.importer import Report
 __all__ = ["EarlyResults"]
 
 MOST = 1024
-"""How many results are held."""
+"""Results held at most."""
 LARGEST = 16 * 1024 * 1024
-"""How many characters they have together; the newest is held whatever its size."""
+"""Characters held at most; the newest result is held, however large it is."""
 
 R = TypeVar("R")
 
@@ -27,7 +28,7 @@ class _Held(NamedTuple, Generic[R]):
 
 
 class EarlyResults(Generic[R]):
-    """Results by the ids of their calls.  Those whose calls never come are reported, the oldest first."""
+    """Results by call id; those whose calls never come are reported, the oldest first."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -35,7 +36,7 @@ class EarlyResults(Generic[R]):
         self._size = 0
 
     def hold(self, call: str, line: int | None, result: R, size: int) -> bool:
-        """Hold a result until its call comes; False if one of that call is held, which stays.
+        """Hold a result until its call comes; False if another result of the call is held.
 
         `line` is where to report it if the call never comes, None if there is nothing to report.
         """
@@ -44,11 +45,11 @@ class EarlyResults(Generic[R]):
         self._held[call] = _Held(line, result, size)
         self._size += size
         while len(self._held) > MOST or (self._size > LARGEST and len(self._held) > 1):
-            self._give_up(next(iter(self._held)))
+            self._drop(next(iter(self._held)))
         return True
 
-    def take(self, call: str) -> R | None:
-        """The result of a call that has come now, None if none is held."""
+    def pop(self, call: str) -> R | None:
+        """Remove and return the result of a call that has come, None if none is held."""
         held = self._held.pop(call, None)
         if held is None:
             return None
@@ -56,11 +57,11 @@ class EarlyResults(Generic[R]):
         return held.result
 
     def close(self) -> None:
-        """The file ends: report what is held."""
+        """Report the results that are held at the end of the file."""
         while self._held:
-            self._give_up(next(iter(self._held)))
+            self._drop(next(iter(self._held)))
 
-    def _give_up(self, call: str) -> None:
+    def _drop(self, call: str) -> None:
         held = self._held.pop(call)
         self._size -= held.size
         if held.line is not None:

@@ -1,9 +1,10 @@
-"""What an importer is: a reader that turns a foreign record into the events it means, piece by piece.
+"""Contract of an importer: it turns records into events, batch by batch.
 
-An importer never touches a store.  It yields `Piece`s, and `importers/reconcile.py` decides what of them is new. For that to
-work, the events of a record must depend on that record and earlier ones only, ids and times must come from the
-source, and the same input must give the same events: a file that has grown then has the old events as a prefix. The
-n-th event of a session's pieces is its version n, so that pieces may speak of versions (rollbacks, forks).
+An importer never touches a store.  It yields batches, and `importers/reconcile.py` decides what of
+them is new.  For that the events of a record must depend on that record and earlier ones only, ids
+and times must come from the source, and the same input must give the same events: then the events
+of a grown file begin with the old ones.  The n-th event of a session's batches is its version n, so
+events may name versions (rollbacks, forks).
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from eventlog.events import Event
 from eventlog.ids import MAX_ID_BYTES
 from eventlog.values import Content
 
-__all__ = ["Importer", "Piece", "Report", "Skipped", "bounded_id", "path_identity"]
+__all__ = ["ImportBatch", "Importer", "Report", "Skipped", "bounded_id", "own_id", "path_identity"]
 
-PIECE_EVENTS = 500
-PIECE_BYTES = 2 * 1024 * 1024
+BATCH_EVENTS = 500
+BATCH_BYTES = 2 * 1024 * 1024
 
 
 class Skipped(NamedTuple):
-    """A record that could not be imported, or holds nothing of a conversation: `line` counts from 1."""
+    """Record that was not imported, or has nothing of a conversation; lines count from 1."""
 
     line: int
     reason: str
 
 
 class Report(msgspec.Struct):
-    """What an import did to one file: filled while it runs."""
+    """Report of an import of one file, filled while it runs."""
 
     path: str
     format: str
@@ -42,7 +43,7 @@ class Report(msgspec.Struct):
     events: int = 0
     """Events added to the store now."""
     messages: int = 0
-    """Messages made of the file, those that ask for a compaction included: as many as its sessions then list."""
+    """Messages of the file, those that ask for a compaction included."""
     parts: int = 0
     """Parts in the file."""
     skipped: list[Skipped] = msgspec.field(default_factory=list[Skipped])
@@ -52,11 +53,11 @@ class Report(msgspec.Struct):
         self.skipped.append(Skipped(line, reason))
 
 
-class Piece:
-    """Some of one session's events in order, with UTC milliseconds, and the bodies they refer to.
+class ImportBatch:
+    """Some events of one session in order, with their times and the bodies they refer to.
 
-    The first piece of a session begins with its `SessionStarted`, which carries the origin, or is a `SessionForked` whose
-    `parent` is the id of a session whose pieces were yielded before.
+    The first piece of a session begins with its `SessionStarted`, which carries the origin, or is a
+    `SessionForked` whose `parent` is the id of a session whose batches were yielded before.
     """
 
     __slots__ = ("bodies", "items", "session", "snapshot", "weight")
@@ -66,11 +67,14 @@ class Piece:
         self.items: list[tuple[int, Event]] = []
         self.bodies: dict[bytes, bytes] = {}
         self.weight = 0
-        """Bytes of packed bodies."""
+        """Bytes of the packed bodies."""
         self.snapshot: list[tuple[int, Event]] | None = None
-        """What is only true of a record that is a snapshot (a title, what was kept aside); None for formats that only grow.
-        Of these events the latest counts: they are not compared, and appended at the end as far as they changed.
-        The first piece of a session says whether there will be any, the last one has them."""
+        """Events of a snapshot: a title, remainders; None for formats that only grow.
+
+        They are not compared: the latest of each kind counts, and those that changed are appended
+        at the end. The first batch of a session says whether there will be any; the last one has
+        them.
+        """
 
     def add(self, time: int, event: Event) -> None:
         """Append an event."""
@@ -84,8 +88,8 @@ class Piece:
         return content
 
     def full(self) -> bool:
-        """Whether the piece is large enough to be handed on."""
-        return len(self.items) >= PIECE_EVENTS or self.weight >= PIECE_BYTES
+        """Whether the batch is large enough to be handed on."""
+        return len(self.items) >= BATCH_EVENTS or self.weight >= BATCH_BYTES
 
 
 class Importer(Protocol):
@@ -97,19 +101,24 @@ class Importer(Protocol):
         """Whether a file that begins with these bytes (up to 64 KiB) is of this format."""
         ...
 
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Piece]:
-        """Yield the file's events; counts messages and parts in `report` and lists what it skips."""
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[ImportBatch]:
+        """Yield the file's events; `report` gets the counts and what is skipped."""
         ...
 
 
 def bounded_id(name: str) -> str:
-    """`name` if it may be an id, else its head with a hash: always the same for the same name."""
+    """Return `name` if it may be an id, else its beginning with a hash of it."""
     data = name.encode("utf-8", "surrogatepass")
     if 0 < len(data) <= MAX_ID_BYTES and data.decode("utf-8", "ignore") == name:
         return name
     return data[:64].decode("utf-8", "ignore") + "~" + sha256(data).hexdigest()
 
 
+def own_id(owner: str, suffix: str) -> str:
+    """Return the id of something that belongs to `owner`."""
+    return bounded_id(f"{owner}:{suffix}")
+
+
 def path_identity(path: str) -> str:
-    """The foreign id of a record that has none of its own: its absolute path (spec §13)."""
+    """Return the foreign id of a record that has none of its own: its absolute path."""
     return os.path.abspath(path)  # noqa: PTH100  # resolving links would make one file two

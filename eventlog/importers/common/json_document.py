@@ -1,9 +1,8 @@
-"""One large JSON document read piece by piece: the members of its top object, and one member's array element by element.
+"""Streaming reader of one large JSON document.
 
-An array at the top is read element by element, too.
-
-Reads no more than it needs, so a document of any size
-takes the memory of its largest element.  Damage is an exception of this module, with the line it is on.
+It yields the members of the top object, and one member's array element by element; or the elements
+of an array at the top. It reads no more than it needs, so memory is bounded by the largest element.
+Damage raises `DamagedDocumentError` with its line.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _BLANK = " \t\r\n"
 
 
 class DamagedDocumentError(ValueError):
-    """The document is not JSON from here on.  `line` counts from 1."""
+    """The document is not JSON from here on; `line` counts from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -29,10 +28,10 @@ class DamagedDocumentError(ValueError):
 
 
 class Document:
-    """A JSON object in a file; `streamed` names the member whose array is read element by element.
+    """JSON object in a file; `streamed` names the member whose array is streamed.
 
-    Bytes that are not UTF-8 end the document, unless `mended` is given: it is told the line and what was done, and U+FFFD
-    stands in their place.
+    Bytes that are not UTF-8 end the document, unless `mended` is given: it is told the line and
+    what was done, and U+FFFD stands in their place.
     """
 
     def __init__(self, file: BinaryIO, streamed: str, mended: Callable[[int, str], None] | None = None) -> None:
@@ -48,13 +47,13 @@ class Document:
         self._ended = False
         self._lines = 1
         self._broken: int | None = None
-        """The line with bytes that are not UTF-8, after which nothing is read."""
+        """Line with bytes that are not UTF-8, after which nothing is read."""
 
     def members(self) -> Iterator[tuple[str, Any]]:
-        """Yield (name, value) of the top object; for the streamed member once per element of its array.
+        """Yield (name, value) of the top object, for the streamed member once per element.
 
-        `DamagedDocumentError` where the document ends too early, is not JSON or has something behind it; what came before
-        was sound.
+        `DamagedDocumentError` where the document ends too early, is not JSON or has something
+        behind it; what came before was sound.
         """
         yield from self._members()
         self._end()
@@ -120,7 +119,7 @@ class Document:
         return isinstance(value, (int, float)) and self._text[end] in "0123456789.eE+-"
 
     def _peek(self) -> str:
-        """The next character that is not blank, "" at the end."""
+        """Return the next character that is not blank, "" at the end."""
         while True:
             text, at = self._text, self._at
             while at < len(text) and text[at] in _BLANK:
@@ -153,13 +152,13 @@ class Document:
         self._at = 0
 
     def _decoded(self, data: bytes) -> str:
-        """The text of the next bytes, with marks in the place of those that are none, or up to the first of these."""
+        """Decode the next bytes, with U+FFFD for invalid ones, or up to the first invalid one."""
         text = ""
         while self._broken is None:
             try:
                 return text + self._utf8.decode(data, final=self._ended)
             except UnicodeDecodeError as error:
-                found = error.object  # with what the decoder had kept of the bytes before
+                found = error.object  # with the bytes that the decoder had buffered
                 text += found[: error.start].decode()
                 line = self._lines + self._text.count("\n") + text.count("\n")
                 self._utf8.reset()

@@ -1,12 +1,12 @@
-"""Lines of a foreign file, and the JSON in them: bounded in length and depth, with a reason for what is not sound.
+"""Lines of a foreign file and the JSON in them, bounded in length and depth.
 
-A damaged line is a reason, never an exception.
+A damaged line gives a reason for the report.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeGuard
 
@@ -24,17 +24,27 @@ __all__ = [
     "Line",
     "check_depth",
     "dump",
+    "has_record",
     "is_array",
     "is_object",
     "lines",
     "milliseconds",
     "parse",
+    "read_beginning",
     "sound",
     "text_or_empty",
+    "title_of",
 ]
 
 MAX_LINE = 32 * 1024 * 1024
 """Longest line that is read, in bytes; a longer one is damaged."""
+
+START = 64 * 1024
+"""Bytes of a file that are read to detect its format."""
+LONGEST = 8 * 1024 * 1024
+"""Bytes that are read beyond `START` to have the first line whole."""
+TITLE = 80
+"""Longest title taken from a prompt, in characters."""
 
 _BOM = b"\xef\xbb\xbf"
 _DECODER = msgspec.json.Decoder()
@@ -42,11 +52,11 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class DamagedLineError(ValueError):
-    """A line is not sound; the text is the reason, and never quotes the line.  Caught by every importer."""
+    """A line that cannot be read; its text is the reason, and never quotes the line."""
 
 
 class Line(NamedTuple):
-    """A line without its end.  `number` counts from 1; `data` is None when the line was over `MAX_LINE`."""
+    """A line without its end; `number` counts from 1, `data` is None over `MAX_LINE`."""
 
     number: int
     data: bytes | None
@@ -65,7 +75,7 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 
 
 def lines(file: BinaryIO, *, blank: bool = False) -> Iterator[Line]:
-    """The lines, those that are blank only if asked for, with the byte order mark and white space at the ends taken off."""
+    """Yield the lines without byte order mark and outer white space, blank ones if asked."""
     number = 0
     while raw := file.readline(MAX_LINE + 1):
         number += 1
@@ -81,9 +91,12 @@ def lines(file: BinaryIO, *, blank: bool = False) -> Iterator[Line]:
 
 
 def parse(data: bytes) -> tuple[Any, bool]:
-    """The JSON value in `data`, and whether it is plain; `DamagedLineError` if it is none, or nested too deeply.
+    """Return the JSON value in `data`, and whether it is plain.
 
-    What msgspec refuses and the standard library reads (lone surrogates, NaN, numbers out of range) is read, and not plain.
+    `DamagedLineError` if it is no JSON value, or nested too deeply.
+
+    What msgspec refuses and the standard library reads (lone surrogates, NaN, numbers out of range)
+    is read, and not plain.
     """
     plain = True
     try:
@@ -99,7 +112,7 @@ def parse(data: bytes) -> tuple[Any, bool]:
 
 
 def sound(line: Line, report: Report) -> tuple[Any, bool] | None:
-    """What `parse` says of a line; None if it is not sound, which is then reported."""
+    """Parse a line; a damaged line is reported and gives None."""
     if line.data is None:
         report.skip(line.number, "longer than 32 MiB")
         return None
@@ -134,7 +147,7 @@ def check_depth(value: Any) -> None:
 
 
 def dump(value: Any, *, plain: bool = True) -> str:
-    """Compact JSON text, such that parsing it gives an equal value; `plain` is what `parse` said of it."""
+    """Return compact JSON text that parses to an equal value; `plain` as `parse` returned it."""
     if plain:
         try:
             return _ENCODER.encode(value).decode()
@@ -144,7 +157,10 @@ def dump(value: Any, *, plain: bool = True) -> str:
 
 
 def milliseconds(stamp: object) -> int | None:
-    """UTC milliseconds of an ISO 8601 time, or None if it is none; a time without a zone is UTC."""
+    """Return the UTC milliseconds of an ISO 8601 time; None for anything else.
+
+    A time without a zone is UTC.
+    """
     if not isinstance(stamp, str):
         return None
     try:
@@ -161,5 +177,37 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def text_or_empty(value: object) -> str:
-    """A text, or "" for anything else."""
+    """Return a text as it is, "" for anything else."""
     return value if isinstance(value, str) else ""
+
+
+def read_beginning(file: BinaryIO) -> bytes:
+    """Read the first bytes of a file, at least its first line unless that is very long."""
+    start = file.read(START)
+    return start if b"\n" in start else start + file.readline(LONGEST)
+
+
+def has_record(
+    start: bytes, most: int, is_record: Callable[[dict[str, Any]], bool], is_beginning: Callable[[bytes], bool]
+) -> bool:
+    """Whether one of the first lines of a file is a record of a format.
+
+    `is_beginning` decides about a single line that breaks off.
+    """
+    head = start.split(b"\n")
+    for data in head[:most]:
+        try:
+            record, _ = parse(data.strip(b"\xef\xbb\xbf \t\r"))
+        except DamagedLineError:
+            if len(head) == 1 and is_beginning(data):
+                return True
+            continue
+        if is_object(record) and is_record(record):
+            return True
+    return False
+
+
+def title_of(prompt: str) -> str:
+    """Return the first line of a prompt, cut to a title's length."""
+    head = prompt.strip().splitlines()[0]
+    return head if len(head) <= TITLE else head[: TITLE - 1] + "…"

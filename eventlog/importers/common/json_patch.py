@@ -1,8 +1,8 @@
-"""The difference of two JSON values, small and exact: what a record had beyond what its events can tell.
+"""Difference of two JSON values, small and exact: what a record has beyond its events.
 
-`patch(derived, difference(derived, original)) == original`, always.  A difference is a list of
-steps: `["=", path, value]` sets, `["-", path]` removes a member of an object, `["+", path, index, value]` inserts into an
-array.
+`patch(derived, difference(derived, original)) == original`, always. A difference is a list of
+steps: `["=", path, value]` sets, `["-", path]` removes a member of an object, `["+", path, index,
+value]` inserts into an array.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Array: TypeAlias = Sequence[Any]
 
 
 def difference(derived: Any, original: Any, name: Callable[[Any], object] | None = None) -> Steps:
-    """The steps from `derived` to `original`; `name` gives what tells the elements of an array apart."""
+    """Return the steps from `derived` to `original`; `name` identifies elements of arrays."""
     steps: Steps = []
     _compare(derived, original, [], steps, name or _no_name)
     return steps
 
 
 def patch(value: Any, steps: Steps) -> Any:
-    """The original again; `value` is changed."""
+    """Return the original; `value` is changed."""
     for step in steps:
         path: Path = step[1]
         if not path and step[0] == "=":
@@ -87,7 +87,7 @@ def _compare_arrays(derived: Array, original: Array, path: Path, steps: Steps, n
 
 
 def _same(one: Any, other: Any) -> bool:
-    """JSON equality: true is not 1, though Python says so; 1.0 is 1."""
+    """Compare as JSON: true is not 1, but 1.0 is."""
     if isinstance(one, bool) != isinstance(other, bool):
         return False
     if isinstance(one, list) and isinstance(other, list):

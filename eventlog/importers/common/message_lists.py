@@ -1,19 +1,19 @@
-"""Lists of messages as the providers' APIs take them, in the files people keep them in.  For the two importers of them.
+"""Lists of messages as the providers' APIs take them: recognising and reading the files.
 
-A file is one of these, told strictly, by its first messages:
+The first messages of a file decide strictly which of these it is:
 
-* an array of messages, or an object with such an array in `messages` (a request), `traj` or `history`;
-* a reply: a chat completion, or a message of Anthropic's with its usage;
+* an array of messages, or an object with such an array in `messages` (a request), `traj` or
+  `history`;
+* a reply: a chat completion, or an Anthropic message with its usage;
 * one message a line; or one object of the kinds above a line, each of which is a conversation.
 
-Arrays are read element by element.  Each message is a source record, numbered by its place (or its line); what stands
-around them is record 0, `[member, object]`, with null in place of the array.  `document` puts them together again.
+Arrays are read element by element.  Each message is a source record, numbered by its place (or its
+line); what stands around them is record 0, `[member, object]`, with null in place of the array.
+`document` puts them together again.
 """
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -23,42 +23,22 @@ from eventlog.importers.common.json_lines import (
     DamagedLineError,
     check_depth,
     dump,
-    is_array,
     is_object,
     lines,
     parse,
     sound,
-    text_or_empty,
 )
-from eventlog.importers.common.remainder import Source
+from eventlog.importers.common.message_shapes import ALONE, shape_of, shape_of_object
+from eventlog.importers.common.remainder import SourceRecord
 
-__all__ = ["ANTHROPIC", "OPENAI", "Found", "conversations", "document", "family", "family_of"]
-
-OPENAI = "openai"
-ANTHROPIC = "anthropic"
-MEMBERS = ("messages", "traj", "history")
-"""Members that may have the messages."""
-ALONE = "."
-"""The member of a conversation that is one record, not an array of them."""
-START = 64 * 1024
-"""How much of a file is read at first to tell what it is, in bytes."""
-LONGEST = 8 * 1024 * 1024
-"""How much more, to have the first line whole."""
-FURTHEST = 64 * 1024 * 1024
-"""How far into a file a list of messages may begin, in bytes."""
-SAMPLE = 50
-"""How many messages a format is told from."""
-
-_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-_ONLY_OPENAI = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "refusal"})
-_OPENAI_BLOCKS = frozenset({"image_url", "input_audio", "file", "refusal", "input_text", "output_text", "input_image"})
-_ANTHROPIC_BLOCKS = frozenset(
-    {"image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result", "server_tool_use"}
-)
+__all__ = ["ListedConversation", "conversations", "document"]
 
 
-class Found(NamedTuple):
-    """A conversation in a file.  `name` tells it from others of the file; `around` is what stands around the messages."""
+class ListedConversation(NamedTuple):
+    """Conversation in a file; `name` is its place if there are several.
+
+    `around` is what stands around the messages.
+    """
 
     name: str
     member: str
@@ -67,15 +47,8 @@ class Found(NamedTuple):
     """(number, message, whether it is plain)."""
 
 
-class _Shape(NamedTuple):
-    kind: str
-    """"array", "object", "reply", "messages" (one a line), "conversations" (one a line), "none" for an object with no messages, or ""."""
-    member: str = ""
-    family: str = ""
-
-
-def document(sources: Iterable[Source]) -> Any:
-    """The conversation's JSON document as it was: an array of messages, or the object that they stood in."""
+def document(sources: Iterable[SourceRecord]) -> Any:
+    """Return the JSON document that the records came from: an array, or an object around it."""
     records = {source.line: source.record for source in sources}
     around = records.pop(0, None)
     messages = [records[number] for number in sorted(records)]
@@ -85,227 +58,28 @@ def document(sources: Iterable[Source]) -> Any:
     return messages[0] if member == ALONE else {**value, member: messages}
 
 
-def family(start: bytes) -> str:
-    """Whose messages a file begins with: `OPENAI`, `ANTHROPIC`, or "" for no list of messages."""
-    return _shape(start).family
+def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation]:
+    """Yield the conversations of the file in order; each must be read before the next.
 
+    Damage is reported.
 
-def family_of(file: BinaryIO) -> str:
-    """Whose messages a file has, wherever in its first `FURTHEST` bytes they begin."""
-    return _shape_of(file).family
-
-
-# -- telling ---------------------------------------------------------------------------------------
-
-
-def _shape_of(file: BinaryIO) -> _Shape:
-    """The shape of a file, which is left where it was."""
-    begin = file.tell()
-    start = file.read(START)
-    if b"\n" not in start:
-        start += file.readline(LONGEST)
-    shape = _shape(start)
-    if not shape.family and start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in {b"{", b"["}:
-        file.seek(begin)
-        shape = _further(file, start) or shape
-    file.seek(begin)
-    return shape
-
-
-def _further(file: BinaryIO, start: bytes) -> _Shape | None:
-    """The shape of a document whose messages, or the first of them, are not in its beginning."""
-    begin = file.tell()
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
-        told = _told(_sample(_Bounded(file, FURTHEST)), {})
-        return _Shape("array", family=told) if told else None
-    for member, at in _arrays(file):
-        file.seek(begin + at)
-        told = _told(_sample(_Bounded(file, FURTHEST)), {})
-        if told:
-            return _Shape("object", member, told)
-    return None
-
-
-class _Bounded(io.RawIOBase):
-    """The next bytes of a file, at most so many."""
-
-    def __init__(self, file: BinaryIO, most: int) -> None:
-        super().__init__()
-        self._file = file
-        self._left = most
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Read up to `size` bytes, or what is left."""
-        data = self._file.read(self._left if size < 0 else min(size, self._left))
-        self._left -= len(data)
-        return data
-
-
-_OUTSIDE = re.compile(rb'["{}\[\]]')
-_INSIDE = re.compile(rb'["\\]')
-_MEMBER = re.compile(rb'"(' + "|".join(MEMBERS).encode() + rb')"\s*:\s*\[')
-
-
-def _arrays(file: BinaryIO) -> list[tuple[str, int]]:
-    """The members of a top object that may have the messages and are arrays, with the places of these; none is decoded."""
-    found: list[tuple[str, int]] = []
-    data = file.read(FURTHEST)
-    at, depth = 0, 0
-    while (token := _OUTSIDE.search(data, at)) is not None:
-        at = token.end()
-        character = token[0]
-        if character == b'"':
-            if depth == 1 and (member := _MEMBER.match(data, token.start())) is not None:
-                found.append((member[1].decode(), member.end() - 1))
-            while (inside := _INSIDE.search(data, at)) is not None and inside[0] != b'"':
-                at = inside.end() + 1
-            if inside is None:
-                break
-            at = inside.end()
-        elif character in b"{[":
-            depth += 1
-        else:
-            depth -= 1
-            if not depth:
-                break
-    return found
-
-
-def _shape(start: bytes) -> _Shape:
-    data = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    first, _, rest = data.partition(b"\n")
-    if data.startswith(b"["):
-        told = _told(_first_elements(data), {})
-        # A whole array that has no messages, on the first of some lines, is a damaged line.
-        return (
-            _Shape("array", family=told) if told or not rest.strip() or _parsed(first) is None else _Shape("messages")
-        )
-    if not data.startswith(b"{"):
-        return _Shape("")
-    value = _parsed(first)
-    if not is_object(value):
-        found = _object(data)
-        return found if found.kind or b"\n{" in data else _Shape("none")
-    if not rest.strip():
-        return _of_object(value)
-    values = [found for found in map(_parsed, data.split(b"\n")[:SAMPLE]) if found is not None]
-    if any(_is_message(found) and not _is_reply(found) for found in values):
-        return _Shape("messages", family=_told(values, {}))
-    shapes = [_of_object(found) if is_object(found) else _Shape("") for found in values]
-    if not any(found.kind in {"object", "reply"} for found in shapes):
-        return _Shape("messages")
-    told = shapes[0].family if all(found.family == shapes[0].family for found in shapes) else ""
-    return _Shape("conversations", family=told)
-
-
-def _parsed(data: bytes) -> Any:
-    try:
-        return parse(data.strip())[0] if data.strip() else None
-    except DamagedLineError:
-        return None
-
-
-def _first_elements(data: bytes) -> list[Any]:
-    return _sample(io.BytesIO(data))
-
-
-def _sample(file: Any) -> list[Any]:
-    """The first elements of an array."""
-    found: list[Any] = []
-    try:
-        for element in Document(file, "").elements():
-            found.append(element)
-            if len(found) == SAMPLE:
-                break
-    except DamagedDocumentError:
-        pass
-    return found
-
-
-def _object(data: bytes) -> _Shape:
-    """The shape of an object that goes on over lines, by as much of it as there is."""
-    around: dict[str, Any] = {}
-    for member in MEMBERS:
-        around.clear()
-        messages: list[Any] = []
-        try:
-            for name, value in Document(io.BytesIO(data), member).members():
-                if name == member:
-                    messages.append(value)
-                else:
-                    around[name] = value
-        except DamagedDocumentError:
-            pass
-        if messages and (told := _told(messages[:SAMPLE], around)):
-            return _Shape("object", member, told)
-    return _of_object(around)
-
-
-def _of_object(value: dict[str, Any]) -> _Shape:
-    if _is_reply(value):
-        return _Shape("reply", family=ANTHROPIC if value.get("type") == "message" else OPENAI)
-    for member in MEMBERS:
-        found = value.get(member)
-        if is_array(found) and found and (told := _told(found[:SAMPLE], value)):
-            return _Shape("object", member, told)
-    return _Shape("messages", family=_told([value], {})) if _is_message(value) else _Shape("")
-
-
-def _is_reply(value: dict[str, Any]) -> bool:
-    if value.get("object") == "chat.completion":
-        return is_array(value.get("choices"))
-    return value.get("type") == "message" and value.get("role") == "assistant" and is_array(value.get("content"))
-
-
-def _is_message(value: object) -> bool:
-    if not is_object(value) or text_or_empty(value.get("role")) not in _ROLES:
-        return False
-    content = value.get("content")
-    if is_array(content):
-        return all(
-            isinstance(block, str) or (is_object(block) and isinstance(block.get("type"), str)) for block in content
-        )
-    return isinstance(content, str) or (content is None and bool(value.keys() & _ONLY_OPENAI))
-
-
-def _told(messages: list[Any], around: dict[str, Any]) -> str:
-    """Whose messages these are; "" if one of them is none."""
-    if not messages or not all(map(_is_message, messages)):
-        return ""
-    theirs = "system" in around and not any(message["role"] == "system" for message in messages)
-    ours = False
-    for message in messages:
-        content = message.get("content")
-        kinds = {block["type"] for block in (content if is_array(content) else []) if is_object(block)}
-        ours = ours or bool(
-            message.keys() & _ONLY_OPENAI or kinds & _OPENAI_BLOCKS or message["role"] not in {"user", "assistant"}
-        )
-        theirs = theirs or bool(kinds & _ANTHROPIC_BLOCKS)
-    return "" if ours and theirs else ANTHROPIC if theirs else OPENAI
-
-
-# -- reading ---------------------------------------------------------------------------------------
-
-
-def conversations(file: BinaryIO, report: Report) -> Iterator[Found]:
-    """The conversations of the file in order, each to be read before the next; what is damaged is reported.
-
-    In an array or object, U+FFFD stands in the place of bytes that are not UTF-8, and each such place is reported: the
-    messages after it are sound.  A line of its own is not imported when it has some.
+    In an array or object, U+FFFD stands in the place of bytes that are not UTF-8, and each such
+    place is reported: the messages after it are sound. A line of its own is not imported when it
+    has some.
     """
     begin = file.tell()
-    shape = _shape_of(file)
+    shape = shape_of(file)
     if shape.kind == "array":
-        yield Found("", "", {}, _numbered(Document(file, "", report.skip).elements(), report))
+        yield ListedConversation("", "", {}, _numbered(Document(file, "", report.skip).elements(), report))
     elif shape.kind == "object":
         around = _around(file, shape.member, report)
         file.seek(begin)
         members = Document(file, shape.member, report.skip).members()
-        yield Found(
+        yield ListedConversation(
             "", shape.member, around, _numbered((value for name, value in members if name == shape.member), report)
         )
     elif shape.kind == "reply":
-        # Over lines or not: the whole file is one object.
+        # The whole file is one object, on one line or several.
         whole = dict(_sound(Document(file, "", report.skip).members(), report))
         yield from _inside("", whole, plain=_is_plain(whole))
     elif shape.kind == "conversations":
@@ -317,20 +91,20 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[Found]:
     elif shape.kind == "none":
         report.skip(1, "no list of messages is found in it")
     else:
-        yield Found("", "", {}, _values(file, report))
+        yield ListedConversation("", "", {}, _values(file, report))
 
 
-def _inside(name: str, value: dict[str, Any], *, plain: bool) -> Iterator[Found]:
-    """The conversation that one object is."""
-    shape = _of_object(value)
+def _inside(name: str, value: dict[str, Any], *, plain: bool) -> Iterator[ListedConversation]:
+    """Yield the conversation that one object is."""
+    shape = shape_of_object(value)
     if shape.kind == "object":
         messages: list[Any] = value[shape.member]
         around = {**value, shape.member: None}
-        yield Found(
+        yield ListedConversation(
             name, shape.member, around, ((number, found, plain) for number, found in enumerate(messages, start=1))
         )
     else:
-        yield Found(name, ALONE, {}, iter([(1, value, plain)]))
+        yield ListedConversation(name, ALONE, {}, iter([(1, value, plain)]))
 
 
 def _around(file: BinaryIO, member: str, report: Report) -> dict[str, Any]:
@@ -355,7 +129,7 @@ def _sound(members: Iterator[tuple[str, Any]], report: Report) -> Iterator[tuple
 def _numbered(elements: Iterator[Any], report: Report) -> Iterator[tuple[int, Any, bool]]:
     number = 0
     try:
-        for number, value in enumerate(elements, start=1):  # the last number is the place of the damage
+        for number, value in enumerate(elements, start=1):  # `number` is needed below when the document is damaged
             if _is_shallow(number, value, report):
                 yield number, value, _is_plain(value)
     except DamagedDocumentError as error:
@@ -373,7 +147,7 @@ def _is_shallow(number: int, value: Any, report: Report) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """What `parse` would say of the value."""
+    """Whether `parse` would call the value plain."""
     try:
         again, plain = parse(dump(value).encode())
     except (DamagedLineError, UnicodeEncodeError, OverflowError):

@@ -1,8 +1,8 @@
-"""Where each record of a long file belongs: a map from record keys to small numbers that costs 27 bytes an entry.
+"""Map from record keys to small numbers, at 27 bytes an entry.
 
-Keys are kept as 64-bit hashes in an open-addressing table (a dict of strings would cost ten
-times as much, and a file of hundreds of MB has a million records).  Two keys of one hash would be taken for one: with
-a million keys the odds are 1 to 37 million.
+Keys are stored as 64-bit hashes in an open-addressing table: a dict of strings would cost ten times
+as much, and a file of hundreds of MB has a million records.  Two keys with one hash count as one;
+with a million keys the odds of that are 1 to 37 million.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FIRST = 1024
 
 
 class RecordIndex:
-    """A map from strings to numbers of 0 .. 2**64 - 1.  The hash is this process's own: never store it."""
+    """Map from strings to numbers of 0 .. 2**64 - 1, valid in this process only."""
 
     __slots__ = ("_count", "_hashes", "_values")
 
@@ -28,13 +28,13 @@ class RecordIndex:
         return self._count
 
     def get(self, key: str) -> int | None:
-        """The number of `key`, or None."""
+        """Return the number of `key`, or None."""
         wanted = _hash(key)
         slot = self._slot(wanted)
         return self._values[slot] if self._hashes[slot] == wanted else None
 
     def put(self, key: str, value: int) -> bool:
-        """Set the number of `key`; False if it was known (its number stays)."""
+        """Set the number of a new `key`; False, and no change, if it has one."""
         wanted = _hash(key)
         slot = self._slot(wanted)
         if self._hashes[slot] == wanted:
@@ -46,7 +46,7 @@ class RecordIndex:
         return True
 
     def move(self, key: str, value: int) -> None:
-        """Set the number of `key`, known or not."""
+        """Set the number of `key`, new or not."""
         if not self.put(key, value):
             self._values[self._slot(_hash(key))] = value
 

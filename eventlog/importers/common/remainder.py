@@ -1,11 +1,13 @@
-"""The rest of a source record: what is left of it when its texts live in events, and how it is made whole again.
+"""Remainder of a source record: what no event has of it, and how the record is restored.
 
-Of the records of streams see `stream_remainder.py`.  Every record of another line-based format ends with
-`ForeignKept(of="line:N")`, whose data is the JSON text `[rest, moved]`.  `rest` is the record with null in place of what moved
-away, and `moved` says where it went: `[path, [event, field]]`, the path from an array that holds the record alone, with the
-event's index among those since the record before.  A large text that no event has is an event of its own,
-`ForeignKept(of="line:N:K")`.  So nothing of any size is stored twice, and a text that is redacted in its part is not left
-behind here (texts under `SHORT` characters may be).
+Every record of a line-based format ends with `ForeignKept(of="line:N")`, whose data is the JSON
+text `[rest, moved]`. `rest` is the record with null in place of what moved to events, and `moved`
+says where it went: `[path, [event, field]]`, the path from an array that holds the record alone,
+with the event's index among those since the record before. A large text that no event has is an
+event of its own, `ForeignKept(of="line:N:K")`. So no large text is stored twice, and a text that is
+redacted in its part does not stay behind here (texts under `SHORT` characters may).
+
+Records of streams have another form: `stream_remainder.py`.
 """
 
 from __future__ import annotations
@@ -18,30 +20,30 @@ from typing import Any, NamedTuple
 from eventlog import events as ev
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import DamagedError, brief
-from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object
-from eventlog.importers.common.stream_remainder import Texts, unpack
+from eventlog.importers.common.stream_remainder import PartTexts, unpack
 from eventlog.session.session import Session
 from eventlog.values import Content, File, Reasoning, Text
 
-__all__ = ["Group", "Source", "emit", "restore"]
+__all__ = ["Remainder", "SourceRecord", "emit", "restore"]
 
 SHORT = 16
-"""Texts shorter than this stay in the rest: a reference would be longer."""
+"""Shorter texts stay in the rest, because a reference would be longer."""
 
 Path = list[str | int]
 Moved = list[tuple[Path, tuple[int, str]]]
 
 
-class Source(NamedTuple):
-    """A source record as it was read, and the number of the line it stood on."""
+class SourceRecord(NamedTuple):
+    """A source record and the number of its line."""
 
     line: int
     record: Any
 
 
-class Group:
-    """The events that one record gives, and which texts and values of the record they hold."""
+class Remainder:
+    """Events of one record, with the texts and values of the record that they hold."""
 
     __slots__ = ("count", "plain", "texts", "values")
 
@@ -49,37 +51,37 @@ class Group:
         self.count = 0
         """Events since the record before."""
         self.plain = True
-        """Whether the record is plain (`parse`): if not, its values are not exactly what an event has."""
+        """Whether the record is plain (`parse`); only then events hold its values exactly."""
         self.texts: dict[str, tuple[int, str]] = {}
         self.values: dict[int, tuple[int, str]] = {}
 
-    def holds(self, text: str, field: str) -> None:
-        """The event that comes next holds `text` in `field` (the words of `_FIELDS`)."""
+    def move(self, text: str, field: str) -> None:
+        """Move a text of the record into `field` of the next event (a word of `_FIELDS`)."""
         if len(text) >= SHORT:
             self.texts.setdefault(text, (self.count, field))
 
-    def holds_value(self, value: object, field: str) -> None:
-        """The event that comes next holds this very array or object of the record, as JSON text, in `field`."""
+    def move_value(self, value: object, field: str) -> None:
+        """Move an array or object of the record into `field` of the next event, as JSON text."""
         if self.plain:
             self.values[id(value)] = (self.count, field)
 
-    def close(self, piece: Piece, time: int, line: int, record: Any) -> int:
+    def close(self, batch: ImportBatch, time: int, line: int, record: Any) -> int:
         """Append what is left of the record; the number of events that took."""
         moved: Moved = []
         large: list[str] = []
-        # In an array of its own, a record that is no more than a text is treated like any other.
-        (rest,) = self._rest([record], [], moved, large)
+        # Wrapped in an array, so that a record that is a bare text is handled like any other.
+        (rest,) = self._strip([record], [], moved, large)
         for number, text in enumerate(large):
-            piece.add(time, ev.ForeignKept(f"line:{line}:{number}", piece.content(text)))
+            batch.add(time, ev.ForeignKept(f"line:{line}:{number}", batch.content(text)))
         data = dump([rest, moved], plain=self.plain)
-        piece.add(time, ev.ForeignKept(f"line:{line}", piece.content(data)))
+        batch.add(time, ev.ForeignKept(f"line:{line}", batch.content(data)))
         self.count = 0
         self.texts.clear()
         self.values.clear()
         return len(large) + 1
 
-    def _rest(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
-        """The value with null in place of what moves away; the same object when nothing does."""
+    def _strip(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
+        """Return the value with null in place of what moves; the same object if nothing does."""
         rest: Any = None
         for key, item in _entries(value):
             place: tuple[int, str] | None = None
@@ -96,7 +98,7 @@ class Group:
             elif is_object(item) or is_array(item):
                 place = self.values.get(id(item))
                 if place is None:
-                    left = self._rest(item, [*path, key], moved, large)
+                    left = self._strip(item, [*path, key], moved, large)
                     if left is item:
                         continue
             else:
@@ -110,20 +112,22 @@ class Group:
 
 
 def _entries(value: Any) -> Iterable[tuple[Any, Any]]:
-    """Keys and values of an object, indexes and values of an array."""
+    """Return keys and values of an object, indexes and values of an array."""
     if is_object(value):
         return value.items()
     items: list[Any] = value
     return enumerate(items)
 
 
-def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[Source]:
-    """The records whose events these are, in order; `text` resolves a content (`Store.text`).
+def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
+    """Yield the records of these events, in order.
+
+    `text` resolves a content (`Store.text`).
 
     `DamagedError` when what was kept does not fit the events around it.
     """
     group: list[ev.Event] = []
-    texts = Texts()
+    texts = PartTexts()
     tail: ev.ForeignKept | None = None
     for event in events:
         if isinstance(event, ev.SessionForked):
@@ -144,7 +148,7 @@ def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Itera
             whole = [rest]
             for path, (number, field) in moved:
                 _put(whole, path, _FIELDS[field](group[number], text))
-            yield Source(int(event.of[5:]), whole[0])
+            yield SourceRecord(int(event.of[5:]), whole[0])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise DamagedError(f"what was kept of source record {brief(event.of)} does not fit its events") from error
         group = []
@@ -153,17 +157,20 @@ def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Itera
 
 
 def _batch(
-    kept: ev.ForeignKept, events: list[ev.Event], texts: Texts, text: Callable[[Content], str]
-) -> Iterator[Source]:
+    kept: ev.ForeignKept, events: list[ev.Event], texts: PartTexts, text: Callable[[Content], str]
+) -> Iterator[SourceRecord]:
     try:
         for line, record in unpack(int(kept.of.partition(":")[2]), text(kept.data), events, texts, text):
-            yield Source(line, record)
+            yield SourceRecord(line, record)
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DamagedError(f"what was kept of source records {brief(kept.of)} does not fit its events") from error
 
 
-def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterator[Source]:
-    """The records of a file whose sessions these are (the main one and its sub-sessions), in the order of their lines."""
+def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
+    """Yield the records of a file from its sessions, in the order of their lines.
+
+    `sessions` are the main session and its sub-sessions.
+    """
     found = (restore((recorded.event for recorded in session.events()), text) for session in sessions)
     return merge(*found, key=lambda source: source.line)
 
@@ -207,4 +214,4 @@ _FIELDS: dict[str, Callable[[Any, Callable[[Content], str]], Any]] = {
     "error": lambda event, text: text(event.error),
     "data": lambda event, text: text(event.data),
 }
-"""Where in an event a moved text or value is."""
+"""Readers of a moved text or value, by its field."""

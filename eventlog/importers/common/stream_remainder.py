@@ -1,13 +1,14 @@
-"""The rest of a stream's records: hundreds of them, each almost like the one before, kept together in few events.
+"""Remainder of a stream's records, which are many and alike: several records an event.
 
-For `sse.py` and `remainder.py`.  A batch is an event `ForeignKept(of="lines:N")`, N the line of its first record, whose data is a
-JSON array with an entry `[lines, events, steps, moved]` per record: how many lines and events after the record before it
-stands, the difference (`json_patch.py`) of its rest from the rest before, and where the texts went that are null in the rest.
-`moved` is 0 for "as before", else a list of `[path, [event, field]]` as in `remainder.py`, with events counted within the record, or
-of `[path, [part, "said"]]`: the whole text, or input, that a part has by now.
+One event has the remainders of a batch of records: `ForeignKept(of="lines:N")`, N the line of the
+first record, whose data is a JSON array with an entry `[lines, events, steps, moved]` for each
+record. `lines` and `events` count from the record before it. `steps` is the difference
+(`json_patch.py`) from the record before. `moved` says where the texts went that are null: 0 for "as
+before", else a list of `[path, [event, field]]` as in `remainder.py`, with events counted within
+the record, or of `[path, [part, "said"]]`: the whole text, or input, that a part has by then.
 
-A batch ends with a record that does more than add to a text.  What is left at the end of a file is the batch of its
-`tail`, which is no part of the history: it is replaced when the file has grown.
+A batch ends with a record that does more than add to a text. The records after the last whole batch
+are in the event of its `tail`, which is a snapshot: it is replaced when the file has grown.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object
 from eventlog.importers.common.json_patch import difference, patch
 from eventlog.values import Content, Reasoning, Text
 
-__all__ = ["Batch", "Texts", "unpack"]
+__all__ = ["PartTexts", "StreamRemainder", "unpack"]
 
 LONGEST = 500
 """Most records in a batch."""
 SAID = 16
-"""A text of a part is only looked for in later records when it has this many characters."""
+"""Shortest text of a part that is looked for in later records, in characters."""
 
 Path = list[str | int]
 Moved = list[tuple[Path, tuple[int | str, str]]]
 
 
-class Batch:
-    """The records since the last batch, and which of their texts events have."""
+class StreamRemainder:
+    """Remainders of the records since the last batch."""
 
     def __init__(self) -> None:
         self.first = 0
@@ -53,7 +54,7 @@ class Batch:
         self._bound = INLINE
 
     def event(self, event: ev.Event) -> None:
-        """An event of the record that is being read."""
+        """Count an event of the record that is being read."""
         if isinstance(event, ev.PartDelta):
             if event.text:
                 self._deltas.setdefault(event.text, self._events)
@@ -61,24 +62,24 @@ class Batch:
             self._more = True
         self._events += 1
 
-    def said(self, part: str, text: str) -> None:
-        """The part's text or input is complete."""
+    def complete(self, part: str, text: str) -> None:
+        """Note the whole text or input of a part."""
         if len(text) >= SAID:
             self._said[text] = part
 
-    def forget(self) -> None:
-        """A new message begins: its records do not repeat the texts of the one before."""
+    def begin_message(self) -> None:
+        """Forget the texts of the last message, which a new one does not repeat."""
         self._said.clear()
 
     def close(self, line: int, record: Any, *, plain: bool, begun: bool) -> list[str]:
-        """End the record; return its large texts, each of which must become an event of its own (`line:N:K`).
+        """End the record; return its large texts, each to be stored by an event (`line:N:K`).
 
         While the session has not begun there are none: no event may come before its first.
         """
         moved: Moved = []
         large: list[str] = []
         self._bound = INLINE if begun else sys.maxsize
-        (rest,) = self._take([record], [], moved, large)
+        (rest,) = self._strip([record], [], moved, large)
         steps = difference(self._rest, rest)
         place = moved if not self._entries or moved != self._moved else 0
         if not self._entries:
@@ -100,20 +101,20 @@ class Batch:
         """Whether it may take no more records."""
         return len(self._entries) >= LONGEST
 
-    def left(self) -> bool:
+    def has_records(self) -> bool:
         """Whether there are records in it."""
         return bool(self._entries)
 
     def data(self) -> str:
-        """The batch."""
+        """Return the batch as JSON text."""
         return dump(self._entries, plain=self._plain)
 
     def clear(self) -> None:
-        """A new batch begins."""
+        """Begin a new batch."""
         self._entries, self._rest, self._moved, self._plain = [], None, [], True
 
-    def _take(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
-        """A copy of the value with null in place of what an event has."""
+    def _strip(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
+        """Return a copy of the value with null in place of texts that events have."""
         if isinstance(value, str):
             if value in self._deltas:
                 moved.append((path, (self._deltas[value], "delta")))
@@ -127,20 +128,20 @@ class Batch:
                 return None
             return value
         if is_object(value):
-            return {key: self._take(item, [*path, key], moved, large) for key, item in value.items()}
+            return {key: self._strip(item, [*path, key], moved, large) for key, item in value.items()}
         if is_array(value):
-            return [self._take(item, [*path, number], moved, large) for number, item in enumerate(value)]
+            return [self._strip(item, [*path, number], moved, large) for number, item in enumerate(value)]
         return value
 
 
-class Texts:
-    """What the parts of a stream have said, for putting records together again."""
+class PartTexts:
+    """Texts of a stream's parts so far, for restoring its records."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
 
-    def take(self, event: ev.Event, text: Callable[[Content], str]) -> None:
-        """The next event."""
+    def add(self, event: ev.Event, text: Callable[[Content], str]) -> None:
+        """Add the text of the next event."""
         if isinstance(event, ev.PartDelta):
             self._texts.setdefault(event.part, []).append(event.text)
         elif isinstance(event, ev.PartStarted):
@@ -151,15 +152,18 @@ class Texts:
         elif isinstance(event, ev.AssistantMessageStarted):
             self._texts.clear()
 
-    def said(self, part: str) -> str:
-        """What a part has said."""
+    def text_of(self, part: str) -> str:
+        """Return a part's text so far."""
         return "".join(self._texts[part])
 
 
 def unpack(
-    first: int, data: str, events: list[ev.Event], texts: Texts, text: Callable[[Content], str]
+    first: int, data: str, events: list[ev.Event], texts: PartTexts, text: Callable[[Content], str]
 ) -> Iterator[tuple[int, Any]]:
-    """The records of a batch with their lines; `events` are those since the batch before."""
+    """Yield the records of a batch with their lines.
+
+    `events` are those since the batch before.
+    """
     line, at = first, 0
     rest: Any = None
     moved: Any = []
@@ -168,10 +172,12 @@ def unpack(
         rest = patch(rest, steps)
         moved = moved if place == 0 else place
         for event in events[at : at + count]:
-            texts.take(event, text)
+            texts.add(event, text)
         whole = [json.loads(json.dumps(rest))]
         for path, (number, field) in moved:
-            _put(whole, path, texts.said(number) if field == "said" else _value(events[at + int(number)], field, text))
+            _put(
+                whole, path, texts.text_of(number) if field == "said" else _value(events[at + int(number)], field, text)
+            )
         yield line, whole[0]
         at += count
 

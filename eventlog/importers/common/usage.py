@@ -1,7 +1,7 @@
-"""Token counts and prices as foreign records give them, and what a corrected usage adds to the one that was recorded.
+"""Token counts and prices of foreign records, and the difference of two usages.
 
-A message's usage is the sum of its `UsageRecorded`: a source that repeats and corrects it
-gives the first as it is and then only differences, so that a record never has to wait for a later one.
+A message's usage is the sum of its `UsageRecorded`.  A source that repeats and corrects its usage
+gives the first as it is and then differences, so no record has to wait for a later one.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ MAX_PRICE = 1_000_000_000
 
 
 def count(value: object) -> int:
-    """A number of tokens; 0 for what cannot be one."""
+    """Return a number of tokens; 0 for what cannot be one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else 0
 
 
 def price(value: object) -> Decimal | None:
-    """A price in US dollars, exactly as the record spells it; None for what cannot be one."""
+    """Return a price in US dollars, exactly as the record spells it; None for other values."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < MAX_PRICE:
         return None
     return Decimal(repr(value))
 
 
 def added(before: Usage, now: Usage) -> Usage | None:
-    """What `now` adds to `before`; None when that is nothing.  A total is only given when nothing was recorded before."""
+    """Return what `now` adds to `before`; None when that is nothing.
+
+    A total is only given when nothing was recorded before.
+    """
     if (now.tokens, now.cost) == (before.tokens, before.cost):
         return None
     if before == Usage(Tokens()):

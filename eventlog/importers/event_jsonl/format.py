@@ -1,20 +1,25 @@
-"""Event JSONL: the engine's own form of sessions as text, lossless, one JSON value a line, UTF-8.  Its format, and reading it.
+"""Event JSONL, the engine's lossless text form of sessions: its format and its reader.
 
 Written by `projections/exports/jsonl.py`; put into a store by `load.py`.  Format version 1:
 
-* First line: `{"eventlog": 1, "schema": S}`, the version of this format and the schema version of the events (`events.py`).
-* `{"session": ID, "first": V}` begins the stream of a session, whose first own event has version V: 1, or for a fork the one
-  after its parent's.  Sessions come after those that they were forked from or are sub-sessions of.
-* `{"version": V, "time": MS, "events": [[AFTER, EVENT], …]}` is one append: its first version, its time in UTC milliseconds, and each
-  event with its time, in milliseconds after that.  `"request"` is the request id of the append, if it had one.  With
-  `"more": true` the append goes on in the next line of this kind.
-* An event is the array `[TAG, FIELD, …]` of its canonical encoding; bytes are base64, decimals text.  Runs of deltas are told delta by delta.
-* `{"body": SHA-256 IN HEX, "text": TEXT}` is a large text, before the first append of its session that refers to it; with
-  `"more": true` it goes on in the next line.
+* First line: `{"eventlog": 1, "schema": S}`, the version of this format and the schema version of
+  the events (`events.py`).
+* `{"session": ID, "first": V}` begins the stream of a session, whose first own event has version V:
+  1, or for a fork the one after its parent's.  Sessions come after those that they were forked from
+  or are sub-sessions of.
+* `{"version": V, "time": MS, "events": [[AFTER, EVENT], …]}` is one append: its first version, its
+  time in UTC milliseconds, and each event with its time, in milliseconds after that.  `"request"`
+  is the request id of the append, if it had one.  With `"more": true` the append goes on in the
+  next line of this kind.
+* An event is the array `[TAG, FIELD, …]` of its canonical encoding; bytes are base64, decimals
+  text.  Runs of deltas are told delta by delta.
+* `{"body": SHA-256 IN HEX, "text": TEXT}` is a large text, before the first append of its session
+  that refers to it; with `"more": true` it goes on in the next line.
 * Last line: `{"end": {"sessions": N, "events": N}}`.  A file without it was cut off.
 
-A line with `"escaped": true` holds lone surrogates, which two JSON escapes in a row cannot tell from a character: in every string of it
-U+10FFFF stands for an escape, followed by four hexadecimal digits for a surrogate, or by itself for itself (as in `codec/batch.py`).
+A line with `"escaped": true` holds lone surrogates, which two JSON escapes in a row cannot tell
+from a character: in every string of it U+10FFFF stands for an escape, followed by four hexadecimal
+digits for a surrogate, or by itself for itself (as in `codec/batch.py`).
 
 Not in it: positions, leases and their epochs, which belong to a store.  A damaged line ends its
 session there; the other sessions are read.
@@ -22,8 +27,7 @@ session there; the other sessions are read.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, BinaryIO, TypeGuard
 
@@ -31,28 +35,24 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.batch import Entry
+from eventlog.codec.surrogates import escape, map_text, unescape
 from eventlog.codec.upcast import upcast
 from eventlog.compression import pack
 from eventlog.errors import ImportFormatError, TooNewError, brief
-from eventlog.importers.common.importer import Piece, Report
+from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
 from eventlog.values import Body
 
-__all__ = ["VERSION", "EventJsonl", "Restored", "bodies_of", "line_of"]
+__all__ = ["VERSION", "EventJsonl", "JsonlAppend", "bodies_of", "line_of"]
 
 VERSION = 1
 """Version of the format that is written; older ones are read."""
 MAX_LINE = 512 * 1024 * 1024
-"""Longest line that is read, in bytes.  The writer cuts appends and bodies, so only one huge event makes a long line."""
+"""Longest line that is read, in bytes; only one huge event makes a long line."""
 
 
-_ESCAPE = "\U0010ffff"
-_TO_ESCAPE = re.compile("[\ud800-\udfff\U0010ffff]")
-_ESCAPED = re.compile("\U0010ffff(?:\U0010ffff|([0-9a-f]{4}))")
-
-
-class Restored(Piece):
-    """An append, or the rest of one that was cut: `first` is the version of its first event."""
+class JsonlAppend(ImportBatch):
+    """An append, or the rest of a cut one; `first` is the version of its first event."""
 
     __slots__ = ("first", "line", "request")
 
@@ -64,37 +64,15 @@ class Restored(Piece):
 
 
 def line_of(value: object) -> bytes:
-    """A line of the file; structs are told as arrays."""
+    """Encode a line of the file; structs become arrays."""
     try:
         return msgspec.json.encode(value) + b"\n"
     except UnicodeEncodeError:
-        return msgspec.json.encode({"escaped": True, **_map_text(msgspec.to_builtins(value), _escape)}) + b"\n"
-
-
-def _map_text(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if is_object(value):
-        return {key: _map_text(item, change) for key, item in value.items()}
-    if is_array(value) or _is_tuple(value):
-        return [_map_text(item, change) for item in value]
-    return value
-
-
-def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
-    return isinstance(value, tuple)
-
-
-def _escape(text: str) -> str:
-    return _TO_ESCAPE.sub(lambda found: _ESCAPE + (_ESCAPE if found[0] == _ESCAPE else f"{ord(found[0]):04x}"), text)
-
-
-def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPE, text)
+        return msgspec.json.encode({"escaped": True, **map_text(msgspec.to_builtins(value), escape)}) + b"\n"
 
 
 def bodies_of(event: ev.Event) -> Iterator[Body]:
-    """The bodies that an event refers to."""
+    """Yield the bodies that an event refers to."""
     layer: list[Any] = [event]
     while layer:
         value = layer.pop()
@@ -106,8 +84,12 @@ def bodies_of(event: ev.Event) -> Iterator[Body]:
             layer.extend(value)
 
 
+def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
+
+
 class EventJsonl:
-    """Reads the format above."""
+    """Importer of event JSONL."""
 
     name = "event_jsonl"
 
@@ -116,7 +98,7 @@ class EventJsonl:
         del path
         return start.startswith(b'{"eventlog":')
 
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[Restored]:
+    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[JsonlAppend]:
         """Yield the appends in order; `TooNewError` for a file of a newer program."""
         del path
         reader = _Reader(report, _schema(file.readline(1024)))
@@ -127,11 +109,11 @@ class EventJsonl:
                 report.skip(number, f"a line of more than {MAX_LINE} bytes")
                 while raw and not raw.endswith(b"\n"):
                     raw = file.readline(MAX_LINE)
-                reader.lose()
+                reader.end_session()
                 continue
-            piece = reader.take(number, raw)
-            if piece is not None:
-                yield piece
+            batch = reader.read_line(number, raw)
+            if batch is not None:
+                yield batch
         reader.close(number)
 
 
@@ -154,18 +136,18 @@ def _object(raw: bytes) -> dict[str, Any]:
     value, _ = parse(raw)
     if not is_object(value):
         raise DamagedLineError("not an object")
-    found: dict[str, Any] = _map_text(value, _unescape) if value.get("escaped") is True else value
+    found: dict[str, Any] = map_text(value, unescape) if value.get("escaped") is True else value
     return found
 
 
 class _Reader:
-    """What is known between two lines: the session, the next version, and the body that is being read."""
+    """State between two lines: the session, the next version, and the body being read."""
 
     def __init__(self, report: Report, schema: int) -> None:
         self.report = report
         self.schema = schema
         self.session: str | None = None
-        """The session whose stream is read; None before the first and behind damage."""
+        """Session whose stream is read; None before the first, and after damage."""
         self.expected = 0
         self.sessions = 0
         self.events = 0
@@ -176,12 +158,12 @@ class _Reader:
         """Packed bodies that no append has referred to yet."""
         self.known: set[bytes] = set()
 
-    def lose(self) -> None:
-        """The session cannot go on: what follows has no place."""
+    def end_session(self) -> None:
+        """End the session: the lines that follow have no place in it."""
         self.session = None
 
-    def take(self, number: int, raw: bytes) -> Restored | None:
-        """Take in a line; an append is returned."""
+    def read_line(self, number: int, raw: bytes) -> JsonlAppend | None:
+        """Read a line; return the append that it is, if it is one."""
         try:
             value = _object(raw)
             if "events" in value:
@@ -197,11 +179,11 @@ class _Reader:
                 f"{error}; the rest of session {brief(self.session)} is not imported" if self.session else str(error)
             )
             self.report.skip(number, where)
-            self.lose()
+            self.end_session()
         return None
 
     def close(self, number: int) -> None:
-        """The file ends."""
+        """End the file; a missing last line is reported."""
         if not self.ended:
             self.report.skip(number, "the file ends without its last line: it was cut off")
 
@@ -239,7 +221,7 @@ class _Reader:
             raise DamagedLineError("a body that is not what was written")
         self.waiting[bytes.fromhex(digest)] = pack(data)
 
-    def _append(self, number: int, value: dict[str, Any]) -> Restored | None:
+    def _append(self, number: int, value: dict[str, Any]) -> JsonlAppend | None:
         entries, time, request = value["events"], value.get("time"), value.get("request")
         if self.session is None:
             return None
@@ -252,33 +234,34 @@ class _Reader:
             or not isinstance(request, (str, type(None)))
         ):
             raise DamagedLineError("an append without events or time")
-        piece = Restored(self.session, self.expected, number, request if value.get("more") is not True else None)
+        batch = JsonlAppend(self.session, self.expected, number, request if value.get("more") is not True else None)
         for entry in entries:
             after, event = self._event(entry)
-            piece.add(time + after, event)
+            batch.add(time + after, event)
             self._count(event)
             for body in bodies_of(event):
-                self._refer(piece, body)
+                self._refer(batch, body)
         self.expected += len(entries)
         self.events += len(entries)
-        return piece
+        return batch
 
     def _event(self, entry: object) -> tuple[int, ev.Event]:
         if not is_array(entry) or len(entry) != 2 or not isinstance(entry[0], int) or not is_array(entry[1]):
             raise DamagedLineError("an event that is not a time and an array")
         try:
             fields = entry[1] if self.schema == ev.SCHEMA else upcast(entry[1], self.schema, ev.SCHEMA)
-            # Inside a struct, whose type is looked at once: a bare union is looked at in every call, for 40 µs.
+            # Inside a struct, whose type is looked at once: a bare union is looked at in every
+            # call, for 40 µs.
             found = msgspec.convert([0, entry[0], fields], Entry)
         except (msgspec.ValidationError, LookupError, TypeError, ValueError) as error:
             raise DamagedLineError(f"an event that does not fit: {error}") from None
         return found.after, found.event
 
-    def _refer(self, piece: Restored, body: Body) -> None:
+    def _refer(self, batch: JsonlAppend, body: Body) -> None:
         packed = self.waiting.pop(body.digest, None)
         if packed is not None:
-            piece.bodies[body.digest] = packed
-            piece.weight += len(packed)
+            batch.bodies[body.digest] = packed
+            batch.weight += len(packed)
             self.known.add(body.digest)
         elif body.digest not in self.known:
             raise DamagedLineError(f"the body {body.digest.hex()} is missing")

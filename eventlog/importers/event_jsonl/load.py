@@ -1,15 +1,16 @@
-"""Appends of our own event JSONL into a store: ids, times, versions and appends as they were, forks as forks.
+"""Loads event JSONL into a store; ids, times, versions, appends and forks stay the same.
 
-A session is looked for under its own id (spec §13: a given session id is an identity), then under `ID~2`, `ID~3` …, which hold what
-diverged.  What is stored already is compared event by event, times included:
+A session is looked for under its own id, because a given session id is an identity, then under
+`ID~2`, `ID~3` …, which hold what diverged.  Stored events are compared one by one, times included:
 
 * the file's stream ends while one still agrees: nothing is new;
 * one has agreed to its end: the rest is appended to it;
-* none agrees to its end: the one that agrees longest is forked at the last common version, and the fork gets the rest.  A fork's own
-  first event shifts the later versions, so events that speak of versions are translated.
+* none agrees to its end: the one that agrees longest is forked at the last common version, and the
+  fork gets the rest.  A fork's own first event shifts the later versions, so versions in events are
+  translated.
 
-What the session's rules refuse is reported with its line, and ends that session.  Not here: reading the file (`format.py`),
-foreign formats (`importers/reconcile.py`).
+An event that the session's rules refuse is reported with its line, and ends that session.
+`format.py` reads the file.
 """
 
 from __future__ import annotations
@@ -21,37 +22,40 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.errors import CallError, NotFoundError, brief
-from eventlog.importers.common.importer import Piece, Report, bounded_id
-from eventlog.importers.event_jsonl.format import Restored
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
+from eventlog.importers.event_jsonl.format import JsonlAppend
 from eventlog.integrity.fork_anchor import portable
 from eventlog.session.session import Session
 from eventlog.store import Store
 
-__all__ = ["place"]
+__all__ = ["load"]
 
 
-def place(store: Store, pieces: Iterable[Piece], report: Report) -> None:
-    """Put what is new of the pieces into the store; `report` gets the sessions and the number of events added."""
+def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
+    """Append what is new of the batches; `report` gets the sessions and the event count."""
     streams: dict[str, _Stream] = {}
     refused: set[str] = set()
-    for piece in pieces:
-        assert isinstance(piece, Restored)
-        if piece.session in refused:
+    for batch in batches:
+        assert isinstance(batch, JsonlAppend)
+        if batch.session in refused:
             continue
         try:
-            stream = streams.get(piece.session)
+            stream = streams.get(batch.session)
             if stream is None:
-                stream = streams[piece.session] = _begun(store, piece, streams)
-            stream.take(piece)
+                stream = streams[batch.session] = _begun(store, batch, streams)
+            stream.add(batch)
         except CallError as error:
-            report.skip(piece.line, f"{error}; the rest of session {brief(piece.session)} is not imported")
-            refused.add(piece.session)
-    report.sessions = [stream.stored().id for stream in streams.values() if stream.known]
+            report.skip(batch.line, f"{error}; the rest of session {brief(batch.session)} is not imported")
+            refused.add(batch.session)
+    report.sessions = [stream.stored().id for stream in streams.values() if stream.is_stored]
     report.events = sum(stream.added for stream in streams.values())
 
 
 class _Candidate:
-    """A stored session that may be the file's, compared as far as it agrees; `after` is where its own versions begin."""
+    """Stored session that may be the file's, compared as far as it agrees.
+
+    `after` is where its own versions begin.
+    """
 
     def __init__(self, session: Session, stream: _Stream) -> None:
         self.session = session
@@ -65,7 +69,7 @@ class _Candidate:
         self.ended = False
 
     def compare(self, time: int, event: ev.Event) -> None:
-        """Take in the stream's next event."""
+        """Compare the stream's next event."""
         found = next(self.recorded, None)
         while found is not None and self.common and isinstance(found.event, ev.SessionForked):
             self.shifts.append(self.common)
@@ -77,14 +81,14 @@ class _Candidate:
         self.ended = found is None
 
     def version(self, version: int) -> int:
-        """The stored version of one of the file's."""
+        """Return the stored version of one of the file's."""
         own = version - self.stream.base
         if own <= 0:
             return self.stream.inherited(version)
         return self.stream.after + own + sum(shift < own for shift in self.shifts)
 
     def translate(self, event: ev.Event) -> ev.Event:
-        """The event with stored versions in it."""
+        """Return the event with stored versions."""
         if isinstance(event, ev.RolledBack):
             return replace(event, to=self.version(event.to))
         if isinstance(event, ev.StepStarted) and event.view_version:
@@ -102,7 +106,7 @@ class _Stream:
         """The file's version before the first of its own."""
         self.parent = parent
         self.after = after
-        """The same in the store."""
+        """Stored version before the first of its own."""
         self.free = ""
         self.candidates: list[_Candidate] = []
         self.chosen: _Candidate | None = None
@@ -115,20 +119,20 @@ class _Stream:
                 self.candidates.append(_Candidate(session, self))
 
     @property
-    def known(self) -> bool:
+    def is_stored(self) -> bool:
         """Whether the stream is in the store."""
         return self.chosen is not None or any(found.agrees and found.common for found in self.candidates)
 
     def stored(self) -> Session:
-        """The session that holds the stream so far."""
+        """Return the session that holds the stream so far."""
         return self._best().session
 
     def inherited(self, version: int) -> int:
-        """The stored version of one that the stream inherits."""
+        """Return the stored version of an inherited one."""
         return self.parent.version(version) if isinstance(self.parent, _Stream) else version
 
     def version(self, version: int) -> int:
-        """The stored version of one of the file's."""
+        """Return the stored version of one of the file's."""
         return self._best().version(version)
 
     def _best(self) -> _Candidate:
@@ -136,21 +140,21 @@ class _Stream:
             return self.chosen
         return next(found for found in self.candidates if found.agrees and found.common)
 
-    def take(self, piece: Restored) -> None:
-        """Compare or append."""
+    def add(self, batch: JsonlAppend) -> None:
+        """Compare or append the events of an append."""
         place = 0
         if self.chosen is None:
-            while place < len(piece.items) and self._agreed(*piece.items[place]):
+            while place < len(batch.items) and self._agreed(*batch.items[place]):
                 place += 1
-            if place == len(piece.items):
+            if place == len(batch.items):
                 return
-            place += self._choose(*piece.items[place])
+            place += self._choose(*batch.items[place])
         assert self.chosen is not None
-        items = [(time, self.chosen.translate(event)) for time, event in piece.items[place:]]
+        items = [(time, self.chosen.translate(event)) for time, event in batch.items[place:]]
         if items:
             session = self.chosen.session
-            request = None if place else piece.request
-            committed = session.append(items, bodies=piece.bodies, expected_version=self.head, request_id=request)
+            request = None if place else batch.request
+            committed = session.append(items, bodies=batch.bodies, expected_version=self.head, request_id=request)
             self.head = committed.last
             self.added += len(items)
 
@@ -161,7 +165,10 @@ class _Stream:
         return any(found.agrees for found in agreeing)
 
     def _choose(self, time: int, event: ev.Event) -> int:
-        """Something is new: find or make the session that gets it; returns how many events that took."""
+        """Find or make the session that gets the new events.
+
+        Returns how many of them that took.
+        """
         best = max(self.candidates, key=lambda found: (found.common, found.ended), default=None)
         if best is None or not best.common:
             session = self._create(time, self._here(event))
@@ -188,32 +195,32 @@ class _Stream:
         raise CallError("a session that does not begin with its first event")
 
     def _here(self, event: ev.Event) -> ev.Event:
-        """The event with its parent's name and version in this store."""
+        """Return the event with its parent's name and version in this store."""
         if not isinstance(event, ev.SessionForked) or self.parent is None:
             return event
         parent = self.parent.stored() if isinstance(self.parent, _Stream) else self.parent
         return replace(portable(event), parent=parent.id, at=self.inherited(event.at))
 
 
-def _begun(store: Store, piece: Restored, streams: dict[str, _Stream]) -> _Stream:
-    """The stream that a session's first append begins."""
-    event = piece.items[0][1]
+def _begun(store: Store, batch: JsonlAppend, streams: dict[str, _Stream]) -> _Stream:
+    """Return the stream that a session's first append begins."""
+    event = batch.items[0][1]
     if not isinstance(event, ev.SessionForked):
-        if piece.first != 1:
-            raise CallError(f"a session that begins at version {piece.first} and is no fork")
-        return _Stream(store, piece.session, 1, None, 0)
+        if batch.first != 1:
+            raise CallError(f"a session that begins at version {batch.first} and is no fork")
+        return _Stream(store, batch.session, 1, None, 0)
     parent = streams.get(event.parent)
-    if event.at != piece.first - 1:
-        raise CallError(f"a fork at version {event.at} that begins at version {piece.first}")
+    if event.at != batch.first - 1:
+        raise CallError(f"a fork at version {event.at} that begins at version {batch.first}")
     if parent is None:
-        return _Stream(store, piece.session, piece.first, store.session(event.parent), event.at)
-    if not parent.known:
+        return _Stream(store, batch.session, batch.first, store.session(event.parent), event.at)
+    if not parent.is_stored:
         raise NotFoundError("session", event.parent)
-    return _Stream(store, piece.session, piece.first, parent, parent.version(event.at))
+    return _Stream(store, batch.session, batch.first, parent, parent.version(event.at))
 
 
 def _chain(store: Store, wanted: str) -> Iterator[tuple[str, Session | None]]:
-    """The names a session may have here, each with what has it; the last one is free."""
+    """Yield the names a session may have here with their sessions, at last a free name."""
     for number in count(1):
         name = wanted if number == 1 else bounded_id(f"{wanted}~{number}")
         try:

@@ -1,11 +1,12 @@
-"""OpenAI Chat Completions streams, and those of compatible providers, to events, delta by delta.
+"""Importer of OpenAI Chat Completions streams, and of compatible providers' streams.
 
-* Text, reasoning (`reasoning_content` or `reasoning`), refusals and calls become parts `MESSAGE:NUMBER` in order of
-  appearance; empty deltas say nothing and are left out.  Only choice 0 is imported; others are reported.
-* `finish_reason` ends the message; a message that never gets one stays open.  Calls have no results in a stream: they
-  are left running, and the message is left open for them, with its step finished.
-* Usage is what the last chunk says.  `input` is the prompt without what came from and went into the cache; `output`
-  is the completion as reported.  A price is taken when the provider sends one.
+* Text, reasoning (`reasoning_content` or `reasoning`), refusals and calls become parts
+  `MESSAGE:NUMBER` in order of appearance; empty deltas say nothing and are left out.  Only choice 0
+  is imported; others are reported.
+* `finish_reason` ends the message; a message that never gets one stays open.  Calls have no results
+  in a stream: they are left running, and the message is left open for them, with its step finished.
+* Usage is what the last chunk says.  `input` is the prompt without what came from and went into the
+  cache; `output` is the completion as reported.  A price is taken when the provider sends one.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any
 import msgspec
 
 from eventlog import events as ev
-from eventlog.importers.common.importer import Report, bounded_id
-from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse
-from eventlog.importers.common.sse import Record, StreamImporter, StreamReader, StreamSession
+from eventlog.importers.common.importer import Report
+from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.sse import Record
+from eventlog.importers.common.stream_reader import StreamImporter, StreamReader, StreamSession
 from eventlog.importers.common.usage import added, count, price
-from eventlog.values import INTERRUPTED, MessageError, Model, Reasoning, Text, Tokens, Tool, Usage
+from eventlog.values import INTERRUPTED, MessageError, Reasoning, Text, Tokens, Tool, Usage
 
 __all__ = ["OpenAIChatStream", "chat_usage", "finish_reason"]
 
@@ -40,7 +42,7 @@ _KNOWN = frozenset(
 )  # fmt: skip
 
 
-class Call(msgspec.Struct, eq=False):
+class ChatCall(msgspec.Struct, eq=False):
     """A tool call of the message that is being streamed."""
 
     part: str
@@ -61,18 +63,17 @@ class _Reader(StreamReader):
         super().__init__(session, report)
         self.finished = False
         """Whether the message has its finish reason (or its error)."""
-        self.parts = 0
         self.open = ""
         """The text or reasoning part that is open."""
         self.kind = ""
         self.details: list[Any] = []
-        self.calls: dict[object, Call] = {}
+        self.calls: dict[object, ChatCall] = {}
         self.usage: Usage | None = None
         self.recorded = Usage(Tokens())
         self.choices: set[int] = set()
 
-    def take(self, record: Record) -> None:
-        """One record of the stream."""
+    def read_record(self, record: Record) -> None:
+        """Add the events of one record."""
         value = record.value
         self.session.tick(value.get("created") if value else None)
         if value is None:
@@ -102,33 +103,25 @@ class _Reader(StreamReader):
     # -- messages --------------------------------------------------------------------------------
 
     def _start(self, line: int, value: dict[str, Any]) -> None:
-        self.foreign, name = value.get("id"), value.get("model")
-        self.message = self.session.fresh(
-            self.foreign if isinstance(self.foreign, str) and self.foreign else f"message-{line}"
-        )
-        self.model = Model("", name) if isinstance(name, str) and name else None
-        self.finished, self.parts, self.open, self.kind = False, 0, "", ""
+        self.begin_message(line, value.get("id"), value.get("model"))
+        self.finished, self.open, self.kind = False, "", ""
         self.details, self.calls = [], {}
         self.recorded = Usage(Tokens())
-        self.session.batch.forget()
-        self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
-        self.session.add(ev.StepStarted(self.message, bounded_id(f"{self.message}:step")))
-        self.report.messages += 1
 
     def _choice(self, line: int, choice: dict[str, Any]) -> None:
-        """Take in choice 0 of a chunk."""
+        """Add choice 0 of a chunk."""
         found = choice.get("delta")
         delta = found if is_object(found) else {}
         more = sorted(key for key, value in delta.items() if key not in _KNOWN and value)
         if more:
             self.report.skip(line, f"fields of a delta that are kept but not imported: {', '.join(more)[:100]}")
         reason = choice.get("finish_reason")
-        said = self._said(delta)
+        texts = self._texts_of(delta)
         if self.finished:
-            if said or delta.get("tool_calls"):
+            if texts or delta.get("tool_calls"):
                 self.report.skip(line, "a delta after the message was finished")
             return
-        for kind, text in said:
+        for kind, text in texts:
             self._part(kind)
             self.session.add(ev.PartDelta(self.open, "text", text))
         self._details(delta.get("reasoning_details"))
@@ -145,41 +138,35 @@ class _Reader(StreamReader):
             self._finish(line, _REASONS.get(reason, reason))
 
     @staticmethod
-    def _said(delta: dict[str, Any]) -> list[tuple[str, str]]:
-        """The texts of a delta that are not empty, with their kind, in the order a model says them."""
+    def _texts_of(delta: dict[str, Any]) -> list[tuple[str, str]]:
+        """Return the non-empty texts of a delta with their kinds, in the order of generation."""
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         details = (
             []
             if thought
             else [detail.get("text") or detail.get("summary") for detail in _objects(delta.get("reasoning_details"))]
         )
-        said: list[tuple[str, Any]] = [("reasoning", text) for text in (thought, *details)]
+        texts: list[tuple[str, Any]] = [("reasoning", text) for text in (thought, *details)]
         content = delta.get("content")
-        said.append(("text", content))
+        texts.append(("text", content))
         for block in _objects(content):
-            said.extend(("reasoning", piece.get("text")) for piece in _objects(block.get("thinking")))
-            said.append(("text", block.get("text")))
-        said.append(("refusal", delta.get("refusal")))
-        return [(kind, text) for kind, text in said if isinstance(text, str) and text]
+            texts.extend(("reasoning", thought.get("text")) for thought in _objects(block.get("thinking")))
+            texts.append(("text", block.get("text")))
+        texts.append(("refusal", delta.get("refusal")))
+        return [(kind, text) for kind, text in texts if isinstance(text, str) and text]
 
     # -- parts -------------------------------------------------------------------------------------
-
-    def _new_part(self) -> str:
-        part = bounded_id(f"{self.message}:{self.parts}")
-        self.parts += 1
-        self.report.parts += 1
-        return part
 
     def _part(self, kind: str) -> None:
         """Make a part of this kind the open one."""
         if kind == self.kind:
             return
         self._end_part()
-        self.open, self.kind = self._new_part(), kind
+        self.open, self.kind = self.new_part(), kind
         self.session.add(ev.PartStarted(self.message, self.open, Reasoning() if kind == "reasoning" else Text()))
 
     def _details(self, details: object) -> None:
-        """Of OpenRouter's reasoning details, what is more than the text: signatures, encrypted reasoning."""
+        """Collect the signatures and encrypted reasoning in OpenRouter's reasoning details."""
         for detail in _objects(details):
             if detail.get("signature") or detail.get("data"):
                 self._part("reasoning")
@@ -198,35 +185,38 @@ class _Reader(StreamReader):
         self.open = self.kind = ""
 
     def _call(self, line: int, call: dict[str, Any], number: int) -> None:
-        """A piece of a tool call.  Providers without `index` send whole calls: those go by id, or by place."""
+        """Add a fragment of a tool call.
+
+        Providers without `index` send whole calls, which are told apart by id or by place.
+        """
         found = call.get("function")
         function = found if is_object(found) else {}
         index, name = call.get("index"), call.get("id")
         key = index if isinstance(index, int) else name if isinstance(name, str) and name else f"place-{number}"
-        entry = self.calls.get(key)
-        if entry is None:
+        streamed = self.calls.get(key)
+        if streamed is None:
             self._end_part()
             wanted = name if isinstance(name, str) and name else f"call-{len(self.calls)}"
             if any(other.id == wanted for other in self.calls.values()):
                 self.report.skip(line, "a second call with the same id in one message: its id was changed")
                 wanted = f"{wanted}#{len(self.calls)}"
-            entry = self.calls[key] = Call(self._new_part(), wanted)
+            streamed = self.calls[key] = ChatCall(self.new_part(), wanted)
         tool = function.get("name")
-        if not entry.started and isinstance(tool, str) and tool:
-            self._start_call(entry, tool)
+        if not streamed.started and isinstance(tool, str) and tool:
+            self._start_call(streamed, tool)
         text = function.get("arguments")
         if is_object(text):
             text = dump(text)
         if isinstance(text, str) and text:
-            entry.pieces.append(text)
-            if entry.started:
-                self.session.add(ev.PartDelta(entry.part, "input", text))
+            streamed.pieces.append(text)
+            if streamed.started:
+                self.session.add(ev.PartDelta(streamed.part, "input", text))
 
-    def _start_call(self, entry: Call, tool: str) -> None:
-        entry.started = True
-        self.session.add(ev.PartStarted(self.message, entry.part, Tool(entry.id, tool)))
-        for text in entry.pieces:
-            self.session.add(ev.PartDelta(entry.part, "input", text))
+    def _start_call(self, streamed: ChatCall, tool: str) -> None:
+        streamed.started = True
+        self.session.add(ev.PartStarted(self.message, streamed.part, Tool(streamed.id, tool)))
+        for text in streamed.pieces:
+            self.session.add(ev.PartDelta(streamed.part, "input", text))
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -236,19 +226,11 @@ class _Reader(StreamReader):
             if not call.started:
                 self._start_call(call, "")
             text = "".join(call.pieces) or "{}"
-            try:
-                parse(text.encode("utf-8", "surrogatepass"))
-            except DamagedLineError:
-                self.report.skip(line, "a call whose input is not whole: it stays pending")
-                continue
-            self.session.add(ev.ToolRunning(call.part, self.session.piece.content(text)))
-        self.session.add(ev.StepFinished(self.message, self._finish_id(), reason))
+            self.run_call(line, call.part, text)
+        self.finish_step(reason)
         if not self.calls:
             self.session.add(ev.MessageFinished(self.message, reason))
         self.finished = True
-
-    def _finish_id(self) -> str:
-        return bounded_id(f"{self.message}:finish")
 
     def _error(self, line: int, value: dict[str, Any]) -> None:
         found = value["error"]
@@ -266,8 +248,7 @@ class _Reader(StreamReader):
         for call in self.calls.values():
             if call.started:
                 self.session.add(ev.ToolFailed(call.part, INTERRUPTED, interrupted=True))
-        self.session.add(ev.StepFinished(self.message, self._finish_id(), "error"))
-        self.session.add(ev.MessageFinished(self.message, "error", error))
+        self.fail(error)
         self.finished = True
         self._record_usage(failed=True)
 
@@ -286,22 +267,25 @@ class _Reader(StreamReader):
         if usage is None or more is None:
             return
         self.recorded = usage
-        self.session.add(ev.UsageRecorded(more, self.message, self._finish_id(), self.model, failed=failed))
+        self.session.add(ev.UsageRecorded(more, self.message, self.finish_part, self.model, failed=failed))
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    """The objects in an array; none for anything else."""
+    """Return the objects in an array; none for anything else."""
     items = value if is_array(value) else []
     return [item for item in items if is_object(item)]
 
 
 def finish_reason(reason: object) -> str | None:
-    """Our word for a `finish_reason`; None when there is none, the provider's own when we have no word."""
+    """Return our word for a `finish_reason`; None when there is none.
+
+    A reason that is not known stays as the provider spells it.
+    """
     return _REASONS.get(reason, reason) if isinstance(reason, str) and reason else None
 
 
 def chat_usage(found: dict[str, Any]) -> Usage:
-    """The usage of a chat completion."""
+    """Return the usage of a chat completion."""
 
     def details(name: str) -> dict[str, Any]:
         inner = found.get(name)

@@ -1,49 +1,49 @@
-"""OpenAI's words for content, calls and tokens, in ours: Responses items and chat messages."""
+"""OpenAI's content, calls and tokens as ours: Responses items and chat messages."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from eventlog.importers.common.conversation import Given, Said
-from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.conversation_parts import CallInput, UserPart
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse, text_or_empty
 from eventlog.importers.common.usage import count
 from eventlog.values import Attachment, File, Text, Tokens
 
-__all__ = ["PROVIDER", "attachments_of", "given", "metadata", "said", "texts_of", "tokens_of"]
+__all__ = ["PROVIDER", "attachments_of", "call_input", "metadata", "texts_of", "tokens_of", "user_parts"]
 
 PROVIDER = "openai"
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text", "refusal", "Text"})
 
 
 def metadata(fields: dict[str, Any]) -> str | None:
-    """A part's metadata of these fields, as far as they say something."""
+    """Return a part's metadata of the fields that are not empty; None without any."""
     found = {name: value for name, value in fields.items() if value}
     return dump({PROVIDER: found}) if found else None
 
 
-def given(arguments: object) -> Given:
-    """A call's input: an object as it is; what is no JSON object becomes the member `input` of one."""
+def call_input(arguments: object) -> CallInput:
+    """Return a call's input; a value that is no object becomes the member `input` of one."""
     if isinstance(arguments, str):
         if not arguments:
-            return Given("{}")
+            return CallInput("{}")
         if arguments.lstrip().startswith("{"):
             try:
                 value, _ = parse(arguments.encode())
             except (DamagedLineError, UnicodeEncodeError):
                 value = None
             if is_object(value):
-                return Given(arguments, arguments, "arguments")
-        return Given(dump({"input": arguments}), arguments, "raw")
+                return CallInput(arguments, arguments, "arguments")
+        return CallInput(dump({"input": arguments}), arguments, "raw")
     if arguments is None:
-        return Given("{}")
+        return CallInput("{}")
     if is_object(arguments):
-        return Given(dump(arguments), arguments, "input")
-    return Given(dump({"input": arguments}))
+        return CallInput(dump(arguments), arguments, "input")
+    return CallInput(dump({"input": arguments}))
 
 
 def texts_of(content: object) -> list[str]:
-    """The texts in a message's content, in order."""
+    """Return the texts in a message's content, in order."""
     if isinstance(content, str):
         return [content]
     found: list[str] = []
@@ -57,10 +57,11 @@ def texts_of(content: object) -> list[str]:
     return found
 
 
-def file_of(block: dict[str, Any], piece: Piece) -> tuple[File, str, str] | None:
-    """The file in a block of content, with the text it holds and the field for that; None if it is no file.
+def file_of(block: dict[str, Any], batch: ImportBatch) -> tuple[File, str, str] | None:
+    """Return the file in a content block, the text it holds and its field; None for no file.
 
-    Responses have `input_image` (a URL as a text) and `input_file`, chat has `image_url` (an object), `input_audio` and `file`.
+    Responses have `input_image` (a URL as a text) and `input_file`, chat has `image_url` (an
+    object), `input_audio` and `file`.
     """
     kind = text_or_empty(block.get("type"))
     if kind in {"input_image", "image_url"}:
@@ -68,14 +69,14 @@ def file_of(block: dict[str, Any], piece: Piece) -> tuple[File, str, str] | None
         url = found.get("url") if is_object(found) else found
         name = block.get("file_id")
         if isinstance(url, str) and url:
-            return File(_mime(url, "image/*"), piece.content(url)), url, "url"
+            return File(_mime(url, "image/*"), batch.content(url)), url, "url"
         return (File("image/*", f"file:{name}"), "", "") if isinstance(name, str) else None
     if kind == "input_audio" and is_object(block.get("input_audio")):
         audio = block["input_audio"]
         data, form = audio.get("data"), audio.get("format")
         if isinstance(data, str):
             mime = f"audio/{form}" if isinstance(form, str) else "audio/*"
-            return File(mime, piece.content(f"data:{mime};base64,{data}")), data, "file"
+            return File(mime, batch.content(f"data:{mime};base64,{data}")), data, "file"
         return None
     if kind in {"input_file", "file"}:
         inner = block.get("file")
@@ -85,7 +86,7 @@ def file_of(block: dict[str, Any], piece: Piece) -> tuple[File, str, str] | None
         label = filename if isinstance(filename, str) else None
         for found in (data, url):
             if isinstance(found, str) and found:
-                return File(_mime(found, "application/octet-stream"), piece.content(found), label), found, "url"
+                return File(_mime(found, "application/octet-stream"), batch.content(found), label), found, "url"
         if isinstance(name, str):
             return File("application/octet-stream", f"file:{name}", label), "", ""
     return None
@@ -96,9 +97,9 @@ def _mime(url: str, fallback: str) -> str:
     return head[5:].partition(";")[0].partition(",")[0] or fallback if head.startswith("data:") else fallback
 
 
-def said(content: object, piece: Piece, *, synthetic: bool) -> tuple[list[Said], int]:
-    """The parts of a user message, and how many blocks were neither text nor a file."""
-    parts: list[Said] = []
+def user_parts(content: object, batch: ImportBatch, *, synthetic: bool) -> tuple[list[UserPart], int]:
+    """Return the parts of a user message, and the number of unknown blocks."""
+    parts: list[UserPart] = []
     strange = 0
     blocks: list[Any] = content if is_array(content) else [content]
     for block in blocks:
@@ -106,13 +107,13 @@ def said(content: object, piece: Piece, *, synthetic: bool) -> tuple[list[Said],
         if is_object(block) and text_or_empty(block.get("type")) in _TEXTS:
             text = block.get("text")
         if isinstance(text, str):
-            parts.append(Said(Text(piece.content(text), synthetic), text, "text"))
+            parts.append(UserPart(Text(batch.content(text), synthetic), text, "text"))
             continue
-        found = file_of(block, piece) if is_object(block) else None
+        found = file_of(block, batch) if is_object(block) else None
         if found is None:
             strange += not (block is None or (is_object(block) and _empty(block)))
         else:
-            parts.append(Said(*found))
+            parts.append(UserPart(*found))
     return parts, strange
 
 
@@ -121,14 +122,17 @@ def _empty(block: dict[str, Any]) -> bool:
     return block.get("type") == "input_image" and block.get("image_url") is None
 
 
-def attachments_of(content: object, piece: Piece) -> tuple[Attachment, ...]:
-    """The files in a tool's output."""
-    found = (file_of(block, piece) for block in (content if is_array(content) else []) if is_object(block))
+def attachments_of(content: object, batch: ImportBatch) -> tuple[Attachment, ...]:
+    """Return the files in a tool's output."""
+    found = (file_of(block, batch) for block in (content if is_array(content) else []) if is_object(block))
     return tuple(Attachment(entry[0].mime, entry[0].url, entry[0].filename) for entry in found if entry is not None)
 
 
 def tokens_of(usage: dict[str, Any]) -> Tokens:
-    """Token counts of the Responses API, and of Codex: input includes what came from and went into the cache."""
+    """Return the token counts of the Responses API and of Codex.
+
+    Their input includes what came from and went into the cache.
+    """
 
     def details(name: str) -> dict[str, Any]:
         inner = usage.get(name)

@@ -1,15 +1,15 @@
-"""The items of a Responses stream: which are calls, and what a finished one says of its input and its result."""
+"""Items of a Responses stream: which are calls, and the input and result they end with."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.openai import items
 from eventlog.values import Attachment
 
-__all__ = ["ASIDE", "Found", "Ran", "call_of", "ran"]
+__all__ = ["ASIDE", "CallItem", "FinishedItem", "call_of", "finished_item"]
 
 ASIDE = frozenset({"message", "reasoning", "mcp_list_tools", "mcp_approval_request", "compaction"})
 """Types of items that are no calls."""
@@ -22,16 +22,16 @@ _OUTPUTS = ("output", "outputs", "results", "tools", "result")
 _MEDIA = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
 
 
-class Found(NamedTuple):
-    """A call, as far as its item's beginning tells."""
+class CallItem(NamedTuple):
+    """Call of an item, as far as the item's beginning has it."""
 
     id: str
     tool: str
     provider: bool
 
 
-class Ran(NamedTuple):
-    """What a finished item says: the input as JSON text (None for "what was streamed"), and the result if there is one."""
+class FinishedItem(NamedTuple):
+    """Input and result of a finished item; `input` is None for what was streamed."""
 
     input: str | None
     ended: bool
@@ -40,8 +40,8 @@ class Ran(NamedTuple):
     attachments: tuple[Attachment, ...] = ()
 
 
-def call_of(item: dict[str, Any]) -> Found | None:
-    """The call that an item is, or None."""
+def call_of(item: dict[str, Any]) -> CallItem | None:
+    """Return the call that an item is, or None."""
     kind = text_or_empty(item.get("type"))
     if not kind.endswith("_call"):
         return None
@@ -52,34 +52,36 @@ def call_of(item: dict[str, Any]) -> Found | None:
     environment = item.get("environment")
     hosted = is_object(environment) and text_or_empty(environment.get("type")).startswith("container")
     provider = kind in _PROVIDERS or item.get("execution") == "server" or (kind == "shell_call" and hosted)
-    return Found(name, tool, provider)
+    return CallItem(name, tool, provider)
 
 
-def ran(item: dict[str, Any], piece: Piece) -> Ran:
-    """What a finished item says, a call or an output."""
+def finished_item(item: dict[str, Any], batch: ImportBatch) -> FinishedItem:
+    """Return the input and the result of a finished item, a call or an output."""
     kind = text_or_empty(item.get("type"))
     failed = item.get("status") == "failed" or bool(item.get("error"))
     if kind == "image_generation_call":
         data = text_or_empty(item.get("result"))
         prompt = text_or_empty(item.get("revised_prompt")) or text_or_empty(item.get("prompt"))
-        return Ran(dump({"prompt": prompt} if prompt else {}), True, "", not data or failed, _image(item, data, piece))
+        return FinishedItem(
+            dump({"prompt": prompt} if prompt else {}), True, "", not data or failed, _image(item, data, batch)
+        )
     found = item.get("error") or next((item[name] for name in _OUTPUTS if item.get(name) is not None), "")
     output = found if isinstance(found, str) else dump(found)
-    return Ran(_input(item), kind in _PROVIDERS or kind.endswith("_output"), output, failed)
+    return FinishedItem(_input(item), kind in _PROVIDERS or kind.endswith("_output"), output, failed)
 
 
-def _image(item: dict[str, Any], data: str, piece: Piece) -> tuple[Attachment, ...]:
+def _image(item: dict[str, Any], data: str, batch: ImportBatch) -> tuple[Attachment, ...]:
     if not data:
         return ()
     mime = _MEDIA.get(text_or_empty(item.get("output_format")), "image/png")
     url = data if data.startswith(("http://", "https://", "data:")) else f"data:{mime};base64,{data}"
-    return (Attachment(mime, piece.content(url)),)
+    return (Attachment(mime, batch.content(url)),)
 
 
 def _input(item: dict[str, Any]) -> str | None:
     arguments = item.get("arguments", item.get("input"))
     if isinstance(arguments, str) or is_object(arguments):
-        return items.given(arguments).text
+        return items.call_input(arguments).text
     for name in ("action", "operation"):
         if is_object(item.get(name)):
             return dump(item[name])

@@ -1,9 +1,11 @@
 """OpenAI Responses streams, and those of compatible providers, to events, delta by delta.
 
-* A response is an assistant message.  Its texts, pieces of reasoning and calls become parts `MESSAGE:NUMBER` in order of
-  appearance; a part of an item ends with it at the latest.  Item ids and encrypted reasoning are metadata.
-* A call's deltas are its arguments, its code or its commands.  What the provider runs has its result in the stream; other calls
-  are left running, and the message is left open for them, with its step finished.
+* A response is an assistant message.  Its texts, pieces of reasoning and calls become parts
+  `MESSAGE:NUMBER` in order of appearance; a part of an item ends with it at the latest.  Item ids
+  and encrypted reasoning are metadata.
+* A call's deltas are its arguments, its code or its commands.  What the provider runs has its
+  result in the stream; other calls are left running, and the message is left open for them, with
+  its step finished.
 * A response that is never completed, incomplete or failed stays open: no finish is invented.
 * The system prompt and the tools that a response says it was given are set when they change.
 """
@@ -15,12 +17,13 @@ from typing import Any
 import msgspec
 
 from eventlog import events as ev
-from eventlog.importers.common.importer import Report, bounded_id
-from eventlog.importers.common.json_lines import DamagedLineError, dump, is_array, is_object, parse, text_or_empty
-from eventlog.importers.common.sse import Record, StreamImporter, StreamReader, StreamSession
+from eventlog.importers.common.importer import Report
+from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.sse import Record
+from eventlog.importers.common.stream_reader import StreamImporter, StreamReader, StreamSession
 from eventlog.importers.openai import items
-from eventlog.importers.openai.responses_items import ASIDE, Ran, call_of, ran
-from eventlog.values import INTERRUPTED, MessageError, Model, Reasoning, Text, Tool, Usage
+from eventlog.importers.openai.responses_items import ASIDE, FinishedItem, call_of, finished_item
+from eventlog.values import INTERRUPTED, MessageError, Reasoning, Text, Tool, Usage
 
 __all__ = ["OpenAIResponsesStream"]
 
@@ -44,7 +47,7 @@ _STARTS = frozenset({"response.created", "response.queued", "response.in_progres
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content-filter"}
 
 
-class Open(msgspec.Struct, eq=False):
+class OpenText(msgspec.Struct, eq=False):
     """A text or piece of reasoning that is open."""
 
     part: str
@@ -53,7 +56,7 @@ class Open(msgspec.Struct, eq=False):
     annotations: list[Any] = msgspec.field(default_factory=list[Any])
 
 
-class Call(msgspec.Struct, eq=False):
+class ResponseCall(msgspec.Struct, eq=False):
     """A call that has no result."""
 
     part: str
@@ -73,20 +76,19 @@ class OpenAIResponsesStream(StreamImporter):
 class _Reader(StreamReader):
     def __init__(self, session: StreamSession, report: Report) -> None:
         super().__init__(session, report)
-        self.parts = 0
-        self.texts: dict[tuple[object, str, object], Open] = {}
+        self.texts: dict[tuple[object, str, object], OpenText] = {}
         """The open texts by item, kind and number."""
-        self.calls: dict[object, Call] = {}
+        self.calls: dict[object, ResponseCall] = {}
         """The calls of the response without a result, by item."""
-        self.known: set[str] = set()
+        self.call_ids: set[str] = set()
         """The ids of all its calls."""
         self.called = False
         """Whether the client must run one of them."""
         self.system: str | None = None
         self.tools: str | None = None
 
-    def take(self, record: Record) -> None:
-        """One record of the stream."""
+    def read_record(self, record: Record) -> None:
+        """Add the events of one record."""
         value = record.value
         found = value.get("response") if value else None
         response = found if is_object(found) else {}
@@ -114,13 +116,13 @@ class _Reader(StreamReader):
         found = value.get("item")
         item = found if is_object(found) else {}
         if kind in _TEXT:
-            self._said(line, _TEXT[kind], value)
+            self._text_delta(line, _TEXT[kind], value)
         elif kind in _INPUT:
-            self._given(line, value)
+            self._input_delta(line, value)
         elif kind == "response.output_item.added":
-            self._added(line, item)
+            self._item_added(line, item)
         elif kind == "response.output_item.done":
-            self._done(line, item)
+            self._item_done(line, item)
         elif kind == "response.content_part.added":
             self._part_added(value)
         elif kind == "response.reasoning_summary_part.added":
@@ -134,7 +136,7 @@ class _Reader(StreamReader):
             if opened is not None:
                 self._close(opened, {"itemId": value.get("item_id"), "annotations": opened.annotations})
         elif kind == "response.shell_call_output_content.delta":
-            self._printed(value)
+            self._output_delta(value)
 
     # -- responses -------------------------------------------------------------------------------
 
@@ -143,26 +145,18 @@ class _Reader(StreamReader):
             self._start(line, {})
 
     def _start(self, line: int, response: dict[str, Any]) -> None:
-        self.foreign = response.get("id")
-        self.message = self.session.fresh(text_or_empty(self.foreign) or f"message-{line}")
-        name = text_or_empty(response.get("model"))
-        self.model = Model("", name) if name else None
-        self.parts, self.called = 0, False
-        self.texts, self.calls, self.known = {}, {}, set()
         self._settings(response)
-        self.session.batch.forget()
-        self.session.add(ev.AssistantMessageStarted(self.message, model=self.model))
-        self.session.add(ev.StepStarted(self.message, bounded_id(f"{self.message}:step")))
-        self.report.messages += 1
+        self.begin_message(line, response.get("id"), response.get("model"))
+        self.texts, self.calls, self.call_ids, self.called = {}, {}, set(), False
 
     def _settings(self, response: dict[str, Any]) -> None:
         system, tools = response.get("instructions"), response.get("tools")
         if isinstance(system, str) and system != self.system:
             self.system = system
-            self.session.add(ev.SystemPromptSet(self.session.piece.content(system)))
+            self.session.add(ev.SystemPromptSet(self.session.batch.content(system)))
         if is_array(tools) and tools and (text := dump(tools)) != self.tools:
             self.tools = text
-            self.session.add(ev.ToolsSet(self.session.piece.content(text)))
+            self.session.add(ev.ToolsSet(self.session.batch.content(text)))
 
     def _end(self, kind: str, response: dict[str, Any]) -> None:
         status = text_or_empty(response.get("status")) or kind.partition(".")[2]
@@ -178,7 +172,7 @@ class _Reader(StreamReader):
             details = response.get("incomplete_details")
             found = text_or_empty(details.get("reason")) if is_object(details) else ""
             reason = _INCOMPLETE.get(found, found or "unknown")
-        self.session.add(ev.StepFinished(self.message, self._finish_id(), reason))
+        self.finish_step(reason)
         if not self.calls:
             self.session.add(ev.MessageFinished(self.message, reason))
         self.message = ""
@@ -187,26 +181,16 @@ class _Reader(StreamReader):
         self._close_all({})
         for call in self.calls.values():
             self.session.add(ev.ToolFailed(call.part, INTERRUPTED, interrupted=True))
-        self.session.add(ev.StepFinished(self.message, self._finish_id(), "error"))
-        self.session.add(ev.MessageFinished(self.message, "error", error))
+        self.fail(error)
         self.message = ""
 
     def _usage(self, response: dict[str, Any], *, failed: bool) -> None:
         usage = response.get("usage")
         if is_object(usage):
             counted = Usage(items.tokens_of(usage))
-            self.session.add(ev.UsageRecorded(counted, self.message, self._finish_id(), self.model, failed=failed))
-
-    def _finish_id(self) -> str:
-        return bounded_id(f"{self.message}:finish")
+            self.session.add(ev.UsageRecorded(counted, self.message, self.finish_part, self.model, failed=failed))
 
     # -- texts -------------------------------------------------------------------------------------
-
-    def _new_part(self) -> str:
-        part = bounded_id(f"{self.message}:{self.parts}")
-        self.parts += 1
-        self.report.parts += 1
-        return part
 
     def _part_added(self, value: dict[str, Any]) -> None:
         part = value.get("part")
@@ -215,17 +199,17 @@ class _Reader(StreamReader):
         if name is not None:
             self._text(value.get("item_id"), name, value.get("content_index"))
 
-    def _text(self, item: object, kind: str, number: object) -> Open:
-        """The open text of this place, started if it is not."""
+    def _text(self, item: object, kind: str, number: object) -> OpenText:
+        """Return the open text of this place, started if need be."""
         key = (_key(item), kind, _key(number))
         opened = self.texts.get(key)
         if opened is None:
-            opened = self.texts[key] = Open(self._new_part(), kind)
+            opened = self.texts[key] = OpenText(self.new_part(), kind)
             started = Reasoning() if kind in {"reasoning", "summary"} else Text()
             self.session.add(ev.PartStarted(self.message, opened.part, started))
         return opened
 
-    def _said(self, line: int, kind: str, value: dict[str, Any]) -> None:
+    def _text_delta(self, line: int, kind: str, value: dict[str, Any]) -> None:
         text = value.get("delta")
         if not isinstance(text, str):
             self.report.skip(line, "a delta without a text")
@@ -235,14 +219,14 @@ class _Reader(StreamReader):
         opened.pieces.append(text)
         self.session.add(ev.PartDelta(opened.part, "text", text))
 
-    def _close(self, opened: Open, metadata: dict[str, Any]) -> None:
+    def _close(self, opened: OpenText, metadata: dict[str, Any]) -> None:
         if opened.kind == "refusal":
             metadata = metadata | {"refusal": True}
         self.session.add(ev.PartEnded(opened.part, items.metadata(metadata)))
-        self.session.batch.said(opened.part, "".join(opened.pieces))
+        self.session.remainder.complete(opened.part, "".join(opened.pieces))
 
     def _close_all(self, metadata: dict[str, Any], item: object = None) -> None:
-        """Close the open texts of an item, or of all; the last piece of reasoning has what is secret."""
+        """End the open texts of an item, or of all; the last one gets the metadata."""
         keys = [key for key in self.texts if item is None or key[0] == item]
         for place, key in enumerate(keys):
             opened = self.texts.pop(key)
@@ -251,25 +235,28 @@ class _Reader(StreamReader):
 
     # -- items -------------------------------------------------------------------------------------
 
-    def _added(self, line: int, item: dict[str, Any]) -> None:
+    def _item_added(self, line: int, item: dict[str, Any]) -> None:
         call = call_of(item)
         if call is None:
             kind = text_or_empty(item.get("type"))
             if kind not in ASIDE and not kind.endswith("_output"):
                 self.report.skip(line, f"an item of unknown type {kind[:40]!r}")
             return
-        if call.id in self.known:
+        if call.id in self.call_ids:
             self.report.skip(line, "a second call with the same id in one response")
             return
-        self.known.add(call.id)
+        self.call_ids.add(call.id)
         self.called = self.called or not call.provider
-        entry = Call(self._new_part(), call.id, call.provider)
+        entry = ResponseCall(self.new_part(), call.id, call.provider)
         self.calls[_key(item.get("id")) or call.id] = entry
         metadata = items.metadata({"itemId": text_or_empty(item.get("id"))})
         self.session.add(ev.PartStarted(self.message, entry.part, Tool(call.id, call.tool, call.provider, metadata)))
 
-    def _given(self, line: int, value: dict[str, Any]) -> None:
-        """A piece of a call's input; shell commands say no item, but one call has no input yet."""
+    def _input_delta(self, line: int, value: dict[str, Any]) -> None:
+        """Add a fragment of a call's input.
+
+        Deltas of shell commands name no item, but then one call has no input yet.
+        """
         call = self.calls.get(_key(value.get("item_id")))
         if call is None and "item_id" not in value:
             call = next((entry for entry in self.calls.values() if not entry.running), None)
@@ -280,8 +267,8 @@ class _Reader(StreamReader):
         call.pieces.append(text)
         self.session.add(ev.PartDelta(call.part, "input", text))
 
-    def _printed(self, value: dict[str, Any]) -> None:
-        """A piece of what a command prints, where one command runs."""
+    def _output_delta(self, value: dict[str, Any]) -> None:
+        """Add a fragment of a command's output, if one command is running."""
         delta = value.get("delta")
         running = [call for call in self.calls.values() if call.running and call.provider]
         for name in ("stdout", "stderr"):
@@ -289,7 +276,7 @@ class _Reader(StreamReader):
             if isinstance(text, str) and len(running) == 1:
                 self.session.add(ev.PartDelta(running[0].part, "output", text))
 
-    def _done(self, line: int, item: dict[str, Any]) -> None:
+    def _item_done(self, line: int, item: dict[str, Any]) -> None:
         kind, name = text_or_empty(item.get("type")), text_or_empty(item.get("id"))
         if kind == "reasoning":
             secret = text_or_empty(item.get("encrypted_content"))
@@ -310,22 +297,18 @@ class _Reader(StreamReader):
         if call is None or call.running:
             self.report.skip(line, "the end of a call that is not open")
             return
-        done = ran(item, self.session.piece)
+        done = finished_item(item, self.session.batch)
         text = done.input if done.input is not None else "".join(call.pieces) or "{}"
-        try:
-            parse(text.encode("utf-8", "surrogatepass"))
-        except DamagedLineError:
-            self.report.skip(line, "a call whose input is not whole: it stays pending")
+        if not self.run_call(line, call.part, text):
             return
         call.running = True
-        self.session.add(ev.ToolRunning(call.part, self.session.piece.content(text)))
-        self.session.batch.said(call.part, text)
+        self.session.remainder.complete(call.part, text)
         if done.ended:
             del self.calls[key]
             self._result(call, done)
 
     def _output(self, line: int, item: dict[str, Any]) -> None:
-        """An item with the output of a call that the provider ran."""
+        """Handle an item with the output of a call that the provider ran."""
         wanted = item.get("call_id")
         key = next(
             (key for key, call in self.calls.items() if call.running and (call.id == wanted or wanted is None)), None
@@ -333,10 +316,10 @@ class _Reader(StreamReader):
         if key is None:
             self.report.skip(line, "a result for a call that is not open")
             return
-        self._result(self.calls.pop(key), ran(item, self.session.piece))
+        self._result(self.calls.pop(key), finished_item(item, self.session.batch))
 
-    def _result(self, call: Call, done: Ran) -> None:
-        output = self.session.piece.content(done.output)
+    def _result(self, call: ResponseCall, done: FinishedItem) -> None:
+        output = self.session.batch.content(done.output)
         if done.failed:
             self.session.add(ev.ToolFailed(call.part, output))
         else:
@@ -344,7 +327,7 @@ class _Reader(StreamReader):
 
 
 def _key(value: object) -> object:
-    """The value if it can be a key."""
+    """Return the value if it can be a key, else None."""
     return value if isinstance(value, (str, int)) else None
 
 

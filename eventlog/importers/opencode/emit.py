@@ -1,7 +1,7 @@
-"""The way back: the records of an OpenCode export from the events that the importer made of them.
+"""Restores the records of an OpenCode export from the events imported from it.
 
-Not the importer (`importer.py`), and not an export of what was added natively (that is `projections`' business).  What a record
-had beyond the events was kept as steps (`importers/common/json_patch.py`), so what comes back is JSON-equal to what was read.
+What a record had beyond its events was stored as steps (`importers/common/json_patch.py`), so the
+restored record is JSON-equal to the one that was read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NAMES = {ours: theirs for theirs, ours in ERRORS.items()}
 
 
 def restore(items: Iterable[Timed], text: Resolve) -> Record:
-    """The export whose events these are, in the order in which they were told.
+    """Return the export of these events, which are in the order of the import.
 
     `DamagedError` when what was kept does not fit the events.
     """
@@ -85,7 +85,7 @@ def restore(items: Iterable[Timed], text: Resolve) -> Record:
 
 
 def _message_of_event(event: ev.Event, owner: dict[str, str]) -> str | None:
-    """The message that an event is part of."""
+    """Return the message that an event is part of."""
     message: str | None = getattr(event, "message", None)
     part: str | None = event.parts[0] if isinstance(event, ev.Pruned) else getattr(event, "part", None)
     if message is None:
@@ -96,7 +96,7 @@ def _message_of_event(event: ev.Event, owner: dict[str, str]) -> str | None:
 
 
 def session_of(started: ev.SessionStarted, created: int, title: str) -> Record:
-    """What the events say of the session."""
+    """Return the export's `info` as far as events have it."""
     origin = started.origin
     info: Record = {"id": origin.foreign_id if origin is not None else "", "title": title, "time": {"created": created}}
     if origin is not None and origin.version:
@@ -113,7 +113,7 @@ def session_of(started: ev.SessionStarted, created: int, title: str) -> Record:
 
 
 def message_of(items: Sequence[Timed], session: str, text: Resolve) -> Record:
-    """What its events say of a message; `items` begins with the event that added it."""
+    """Return a message as far as its events have it; the first of `items` added it."""
     maker = _Maker(session, text)
     for time, event in items:
         rule = _RULES.get(type(event))
@@ -123,7 +123,7 @@ def message_of(items: Sequence[Timed], session: str, text: Resolve) -> Record:
 
 
 class _Maker:
-    """A message while it is made."""
+    """A message under construction."""
 
     def __init__(self, session: str, text: Resolve) -> None:
         self.session = session
@@ -132,7 +132,7 @@ class _Maker:
         self.parts: dict[str, Record] = {}
 
     def add(self, part: str, kind: str, **fields: Any) -> Record:
-        """A new part; fields that are None are left out."""
+        """Add a part; fields that are None are left out."""
         record = {"id": part, "sessionID": self.session, "messageID": self.info["id"], "type": kind}
         record.update((key, value) for key, value in fields.items() if value is not None)
         self.parts[part] = record
@@ -341,7 +341,7 @@ _RULES: dict[type, Callable[[_Maker, int, Any], None]] = {
 
 
 def _value(text: str | None) -> Any:
-    """The value of JSON text; what is none, or nested too deeply to be written again, stays text."""
+    """Return the value of JSON text; other text, and too deep a value, stays text."""
     try:
         value = None if text is None else json.loads(text)
     except (ValueError, RecursionError):

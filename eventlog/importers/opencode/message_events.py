@@ -1,7 +1,4 @@
-"""What is told of one message of an OpenCode export while it is read: its events so far, and what is still open.
-
-Not the telling (`messages.py`, `parts.py`).
-"""
+"""Events of one message of an OpenCode export, and its open parts, while it is read."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ __all__ = ["MessageEvents"]
 
 
 class MessageEvents:
-    """A message as events: `items` and `late` are (UTC milliseconds, event) in the order of the message's own parts.
+    """A message as events: `items` and `late` are (UTC milliseconds, event), in part order.
 
-    The times do not decrease where one event needs another; parallel tools overlap.  Once it is told there is little
-    left of it: an export may have hundreds of thousands of messages.
+    The times do not decrease where one event needs another; parallel tools overlap. Once it is told
+    there is little left of it: an export may have hundreds of thousands of messages.
     """
 
     __slots__ = (
@@ -27,11 +24,11 @@ class MessageEvents:
         "_texts",
         "born",
         "compaction",
+        "difference",
         "ended",
         "failure",
         "id",
         "items",
-        "kept",
         "late",
         "model",
         "open",
@@ -54,9 +51,9 @@ class MessageEvents:
         self.born = max(born, time_of(info, "created"))
         self.items: list[tuple[int, ev.Event]] = []
         self.late: list[tuple[int, ev.Event]] = []
-        """What happened to the message afterwards."""
+        """Later events of the message."""
         self.ended: int | None = None
-        """When the message came to an end."""
+        """Time of the message's end."""
         self.failure: MessageError | None = None
         self.reason: str | None = None
         self.model = model_of(info)
@@ -69,34 +66,34 @@ class MessageEvents:
         self.open_parts: dict[str, bool] = {}
         """Its parts that have not ended; true for tools."""
         self.skipped: list[str] = []
-        self.kept: str | None = None
+        self.difference: str | None = None
         """The difference between the record and its events, as JSON."""
         self._content = content
         self._texts: dict[bytes, str] = {}
         self._now = self.born
 
     def add(self, time: int, event: ev.Event) -> None:
-        """An event at its time."""
+        """Add an event at its time."""
         self.items.append((time, event))
 
     def content(self, text: str) -> Content:
-        """The text, or a reference to it when it is large."""
+        """Return the text, or a reference to it when it is large."""
         found = self._content(text)
         if isinstance(found, Body):
             self._texts[found.digest] = text
         return found
 
     def text(self, content: Content) -> str:
-        """The text of a content of this message."""
+        """Return the text of a content of this message."""
         return self._texts[content.digest] if isinstance(content, Body) else content
 
     def at(self, time: int | None) -> int:
-        """The time at which a part begins: parts begin in their order, whatever times they have."""
+        """Return the time at which a part begins: never before the part before it."""
         self._now = max(self._now, time or 0)
         return self._now
 
-    def forget(self) -> None:
-        """Let go of all but what later messages may ask for."""
+    def drop_events(self) -> None:
+        """Drop all but what later messages may ask for."""
         self._content, self._texts = _no_more, _NO_TEXTS
         self.items = self.late = _NO_ITEMS
         self.skipped = _NOTHING
@@ -104,7 +101,7 @@ class MessageEvents:
         self.open_parts = self.open_parts or _NO_PARTS
 
     def closing(self) -> list[ev.Event]:
-        """What closes its open parts."""
+        """Return the events that close its open parts."""
         return [
             ev.ToolFailed(part, INTERRUPTED, interrupted=True) if is_tool else ev.PartEnded(part)
             for part, is_tool in self.open_parts.items()
@@ -115,7 +112,7 @@ _NO_TEXTS: dict[bytes, str] = {}
 _NO_PARTS: dict[str, bool] = {}
 _NO_ITEMS: list[tuple[int, ev.Event]] = []
 _NOTHING: list[str] = []
-"""What all messages that are told have in common; nothing is added to them any more."""
+"""Empty values that all emitted messages share."""
 
 
 def _no_more(text: str) -> Content:

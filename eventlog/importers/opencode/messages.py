@@ -1,7 +1,8 @@
 """One message of an OpenCode export as the events it means, each with its time.
 
-Its parts: `parts.py`.  Not the order across messages and not the snapshot's own facts (`importer.py`); not the way back
-(`emit.py`).  Pure: the same message after the same messages gives the same events.
+Its parts: `parts.py`. Not the order across messages and not the snapshot's own facts
+(`importer.py`); not the way back (`emit.py`). Pure: the same message after the same messages gives
+the same events.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ from eventlog.importers.opencode.values import (
 )
 from eventlog.values import Content, Tokens
 
-__all__ = ["oddity", "tell"]
+__all__ = ["events_of_message", "problem_of"]
 
 
-def oddity(record: object, known: Container[str]) -> str | None:
-    """Why a record cannot be a message of this session, or None; `known` are the ids of the messages so far."""
+def problem_of(record: object, known: Container[str]) -> str | None:
+    """Return why a record cannot be a message of this session; None if it can.
+
+    `known` are the ids of the messages so far.
+    """
     if not isinstance(record, dict):
         return "not an object"
     found = cast("Record", record)
@@ -46,26 +50,27 @@ def oddity(record: object, known: Container[str]) -> str | None:
     return None
 
 
-def tell(record: Record, content: Callable[[str], Content], born: int, known: set[str]) -> MessageEvents:
-    """The events of one message.
+def events_of_message(record: Record, content: Callable[[str], Content], born: int, known: set[str]) -> MessageEvents:
+    """Return the events of one message.
 
-    `born` is the creation of the message before; `known` are the ids of all parts so far, and grows.
+    `born` is the creation of the message before; `known` are the ids of all parts so far, and
+    grows.
     """
-    told = MessageEvents(record, content, born)
-    (_user if told.user else _assistant)(told, record)
+    events = MessageEvents(record, content, born)
+    (_user if events.user else _assistant)(events, record)
     calls: set[str] = set()
     for part in record["parts"]:
         reason = _odd_part(part, known, calls)
-        rule = None if reason else (USER if told.user else ASSISTANT).get(string(part, "type"))
+        rule = None if reason else (USER if events.user else ASSISTANT).get(string(part, "type"))
         if rule is None:
-            told.skipped.append(reason or f"a part of an unknown type {string(part, 'type')!r}")
+            events.skipped.append(reason or f"a part of an unknown type {string(part, 'type')!r}")
             continue
         known.add(part["id"])
-        told.parts.append(part["id"])
-        rule(told, part, record["info"])
-    if not told.user:
-        _finish(told, record["info"])
-    return told
+        events.parts.append(part["id"])
+        rule(events, part, record["info"])
+    if not events.user:
+        _finish(events, record["info"])
+    return events
 
 
 def _odd_part(part: object, known: set[str], calls: set[str]) -> str | None:
@@ -85,20 +90,20 @@ def _odd_part(part: object, known: set[str], calls: set[str]) -> str | None:
     return None
 
 
-def _user(told: MessageEvents, record: Record) -> None:
+def _user(events: MessageEvents, record: Record) -> None:
     info: Record = record["info"]
     system = info.get("system")
     synthetic = bool(record["parts"]) and all(
         isinstance(part, dict) and cast("Record", part).get("synthetic") is True for part in record["parts"]
     )
-    told.add(
-        told.born,
+    events.add(
+        events.born,
         ev.UserMessageAdded(
-            told.id,
+            events.id,
             string(info, "agent"),
             model_of(info.get("model")),
             optional(info.get("model"), "variant"),
-            told.content(system) if isinstance(system, str) else None,
+            events.content(system) if isinstance(system, str) else None,
             as_json(info.get("tools")),
             as_json(info.get("format")),
             synthetic,
@@ -106,13 +111,13 @@ def _user(told: MessageEvents, record: Record) -> None:
     )
 
 
-def _assistant(told: MessageEvents, record: Record) -> None:
+def _assistant(events: MessageEvents, record: Record) -> None:
     info: Record = record["info"]
     path = info.get("path")
-    told.add(
-        told.born,
+    events.add(
+        events.born,
         ev.AssistantMessageStarted(
-            told.id,
+            events.id,
             optional(info, "parentID"),
             string(info, "agent"),
             string(info, "mode"),
@@ -120,28 +125,28 @@ def _assistant(told: MessageEvents, record: Record) -> None:
             optional(info, "variant"),
             optional(path, "cwd"),
             optional(path, "root"),
-            summary=told.summary,
+            summary=events.summary,
         ),
     )
-    told.open = True
+    events.open = True
 
 
-def _finish(told: MessageEvents, info: Record) -> None:
+def _finish(events: MessageEvents, info: Record) -> None:
     """Close the message if the record says that it came to an end."""
     error = error_of(info.get("error"))
     completed = time_of(info, "completed")
     if not completed and error is None and not isinstance(info.get("finish"), str):
         return
-    end = max([completed, *(time for time, _ in told.items)])
-    for event in told.closing():
-        told.add(end, event)
-    told.open_parts.clear()
-    if not any(isinstance(event, ev.UsageRecorded) for _, event in told.items):
+    end = max([completed, *(time for time, _ in events.items)])
+    for event in events.closing():
+        events.add(end, event)
+    events.open_parts.clear()
+    if not any(isinstance(event, ev.UsageRecorded) for _, event in events.items):
         usage = usage_of(info)
         if usage.tokens != Tokens() or usage.cost:
-            purpose = "summary" if told.summary else "turn"
-            told.add(end, ev.UsageRecorded(usage, told.id, None, model_of(info), purpose, failed=error is not None))
-    told.open = False
-    told.ended, told.reason = end, optional(info, "finish")
-    told.failure = error
-    told.add(end, ev.MessageFinished(told.id, optional(info, "finish"), error))
+            purpose = "summary" if events.summary else "turn"
+            events.add(end, ev.UsageRecorded(usage, events.id, None, model_of(info), purpose, failed=error is not None))
+    events.open = False
+    events.ended, events.reason = end, optional(info, "finish")
+    events.failure = error
+    events.add(end, ev.MessageFinished(events.id, optional(info, "finish"), error))

@@ -1,7 +1,4 @@
-"""What an OpenCode export says in its records' members, as our values; a member of another type counts as not there.
-
-Not what the records mean (`messages.py`, `parts.py`).
-"""
+"""Members of an OpenCode export's records as our values; a wrong type counts as absent."""
 
 from __future__ import annotations
 
@@ -40,48 +37,48 @@ ERRORS = {
     "ContentFilterError": "content-filter",
     "UnknownError": "unknown",
 }
-"""OpenCode's names of errors, and ours; another name stays as it is."""
+"""Our names of OpenCode's errors; other names stay as they are."""
 
 _LARGEST = 1 << 63
 
 
 def string(record: Any, key: str) -> str:
-    """The member if it is a text, else ""."""
+    """Return the member if it is a text, else ""."""
     return optional(record, key) or ""
 
 
 def optional(record: Any, key: str) -> str | None:
-    """The member if it is a text, else None."""
+    """Return the member if it is a text, else None."""
     value = cast("Record", record).get(key) if isinstance(record, dict) else None
     return value if isinstance(value, str) else None
 
 
 def array(record: Record, key: str) -> list[Any]:
-    """The member if it is an array, else an empty one."""
+    """Return the member if it is an array, else an empty one."""
     value = record.get(key)
     return [*cast("Iterable[Any]", value)] if isinstance(value, list) else []
 
 
 def time_of(record: Record, key: str) -> int:
-    """A time of the record in UTC milliseconds, 0 if it has none."""
+    """Return a time of the record in UTC milliseconds, 0 if it has none."""
     time = record.get("time")
     value = cast("Record", time).get(key) if isinstance(time, dict) else None
     return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e15 else 0
 
 
 def as_json(value: Any) -> Json | None:
-    """A value as JSON text, None for none."""
+    """Return a value as JSON text, None for None."""
     return None if value is None else dump(value, plain=False)
 
 
 def model_of(record: Any) -> Model | None:
-    """The model that a record names."""
+    """Return the model that a record names."""
     name = optional(record, "modelID")
     return None if name is None else Model(string(record, "providerID"), name)
 
 
 def error_of(record: Any) -> MessageError | None:
-    """The error that a record has."""
+    """Return the error that a record has."""
     if not isinstance(record, dict):
         return None
     found = cast("Record", record)
@@ -91,7 +88,7 @@ def error_of(record: Any) -> MessageError | None:
 
 
 def usage_of(record: Record) -> Usage:
-    """Tokens and cost of a step or message."""
+    """Return the tokens and the cost of a step or message."""
     tokens = record.get("tokens")
     cost = record.get("cost")
     is_price = isinstance(cost, (int, float)) and not isinstance(cost, bool) and abs(cost) < _LARGEST
@@ -114,17 +111,17 @@ def usage_of(record: Record) -> Usage:
 
 
 def number(record: Any, key: str) -> int:
-    """The member if it is a whole number, else 0."""
+    """Return the member if it is a whole number, else 0."""
     return (whole(cast("Record", record).get(key)) if isinstance(record, dict) else None) or 0
 
 
 def whole(value: Any) -> int | None:
-    """A value if it is a whole number that an event can have, else None."""
+    """Return a value if it is a whole number that an event can have, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST else None
 
 
 def source_of(record: Any, kind: str = "") -> Source | None:
-    """Where a file or a mention comes from."""
+    """Return where a file or a mention comes from."""
     if not isinstance(record, dict):
         return None
     found = cast("Record", record)

@@ -27,5 +27,5 @@ def run(
     it again.
     """
     with reading(context) as store, output.progress("backup", unit="events") as on_progress:
-        result = store.backup(to, told=on_progress)
+        result = store.backup(to, on_progress=on_progress)
     print_copy(result, to, json=json)

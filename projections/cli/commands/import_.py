@@ -73,7 +73,7 @@ def _import(store: Store, path: Path, format: str | None) -> Report:
 
     with output.progress(path.name, unit="bytes") as on_progress:
         try:
-            return import_file(store, path, format=format, progress=on_progress)
+            return import_file(store, path, format=format, on_progress=on_progress)
         except Exception as error:
             raise FileFault(str(path), error) from error
 

@@ -32,7 +32,7 @@ def run(
     from eventlog import repair
 
     with output.progress("repair", unit="events") as on_progress:
-        result = repair(store_path(context), into, told=on_progress)
+        result = repair(store_path(context), into, on_progress=on_progress)
     sessions, events = counted(result.sessions, "session"), counted(result.events, "event")
     lines = [f"{into}: {sessions}, {events} and {counted(result.bodies, 'large text')} saved"]
     for loss in result.losses:

@@ -32,5 +32,5 @@ def run(
     from eventlog import restore
 
     with output.progress("restore", unit="events") as on_progress:
-        result = restore(source, into, position=position, told=on_progress)
+        result = restore(source, into, position=position, on_progress=on_progress)
     print_copy(result, into, json=json)

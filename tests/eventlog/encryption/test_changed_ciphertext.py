@@ -15,7 +15,13 @@ from eventlog import Store
 from eventlog import open_log as open_log_module
 from eventlog.codec.batch import encode, pack
 from eventlog.codec.decoded import spans_of
-from eventlog.codec.payload import FOREIGN, is_sealed, mark, sealed_payload, sealed_value
+from eventlog.codec.payload import (
+    FOREIGN,
+    decode_encrypted_payload,
+    decode_encrypted_value,
+    encode_encrypted,
+    is_encrypted,
+)
 from eventlog.encryption.key_ring import KeyRing, keys_from
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import DamagedError, DataError, KeyMissingError, TooNewError
@@ -71,10 +77,10 @@ def flips(data: bytes) -> Iterator[bytes]:
 def given(log: EncryptedLog, commit: Commit) -> bytes | None:
     """Return a stored commit's decrypted payload; None for a typed error or a missing key."""
     try:
-        payload = log.opened(commit).payload
+        payload = log.decrypt(commit).payload
     except DataError:
         return None
-    if not is_sealed(payload):
+    if not is_encrypted(payload):
         return payload
     with pytest.raises(KeyMissingError):
         spans_of(replace(commit, payload=payload))
@@ -93,13 +99,13 @@ def test_every_byte_of_an_append_is_authenticated(place: Place) -> None:
 def test_every_byte_of_a_card_is_authenticated(place: Place) -> None:
     """A catalog entry with any byte changed is an error or locked, never another title."""
     head = place.engine._heads["f"]
-    assert entry_of(place.log._opened_head(head)).fork_of == "a"
+    assert entry_of(place.log._decrypt_head(head)).fork_of == "a"
     for changed in flips(head.entry):
         try:
-            opened: Head = place.log._opened_head(replace(head, entry=changed))
+            opened: Head = place.log._decrypt_head(replace(head, entry=changed))
         except DataError:
             continue
-        assert is_sealed(opened.entry)
+        assert is_encrypted(opened.entry)
         assert entry_of(opened).title == ""
 
 
@@ -112,8 +118,8 @@ def test_every_byte_of_a_body_and_of_a_derived_value_is_authenticated(place: Pla
     for changed in flips(body):
         place.engine._bodies[name] = changed
         with suppress(DamagedError, TooNewError):
-            assert own.body(BODY) == PLAIN  # the changed key name is not needed to read a body
-            assert sealed_value(changed).key != sealed_value(body).key
+            assert own.body(BODY) == PLAIN  # what is changed is the name of the key, which is not needed here
+            assert decode_encrypted_value(changed).key != decode_encrypted_value(body).key
     for changed in flips(derived):
         place.engine._derived[b"ka"] = changed
         assert own.get_derived(b"ka") is None
@@ -130,7 +136,7 @@ def test_nothing_is_opened_in_another_place(place: Place) -> None:
     assert given(place.log, replace(commits[0], request="r")) is None
     for one, other in (("a", "f"), ("a", "b")):
         with pytest.raises(DamagedError, match=f"session {one}"):
-            place.log._opened_head(replace(heads[one], entry=heads[other].entry))
+            place.log._decrypt_head(replace(heads[one], entry=heads[other].entry))
     names = [place.log.of(session).name(BODY) for session in ("a", "f", "b")]
     assert names[0] == names[1] != names[2]
     bodies[names[0]] = bodies[names[2]]
@@ -141,20 +147,22 @@ def test_nothing_is_opened_in_another_place(place: Place) -> None:
 
 
 def test_parts_of_an_envelope_cannot_be_exchanged(place: Place) -> None:
-    """The clear fields of an encrypted append (base, messages, entry, bodies) are bound to it."""
+    """What an encrypted append says in clear (base, messages, catalog entry, bodies) is bound to it."""
     commit = place.engine._commits[0]
-    sealed = sealed_payload(commit.payload)
+    encrypted = decode_encrypted_payload(commit.payload)
     for other in (
-        replace(sealed, base=None),
-        replace(sealed, messages=9),
-        replace(sealed, entry=None),
-        replace(sealed, names=(BODY,)),
+        replace(encrypted, base=None),
+        replace(encrypted, messages=9),
+        replace(encrypted, entry=None),
+        replace(encrypted, names=(BODY,)),
     ):
-        assert given(place.log, replace(commit, payload=mark(other))) is None
+        assert given(place.log, replace(commit, payload=encode_encrypted(other))) is None
     head = place.engine._heads["f"]
-    entry = sealed_value(head.entry)
+    entry = decode_encrypted_value(head.entry)
     with pytest.raises(DamagedError):
-        place.log._opened_head(replace(head, entry=mark(replace(entry, clear=pack(CatalogEntry(fork_of="b"))))))
+        place.log._decrypt_head(
+            replace(head, entry=encode_encrypted(replace(entry, clear=pack(CatalogEntry(fork_of="b")))))
+        )
 
 
 def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
@@ -170,21 +178,21 @@ def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
         encode([(1, eventlog.events.SessionErased(""))] * 2, 1),
     ):
         with pytest.raises(DamagedError, match="session a, version 1, position 1"):
-            place.log.opened(replace(commit, payload=payload))
+            place.log.decrypt(replace(commit, payload=payload))
     assert given(place.log, replace(commit, payload=tombstone)) == tombstone
     head = place.engine._heads["a"]
-    sealed = sealed_value(head.entry)
+    encrypted = decode_encrypted_value(head.entry)
     for entry in (
         pack(CatalogEntry(title="x")),
         FOREIGN + b"x",
-        mark(replace(sealed, clear=pack(CatalogEntry(title="x")), data=b"")),
+        encode_encrypted(replace(encrypted, clear=pack(CatalogEntry(title="x")), data=b"")),
     ):
         with pytest.raises(DamagedError, match="session a"):
-            place.log._opened_head(replace(head, entry=entry))
+            place.log._decrypt_head(replace(head, entry=entry))
 
 
 def test_a_forged_card_is_found(place: Place) -> None:
-    """`check` opens each catalog entry it has a key for and names a forged one's session."""
+    """`check` opens every catalog entry that it has a key for, and names the session of one that is not what was encrypted."""
     assert place.log.check() == []
     heads = place.engine._heads
     heads["a"] = replace(heads["a"], entry=heads["b"].entry)
@@ -204,28 +212,32 @@ def test_another_key_in_a_head_is_no_key_that_is_gone(read_with: str) -> None:
             exchange(store.create_session(id=name, title="t"))
             store.session(name).rename("another title")
             store.session(name).user("the last words")
-    renamed = next(commit for commit in reversed(list(engine.read("p"))) if sealed_payload(commit.payload).entry)
-    before = next(entry for commit in engine.read("p") if (entry := sealed_payload(commit.payload).entry))
-    head, other = engine._heads["p"], sealed_value(engine._heads["q"].entry).key
-    sealed = sealed_value(head.entry)
+    renamed = next(
+        commit for commit in reversed(list(engine.read("p"))) if decode_encrypted_payload(commit.payload).entry
+    )
+    before = next(entry for commit in engine.read("p") if (entry := decode_encrypted_payload(commit.payload).entry))
+    head, other = engine._heads["p"], decode_encrypted_value(engine._heads["q"].entry).key
+    encrypted = decode_encrypted_value(head.entry)
     without = EncryptedLog(engine, KeyRing(None), None)
     read = Store(writing if read_with == "keys" else without)
     assert verify(read).sound
     for changed in (
-        replace(head, entry=mark(replace(sealed, key=bytes(16)))),
-        replace(head, entry=mark(replace(sealed, key=other))),
-        replace(head, entry=mark(replace(sealed, data=sealed.data[:-1] + bytes([sealed.data[-1] ^ 1])))),
+        replace(head, entry=encode_encrypted(replace(encrypted, key=bytes(16)))),
+        replace(head, entry=encode_encrypted(replace(encrypted, key=other))),
+        replace(
+            head, entry=encode_encrypted(replace(encrypted, data=encrypted.data[:-1] + bytes([encrypted.data[-1] ^ 1])))
+        ),
         replace(head, entry=before),
         replace(head, messages=head.messages + 1),
     ):
         engine._heads["p"] = changed
-        writing._entries_kept = {}
+        writing._entries = {}
         report = next(one for one in verify(read).sessions if one.session == "p")
         assert report.first_bad == renamed.first, report
         assert any("head was changed" in problem.problem for problem in report.problems)
         assert not report.locked
     engine._heads["p"] = head
-    writing._entries_kept = {}
+    writing._entries = {}
     assert verify(read).sound
     service.keys.clear()
     gone = verify(Store(EncryptedLog(engine, KeyRing(keys_from(service, None)), None)))

@@ -11,8 +11,8 @@ import pytest
 from eventlog.codec.batch import unpack
 from eventlog.codec.bodies import unpack as body_text
 from eventlog.codec.decoded import spans_of
-from eventlog.codec.payload import is_foreign, is_sealed, sealed_payload, sealed_value
-from eventlog.encryption.envelope import opened_commit, opened_head
+from eventlog.codec.payload import decode_encrypted_payload, decode_encrypted_value, is_encrypted, is_foreign
+from eventlog.encryption.envelope import decrypt_commit, decrypt_head
 from eventlog.encryption.family import Family
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.errors import DamagedError, KeyMissingError, TooNewError
@@ -50,17 +50,20 @@ def stored() -> Commit:
 
 
 def test_golden_ciphertext_is_opened() -> None:
-    """Payload, catalog entry, body and derived value of format 1 decrypt to the golden ones."""
+    """Payload, catalog entry, body and derived value of format 1 are what was encrypted then."""
     ring, family = KeyRing(One()), Family(GOLDEN["id"], GOLDEN["key"])
-    opened = opened_commit(stored(), ring)
+    opened = decrypt_commit(stored(), ring)
     assert (opened.payload, opened.stored) == (GOLDEN["plain"], GOLDEN["payload"])
-    head = opened_head(Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"]), ring)
+    head = decrypt_head(Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"]), ring)
     assert head.entry == GOLDEN["plain_card"]
     assert entry_of(head).title == "a title"
-    packed = family.open_body(GOLDEN["body_name"], sealed_value(GOLDEN["body"]).data)
+    packed = family.decrypt_body(GOLDEN["body_name"], decode_encrypted_value(GOLDEN["body"]).data)
     assert body_text(Body(GOLDEN["body_digest"], 1800, 1800), packed) == "large " * 300
-    assert family.open_derived(GOLDEN["derived_key"], sealed_value(GOLDEN["derived"]).data) == GOLDEN["plain_derived"]
-    assert family.open("s", sealed_value(GOLDEN["foreign"]).data, b"card\0") == b"\xc1\xc1foreign"
+    assert (
+        family.decrypt_derived(GOLDEN["derived_key"], decode_encrypted_value(GOLDEN["derived"]).data)
+        == GOLDEN["plain_derived"]
+    )
+    assert family.decrypt("s", decode_encrypted_value(GOLDEN["foreign"]).data, b"card\0") == b"\xc1\xc1foreign"
 
 
 def test_keyed_names_are_as_they_ever_were() -> None:
@@ -73,26 +76,26 @@ def test_keyed_names_are_as_they_ever_were() -> None:
 
 
 def test_what_is_in_clear_is_read_without_a_key() -> None:
-    """Base, messages, body names, the catalog entry and the fork's parent need no key."""
-    sealed = sealed_payload(GOLDEN["payload"])
-    assert (sealed.base, sealed.messages, sealed.entry) == (GOLDEN["base"], GOLDEN["messages"], GOLDEN["card"])
-    assert sealed.names == (GOLDEN["body_name"],)
+    """Base, messages, names of bodies and the catalog entry of an encrypted append, and whose fork a session is, need no key."""
+    encrypted = decode_encrypted_payload(GOLDEN["payload"])
+    assert (encrypted.base, encrypted.messages, encrypted.entry) == (GOLDEN["base"], GOLDEN["messages"], GOLDEN["card"])
+    assert encrypted.names == (GOLDEN["body_name"],)
     head = Head("s", 6, 2, 4, 6, 6, 1, GOLDEN["card"])
     assert entry_of(head) == CatalogEntry(parent="above", fork_of="parent", forked_at=4)
     assert unpack(GOLDEN["plain_card"], CatalogEntry).parent == "above"
-    assert opened_head(head, KeyRing(None)) == head
-    assert opened_commit(stored(), KeyRing(None)) == stored()
+    assert decrypt_head(head, KeyRing(None)) == head
+    assert decrypt_commit(stored(), KeyRing(None)) == stored()
     with pytest.raises(KeyMissingError, match="session s, version 5"):
         spans_of(stored())
-    assert is_sealed(GOLDEN["foreign"])
+    assert is_encrypted(GOLDEN["foreign"])
     assert is_foreign(Head("x", 1, 1, 0, 1, 1, 0, GOLDEN["foreign"]))
     assert not is_foreign(head)
 
 
 def test_a_newer_format_is_said() -> None:
-    """A newer encryption format raises `TooNewError`, an impossible one `DamagedError`."""
+    """What a later program encrypted is `TooNewError`; what nobody did is `DamagedError`; neither is taken for something else."""
     with pytest.raises(TooNewError, match="format 2"):
-        sealed_value(b"\xc1\xc2" + b"\x92\x02\xc0")
+        decode_encrypted_value(b"\xc1\xc2" + b"\x92\x02\xc0")
     for data in (
         b"",
         b"\xc1\xc2",
@@ -102,4 +105,4 @@ def test_a_newer_format_is_said() -> None:
         GOLDEN["card"][:-1],
     ):
         with pytest.raises(DamagedError):
-            sealed_value(data)
+            decode_encrypted_value(data)

@@ -14,7 +14,7 @@ import pytest
 
 import eventlog
 from eventlog.encryption import key_file
-from eventlog.encryption.envelope import opened_commit, opened_head
+from eventlog.encryption.envelope import decrypt_commit, decrypt_head
 from eventlog.encryption.key_file import KeyFile
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.errors import DamagedError, EventlogError, KeysError, StorageError, TooNewError
@@ -234,7 +234,7 @@ def test_a_program_that_died_while_it_destroyed_a_key_leaves_none_of_its_bytes(
     with path.open("rb") as old:
         with monkeypatch.context() as patch:
             patch.setattr({"link": os, "replace": Path}.get(place, key_file), place, die)
-            patch.setattr(KeyFile, "_discard", leave)
+            patch.setattr(KeyFile, "_remove_leftovers", leave)
             with pytest.raises(KeyboardInterrupt):
                 file.destroy(A)
         left = path.with_name("k.new" if place == "link" else "k.destroyed")
@@ -397,7 +397,7 @@ def test_what_is_wrong_with_keys_is_no_damage_of_a_session(tmp_path: Path) -> No
     payload, entry = (bytes.fromhex(golden[name]) for name in ("payload", "card"))
     commit = Commit("one", 5, golden["count"], 1, 0, golden["time"], payload, "r")
     head = Head("one", 6, 2, 4, 6, 6, 1, entry)
-    uses: list[Callable[[], object]] = [lambda: opened_commit(commit, ring), lambda: opened_head(head, ring)]
+    uses: list[Callable[[], object]] = [lambda: decrypt_commit(commit, ring), lambda: decrypt_head(head, ring)]
     for use in uses:
         with pytest.raises(KeysError, match="line 3") as caught:
             use()

@@ -16,7 +16,7 @@ from eventsourcing.persistence import PersistenceError, StoredEvent
 
 import eventlog
 from eventlog import open_log
-from eventlog.codec.payload import FOREIGN, sealed_value
+from eventlog.codec.payload import FOREIGN, decode_encrypted_value
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import ErasedError, KeyMissingError, KeyProviderError, KeysError, StorageError
 from eventlog.importers import import_file
@@ -141,7 +141,7 @@ def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
 
 
 def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path: Path) -> None:
-    """A repair from the journal alone keeps another library's stream and its catalog entry."""
+    """The stream of another library whose head is lost has the catalog entry that was encrypted with its first append."""
     service = Service()
     log = open_log.open_log(tmp_path / "s", keys=service)
     payloads = [FOREIGN + SECRET.encode(), FOREIGN + b"two"]
@@ -168,7 +168,7 @@ def test_a_large_text_that_is_lost_is_named_without_its_key(tmp_path: Path) -> N
         session.user("small")
         session.user("large " * 1000)
         version = session.version
-        store.vacuum()  # removes the session from the journal too
+        store.vacuum()  # the journal has nothing of it any more
 
     def drop(txn: Any, trees: dict[str, Any]) -> None:
         with txn.cursor(trees["bodies"]) as cursor:
@@ -218,7 +218,7 @@ def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -
 
 
 def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
-    """A second scrub changes no byte and records nothing again."""
+    """What was blanked before is not encrypted anew: no byte of it changes, and nothing is recorded again."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         session = store.create_session(id="p")
         session.user(SECRET, id="m")
@@ -244,13 +244,13 @@ def test_a_store_whose_format_cannot_be_read_is_refused_by_name(
 
     with monkeypatch.context() as patch:
         patch.setattr(directory, "encryption_of", refuse)
-        for _ in range(2):  # while the store is made, and when it exists
+        for _ in range(2):  # while it is made, and when it is there
             with pytest.raises(StorageError, match="too many open files"):
                 eventlog.open(tmp_path / "s", keys=keys)
     assert len(tries) == 2
     assert service.asked == ["make"] * encrypted
     with eventlog.open(tmp_path / "s", keys=keys) as store:
-        assert store.vacuum().erased == 0  # no other program has the store open
+        assert store.vacuum().erased == 0  # which nobody else has open
 
 
 def test_a_family_that_died_while_nobody_looked_loses_its_key(tmp_path: Path) -> None:
@@ -306,7 +306,9 @@ def test_a_key_is_destroyed_until_that_is_confirmed_and_then_no_more(place: str,
         own = set(service.keys)
         for name in "abc":
             exchange(store.create_session(id=name))
-        (refusing,) = set(service.keys) - own - {sealed_value(_stored_entry(store, name)).key.hex() for name in "bc"}
+        (refusing,) = (
+            set(service.keys) - own - {decode_encrypted_value(_stored_entry(store, name)).key.hex() for name in "bc"}
+        )
         refused.add(refusing)
         with pytest.raises(KeyProviderError):
             store.erase("a")
@@ -326,7 +328,7 @@ def test_a_key_is_destroyed_until_that_is_confirmed_and_then_no_more(place: str,
             exchange(store.create_session())
             store.vacuum()
     assert len(destroyed) == 5
-    with eventlog.open(path) as store:  # without keys no key is destroyed, and no destruction recorded
+    with eventlog.open(path) as store:  # without keys nothing can be destroyed, and nothing is taken for it
         store.vacuum()
     with eventlog.open(path, keys=keys) as store, pytest.MonkeyPatch.context() as dying:
         exchange(store.create_session(id="d"))

@@ -429,7 +429,7 @@ from eventlog.importers.common.importer import Report
 report = Report("", "")
 before = peak()
 with open(sys.argv[2], "rb") as file:
-    events = sum(len(piece.items) for piece in FORMATS[sys.argv[1]].read(file, sys.argv[2], report))
+    events = sum(len(batch.items) for batch in FORMATS[sys.argv[1]].read(file, sys.argv[2], report))
 print(events, peak() - before)
 """
 )

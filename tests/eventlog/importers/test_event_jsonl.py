@@ -20,7 +20,7 @@ from eventlog.errors import ImportFormatError, TooNewError
 from eventlog.importers import Report, detect, import_file
 from eventlog.importers.common.json_lines import parse
 from eventlog.importers.event_jsonl.format import EventJsonl, line_of
-from eventlog.importers.opencode.importer import tell_export
+from eventlog.importers.opencode.importer import events_of_export
 from projections.exports.jsonl import jsonl_lines
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView
@@ -74,7 +74,7 @@ def test_every_parity_export_comes_back_byte_equal(store: Store, other: Store) -
             newest[export["info"]["id"]] = export
     assert len(newest) > 40
     for export in newest.values():
-        session = put(store, tell_export(export))
+        session = put(store, events_of_export(export))
         data = jsonl(session)
         report = read(other, data)
         assert report.skipped == []
@@ -129,7 +129,7 @@ def test_any_event_is_told_exactly(event: ev.Event) -> None:
     ]
     assert all(line.decode().count("\n") == 1 for line in lines)
     report = Report("", "")
-    found = [item for piece in EventJsonl().read(io.BytesIO(b"".join(lines)), "", report) for item in piece.items]
+    found = [item for batch in EventJsonl().read(io.BytesIO(b"".join(lines)), "", report) for item in batch.items]
     missing = [skipped for skipped in report.skipped if "body" in skipped.reason]
     assert missing or encode(found, 5) == encode([(5, ev.SessionStarted()), (6, event)], 5)
 

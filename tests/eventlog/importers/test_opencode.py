@@ -19,7 +19,7 @@ from eventlog.importers import detect, import_file
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
 from eventlog.importers.common.json_patch import difference, patch
-from eventlog.importers.opencode.importer import OpenCodeImporter, restore, tell_export
+from eventlog.importers.opencode.importer import OpenCodeImporter, events_of_export, restore
 from eventlog.values import File, Model, Source, Tool
 from projections.replay.loop import replay
 from projections.view.assembly import Assembly
@@ -31,9 +31,9 @@ from tests.support.spans import Recording, Timed
 SCENARIOS = scenarios()
 EACH = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 SNAPSHOT = (ev.ForeignKept, ev.SessionRenamed, ev.SessionArchived)
-"""Events that are true of an export as a whole only, and come last."""
+"""What is only true of an export as a whole, and comes last."""
 REWRITTEN = {"edits", "revert", "revert-compacted"}
-"""Scenarios in which OpenCode itself changes or deletes stored records."""
+"""Scenarios in which OpenCode itself changes or deletes what it had stored."""
 
 
 def export(*messages: dict[str, Any], **info: Any) -> dict[str, Any]:
@@ -88,12 +88,12 @@ def _parts(name: str, parts: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]
 
 def told(data: dict[str, Any]) -> list[ev.Event]:
     """The events of an export."""
-    return [event for _, event in tell_export(data).items]
+    return [event for _, event in events_of_export(data).items]
 
 
 def back(data: dict[str, Any]) -> Any:
     """An export after import, encoding, decoding and restoring."""
-    recording = Recording.of(tell_export(data))
+    recording = Recording.of(events_of_export(data))
     events = [(found.time, found.event) for span in recording.spans() for found in span.events()]
     return restore(events, recording.text)
 
@@ -153,7 +153,7 @@ def test_a_later_export_has_the_old_events_as_prefix(scenario: Scenario) -> None
     """A later export yields the earlier export's events as a prefix, snapshots apart."""
     known: dict[str, list[Timed]] = {}
     for name, data in scenario.exports():
-        items = [item for item in tell_export(data).items if not isinstance(item[1], SNAPSHOT)]
+        items = [item for item in events_of_export(data).items if not isinstance(item[1], SNAPSHOT)]
         before = known.get(data["info"]["id"], [])
         if scenario.name not in REWRITTEN:
             assert items[: len(before)] == before, name
@@ -176,7 +176,7 @@ def test_growing_exports_are_one_session(scenario: Scenario) -> None:
                 events = [(found.time, found.event) for found in session.events()]
                 assert restore(events, store.text) == data
             fresh = ModelView.of(session, preset="opencode-1.18")
-            alone = Recording.of(tell_export(data))
+            alone = Recording.of(events_of_export(data))
             state, _ = replay(ModelViewProjection(), alone)
             assert list(fresh.messages) == list(Assembly(state, OPENCODE_1_18, alone.text).view())
 
@@ -351,7 +351,7 @@ def test_unknown_things_are_kept_and_reported() -> None:
     )
     data["version"] = 7
     report = Report("", "")
-    tell_export(data, report)
+    events_of_export(data, report)
     assert [found.reason for found in report.skipped] == [
         "message 1: a part of an unknown type 'hologram'",
         "message 2: of neither user nor assistant",
@@ -375,26 +375,26 @@ def test_a_document_that_breaks_off_gives_what_came_before() -> None:
     messages = [user(f"u{number}", 10 + number, {"type": "text", "text": "x" * 500}) for number in range(200)]
     whole = json.dumps(export(*messages), indent=2).encode()
     report = Report("", "")
-    pieces = list(OpenCodeImporter().read(io.BytesIO(whole[: 64 * 1024]), "", report))
+    batches = list(OpenCodeImporter().read(io.BytesIO(whole[: 64 * 1024]), "", report))
     assert 0 < report.messages < 200
     (skipped,) = report.skipped
     assert skipped.line > 1_000
-    added = sum(isinstance(event, ev.UserMessageAdded) for piece in pieces for _, event in piece.items)
+    added = sum(isinstance(event, ev.UserMessageAdded) for batch in batches for _, event in batch.items)
     assert added == report.messages
 
 
 def test_pieces_are_small_and_whole() -> None:
-    """A long export is read in pieces, each with the bodies that its events refer to."""
+    """A long export comes in batches, each with the bodies that its events refer to."""
     messages = [
         user(f"u{number}", 10 + number, {"type": "text", "text": f"{number} " * 1_000}) for number in range(900)
     ]
     report = Report("", "")
-    pieces = list(OpenCodeImporter().read(io.BytesIO(json.dumps(export(*messages)).encode()), "", report))
-    assert len(pieces) > 2
-    for piece in pieces:
-        for _, event in piece.items:
+    batches = list(OpenCodeImporter().read(io.BytesIO(json.dumps(export(*messages)).encode()), "", report))
+    assert len(batches) > 2
+    for batch in batches:
+        for _, event in batch.items:
             if isinstance(event, ev.PartStarted):
-                assert event.kind.text.digest in piece.bodies  # type: ignore[union-attr]  # all are large texts
+                assert event.kind.text.digest in batch.bodies  # type: ignore[union-attr]  # all are large texts
 
 
 def test_detection() -> None:
@@ -410,9 +410,9 @@ def test_detection() -> None:
 
 def test_restoring_from_other_events_is_a_typed_error() -> None:
     """Restoring a remainder with other events than its own raises `DamagedError`."""
-    piece = tell_export(export(user("u", 10, {"type": "text", "text": "go", "extra": 1})))
-    recording = Recording.of(piece)
-    items = [item for item in piece.items if not isinstance(item[1], ev.PartStarted)]
+    batch = events_of_export(export(user("u", 10, {"type": "text", "text": "go", "extra": 1})))
+    recording = Recording.of(batch)
+    items = [item for item in batch.items if not isinstance(item[1], ev.PartStarted)]
     with pytest.raises(DamagedError):
         restore(items, recording.text)
     with pytest.raises(DamagedError):

@@ -14,7 +14,7 @@ from eventlog import Store
 from eventlog import events as ev
 from eventlog.errors import LeaseHeldError
 from eventlog.importers import Report, import_file
-from eventlog.importers.common.importer import Piece
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.remainder import emit
 from eventlog.importers.reconcile import BATCH_EVENTS, reconcile
 from eventlog.values import Origin, Text
@@ -148,22 +148,22 @@ def test_versions_in_a_fork_are_translated(store: Store, tmp_path: Path) -> None
 def test_large_imports_are_appended_in_bounded_batches(store: Store) -> None:
     """Each append of an import is bounded, and an import that fails half-way completes later."""
 
-    def pieces(stop: int) -> Iterator[Piece]:
+    def batches(stop: int) -> Iterator[ImportBatch]:
         for start in range(0, stop, 700):
-            piece = Piece("s")
+            batch = ImportBatch("s")
             if start == 0:
-                piece.add(0, ev.SessionStarted(origin=Origin("test", "s")))
+                batch.add(0, ev.SessionStarted(origin=Origin("test", "s")))
             for number in range(start, min(start + 700, stop)):
-                piece.add(number, ev.ForeignKept(f"line:{number}", piece.content("x" * number)))
-            yield piece
+                batch.add(number, ev.ForeignKept(f"line:{number}", batch.content("x" * number)))
+            yield batch
         if stop == 5_000:
             raise OSError("the disk with the file is gone")
 
     with pytest.raises(OSError, match="gone"):
-        reconcile(store, pieces(5_000), Report("", "test"))
+        reconcile(store, batches(5_000), Report("", "test"))
     assert 1 < store.info("s").version <= 5_001
     report = Report("", "test")
-    reconcile(store, pieces(5_001), report)
+    reconcile(store, batches(5_001), report)
     assert store.info("s").version == 5_002
     counts = [commit.count for commit in store.log.read("s")]
     assert max(counts) <= BATCH_EVENTS

@@ -444,3 +444,16 @@ def test_the_path_is_a_streams_identity(store: Store, tmp_path: Path) -> None:
     assert import_file(store, tmp_path / "b.sse").sessions != first.sessions
     again = import_file(store, f"{tmp_path}/x/../a.sse")
     assert (again.sessions, again.events) == (first.sessions, 0)
+
+
+def test_an_error_after_a_message_records_no_usage_again(store: Store) -> None:
+    """An error that comes after a finished message is a message of its own, without usage."""
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "later"}}
+    _, events = stream(
+        store, {"type": "message_start", "message": HAIKU}, *end("end_turn", output_tokens=7), error, done=False
+    )
+    assert [event.message for event in events if isinstance(event, ev.UsageRecorded)] == ["msg_1"]
+    assert [event.error and event.error.name for event in events if isinstance(event, ev.MessageFinished)] == [
+        None,
+        "overloaded_error",
+    ]

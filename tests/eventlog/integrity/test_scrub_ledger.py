@@ -17,7 +17,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError
 from eventlog.history.catalog import entry_of
 from eventlog.integrity.heads import StoreHead
-from eventlog.integrity.scrub_ledger import NAME, recorded
+from eventlog.integrity.scrub_ledger import NAME, read_ledger
 from eventlog.log.contract import Commit
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.merkle import leaf_of
@@ -145,7 +145,7 @@ def test_a_redaction_covers_no_other_content(tmp_path: Path, target: str, *, scr
     with Store(open_log(path, **SMALL)) as store:
         if row:
             store.vacuum()
-            assert recorded(store.log)[target].appends
+            assert read_ledger(store.log)[target].appends
         bad = [
             (one.session, one.first_bad) for one in verify(store, against=before, deep=True).sessions if not one.sound
         ]
@@ -232,7 +232,7 @@ def test_the_record_is_in_the_stores_head(tmp_path: Path) -> None:
             report = verify(store, against=after)
             assert {one.session for one in report.sessions if not one.sound} >= {NAME, "a"}
     with Store(open_log(path, read_only=True)) as store, pytest.raises(DamagedError):
-        recorded(store.log)
+        read_ledger(store.log)
 
 
 @pytest.mark.promise(14)
@@ -288,7 +288,7 @@ def test_copies_keep_what_was_recorded(tmp_path: Path) -> None:
     restore(tmp_path / "backup", tmp_path / "restored", position=last)
     with Store(open_log(tmp_path / "restored")) as store:
         assert verify(store, deep=True).sound
-        assert recorded(store.log)["a"].appends
+        assert read_ledger(store.log)["a"].appends
     assert repair(path, tmp_path / "repaired").losses == ()
     for name in ("backup", "repaired"):
         with Store(open_log(tmp_path / name, read_only=True)) as store:

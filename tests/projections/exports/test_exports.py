@@ -15,7 +15,7 @@ from eventlog import Store
 from eventlog import events as ev
 from eventlog.errors import ImportFormatError
 from eventlog.importers import import_file
-from eventlog.importers.opencode.importer import tell_export
+from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import (
     Attachment,
     File,
@@ -63,7 +63,7 @@ def test_every_parity_export_is_given_back() -> None:
     for scenario in scenarios():
         for name, export in scenario.exports():
             with eventlog.open("memory:") as store:
-                session = put(store, tell_export(export))
+                session = put(store, events_of_export(export))
                 assert opencode_export(session) == export, (scenario.name, name)
                 assert document_faults(export) == [], (scenario.name, name)
                 count += 1
@@ -133,7 +133,7 @@ def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:
     export = next(
         found for s in scenarios() if s.name == "tools-multi" for name, found in s.exports() if name.endswith("02")
     )
-    session = put(store, tell_export(export))
+    session = put(store, events_of_export(export))
     with session.lease():
         pass
     parts = [part for message in export["messages"] for part in message["parts"]]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
-from eventlog.importers.opencode.importer import tell_export
+from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Tokens, Usage
 from projections.reports.session_tree import descendants, whole_tree
 from projections.reports.usage import UsageTotals, session_usage, total
@@ -140,7 +140,7 @@ def test_costs_agree_with_opencodes(store: Store) -> None:
     checked = 0
     for scenario in scenarios():
         for _, export in [*scenario.exports()][:1]:
-            session = put(store, tell_export(export))
+            session = put(store, events_of_export(export))
             prices = [message["info"].get("cost", 0) for message in export["messages"]]
             own = session_usage(session).own
             assert total(own).cost == sum((Decimal(str(price)) for price in prices), Decimal(0))

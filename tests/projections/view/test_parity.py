@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventlog.importers.opencode.importer import tell_export
+from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Model
 from projections.formats.openai import chat_messages
 from projections.replay.loop import replay
@@ -70,7 +70,7 @@ def test_deviations_keep_the_head(name: str) -> None:
 
 
 def _view(pair: Pair, stop: str | None) -> list[dict[str, Any]]:
-    recording = Recording.of(tell_export(pair.state))
+    recording = Recording.of(events_of_export(pair.state))
     options = msgspec.structs.replace(
         OPENCODE_1_18, model=Model("fake", pair.model), capabilities=tuple(pair.modalities), max_steps=stop
     )

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventlog.importers.opencode.importer import tell_export
+from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Limits, Tokens
 from projections.replay.loop import replay
 from projections.view.model_view import ModelViewProjection
@@ -66,7 +66,7 @@ def unmarked(stored: dict[str, Any], parts: set[str]) -> dict[str, Any]:
 
 def planned(stored: dict[str, Any]) -> set[str]:
     """Our prune plan with OpenCode's numbers and token estimate."""
-    recording = Recording.of(tell_export(stored))
+    recording = Recording.of(events_of_export(stored))
     state, _ = replay(ModelViewProjection(), recording)
     sizes = sizes_named(OPENCODE_POLICY.counter, state, OPENCODE_1_18, recording.text)
     plan = plan_prune(state, OPENCODE_POLICY.prune, sizes, options=OPENCODE_1_18, usable=92_000, inside=False)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eventlog import open_log
-from eventlog.codec.payload import sealed_value
+from eventlog.codec.payload import decode_encrypted_value
 from eventlog.encryption.envelope import is_tombstone
 from eventlog.encryption.key_file import KeyFile
 from eventlog.encryption.key_ring import KeyRing
@@ -99,16 +99,18 @@ def _opened(log: EncryptedLog) -> Iterator[bytes]:
     yield from (value for _, value in log.scan_derived(b""))
     ring = log._ring
     for name in log.bodies():
-        sealed = sealed_value(log.engine.body(name) or b"")
-        family = ring.find(sealed.key)
+        encrypted = decode_encrypted_value(log.engine.body(name) or b"")
+        family = ring.find(encrypted.key)
         if family is not None:
-            yield family.open_body(name, sealed.data)
+            yield family.decrypt_body(name, encrypted.data)
 
 
 def forgotten(store: Path, place: Path) -> int:
     """Fail unless exactly the dead families' keys are gone from every file; count them."""
     log = open_log.open_log(store, read_only=True)
-    cards = [sealed_value(head.entry) for head in log.engine.heads() if not is_record(head.session, head.entry)]
+    cards = [
+        decode_encrypted_value(head.entry) for head in log.engine.heads() if not is_record(head.session, head.entry)
+    ]
     log.close()
     living = {entry.key for entry in cards if entry.data or not is_tombstone(entry.clear)}
     dead = {entry.key for entry in cards} - living

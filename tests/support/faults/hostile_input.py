@@ -30,7 +30,7 @@ from eventlog.events import SessionForked
 from eventlog.importers import FORMATS, detect, import_file
 from eventlog.integrity.fork_anchor import read_prefix
 from eventlog.integrity.heads import StoreHead
-from eventlog.integrity.scrub_ledger import NAME, recorded
+from eventlog.integrity.scrub_ledger import NAME, read_ledger
 from eventlog.log.contract import Append, Commit
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments.chunk import decode_chunk, encode_chunk
@@ -94,7 +94,7 @@ def kept(data: bytes) -> None:
         append = Append(session=NAME, payload=REMAINS + data, count=1, time=1, entry=REMAINS, creates_at=0)
         store.log.submit(append).wait()
         with suppress(DataError):
-            recorded(store.log)
+            read_ledger(store.log)
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "data.mdb").write_bytes(data)
         with suppress(DamagedError):

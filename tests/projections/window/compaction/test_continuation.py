@@ -7,7 +7,7 @@ import re
 import pytest
 
 from eventlog import events as ev
-from eventlog.importers.opencode.importer import tell_export
+from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Agent, File, PartKind, Subtask, Text
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
@@ -83,7 +83,7 @@ def test_replay_is_what_opencode_replayed() -> None:
     shared_path("parity", "dev")
     found = next(each for each in scenarios() if each.name == "overflow-image")
     export = list(found.exports())[-1][1]
-    recording = Recording.of(tell_export(export))
+    recording = Recording.of(events_of_export(export))
     messages = [message for message in replay(_Whole(), recording).state.messages.values() if message.user]
     copies = 0
     for place, message in enumerate(messages[2:], 2):

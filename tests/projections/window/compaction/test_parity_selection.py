@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pytest
 
-from eventlog.importers.opencode.importer import tell_export
+from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Model
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
@@ -27,10 +27,10 @@ from tests.support.spans import Recording
 SCENARIOS = [found for found in scenarios() if any(pair.kind == "compaction" for pair in found.pairs())]
 
 KILLED = {("compact-fail", "05-02")}
-"""OpenCode was killed before it wrote this tail, so its choice is not known."""
+"""OpenCode writes the tail when the summary has ended; this one was killed before that, so what it chose is not known."""
 
 HEAD_IS_KEPT = {("compact-fail", name) for name in ("03-01", "05-02", "06-01")}
-"""OpenCode lost the head here to a failed summary; our transcripts have it."""
+"""OpenCode lost the head to a failed summary, so its later transcripts lack it; ours have it."""
 
 
 class Asked(NamedTuple):
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 
     pair: Pair
     marker: str | None
-    """Message with the compaction's part; None: a failed compaction took a prompt for it."""
+    """The message with the compaction's part; None: a failed compaction took a prompt as its own."""
     tail: str | None
     limits: dict[str, Any]
     config: dict[str, Any]
@@ -87,7 +87,7 @@ def test_head_is_the_recorded_transcript(scenario: Scenario) -> None:
 
 def _said(found: Selection, asked: Asked) -> list[tuple[str, str]]:
     """First lines of a head's texts, one for a user message."""
-    recording = Recording.of(tell_export(asked.pair.state))
+    recording = Recording.of(events_of_export(asked.pair.state))
     lines: list[tuple[str, str]] = []
     for message in found.head:
         texts = [
@@ -101,7 +101,7 @@ def _said(found: Selection, asked: Asked) -> list[tuple[str, str]]:
 
 
 def _selected(asked: Asked) -> Selection | None:
-    recording = Recording.of(tell_export(asked.pair.state))
+    recording = Recording.of(events_of_export(asked.pair.state))
     model = Model("fake", asked.pair.model)
     options = msgspec.structs.replace(OPENCODE_1_18, model=model, capabilities=tuple(asked.pair.modalities))
     state: Conversation = replay(ModelViewProjection(), recording).state

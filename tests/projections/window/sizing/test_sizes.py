@@ -10,7 +10,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import NotFoundError
-from eventlog.importers.opencode.importer import tell_export
+from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Attachment, Content, Model
 from projections.conversation.parts import Message, TextPart, ToolPart
 from projections.conversation.state import Conversation
@@ -142,7 +142,7 @@ def test_opencode_measures_the_json_that_it_makes() -> None:
         if scenario.name not in {"chinese-tools", "compact-auto", "attachments"}:
             continue
         for pair in scenario.pairs():
-            recording = Recording.of(tell_export(pair.state))
+            recording = Recording.of(events_of_export(pair.state))
             state, _ = replay(PROJECTION, recording)
             options = msgspec.structs.replace(OPENCODE_1_18, model=Model("fake", pair.model))
             sizes = CharsSizes(state, options, recording.text)

@@ -9,37 +9,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eventlog.codec.payload import is_foreign, is_sealed, sealed_payload, sealed_value
+from eventlog.codec.payload import decode_encrypted_payload, decode_encrypted_value, is_encrypted, is_foreign
 from eventlog.history.catalog import entry_of
 from eventlog.log.merkle_check import Fault
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log
 
-__all__ = ["seal_fault"]
+__all__ = ["encryption_fault"]
 
 
-def seal_fault(stored: Log, session: str) -> Fault | None:
+def encryption_fault(stored: Log, session: str) -> Fault | None:
     """Return where a session's head differs from its appends, or None.
 
     `stored` is the log with the ciphertext. None also for a session that is not encrypted, and for
     one whose appends are gone.
     """
     head = stored.head(session)
-    if head is None or not is_sealed(head.entry):
+    if head is None or not is_encrypted(head.entry):
         return None
-    key = sealed_value(head.entry).key
+    key = decode_encrypted_value(head.entry).key
     named: dict[bytes, int] = {}
     entry, version, messages, others = b"", 0, 0, 0
     for commit in stored.read(session, 0, head.version):
-        if not is_sealed(commit.payload):  # a tombstone, or scrubbed, or a fault that `verify` finds
+        if not is_encrypted(commit.payload):  # a tombstone, or scrubbed, or a fault that `verify` finds
             others += 1
         else:
-            sealed = sealed_payload(commit.payload)
-            named.setdefault(sealed.key, commit.first)
-            messages += sealed.messages
-            if sealed.entry is not None:
-                entry, version = sealed.entry, commit.first
+            encrypted = decode_encrypted_payload(commit.payload)
+            named.setdefault(encrypted.key, commit.first)
+            messages += encrypted.messages
+            if encrypted.entry is not None:
+                entry, version = encrypted.entry, commit.first
     if named and key not in named:
         return Fault("its head was changed: it names another key than its appends", version)
     for other, first in named.items():

@@ -1,15 +1,16 @@
-"""Sorted tables that say where the events of an originator are: the immutable parts of the index (`index.py`).
+"""Immutable sorted tables from originators to their events, the parts of `index.py`.
 
-A *run* is (originator version, stream version, count): `count` events whose versions follow each other in both.
-A piece holds the runs of some originators in a range of the stream that begins behind `base`:
+A *run* is (originator version, stream version, count): `count` events whose versions are
+consecutive in both.  A table holds the runs of some originators in a range of the stream that
+begins after `base`:
 
-    count of keys n          4 bytes, big-endian like everything here
+    count of keys n          4 bytes, big-endian like all numbers here
     n keys                   16 bytes each, ascending (`batch.key_of`)
-    n + 1 places             4 bytes each: where the runs of a key begin, and at last their number
-    runs                     16 bytes each: originator version (signed, 8), stream version - base (4), count (4);
-                             those of a key by originator version
+    n + 1 indexes            4 bytes each: where the runs of a key begin, and at last their number
+    runs                     16 bytes each: originator version (signed, 8), stream version - base
+                             (4), count (4); those of a key by originator version
 
-It is looked up in place, without decoding.  Pure.
+Lookups read the table in place, without decoding it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TypeAlias, overload
 
 from eventlog.recorder.batch import KEY_BYTES
 
-__all__ = ["NO_RUNS", "Piece", "Run", "between", "encode", "has", "insert"]
+__all__ = ["NO_RUNS", "IndexTable", "Run", "between", "encode", "has", "insert"]
 
 Run: TypeAlias = tuple[int, int, int]
 
@@ -31,8 +32,8 @@ _PLACES = Struct(">II")
 _RUN = Struct(">qII")
 
 
-class Piece:
-    """An encoded table, and look-ups in it."""
+class IndexTable:
+    """An encoded table, and lookups in it."""
 
     __slots__ = ("_base", "_keys", "_places", "_raw", "_runs", "count")
 
@@ -45,23 +46,23 @@ class Piece:
         self._runs = self._places + _COUNT.size * (self.count + 1)
 
     def key(self, number: int) -> bytes:
-        """The key at a place."""
+        """Return the key at an index."""
         start = self._keys + KEY_BYTES * number
         return self._raw[start : start + KEY_BYTES]
 
     def runs_at(self, number: int) -> Sequence[Run]:
-        """The runs of the key at a place."""
+        """Return the runs of the key at an index."""
         first, last = _PLACES.unpack_from(self._raw, self._places + _COUNT.size * number)
-        return _Slice(self._raw, self._base, self._runs + _RUN.size * first, last - first)
+        return _RunSequence(self._raw, self._base, self._runs + _RUN.size * first, last - first)
 
     def runs(self, key: bytes) -> Sequence[Run]:
-        """The runs of a key, none if it is not here."""
+        """Return the runs of a key, none if it is not here."""
         number = bisect_left(range(self.count), key, key=self.key)
         return self.runs_at(number) if number < self.count and self.key(number) == key else NO_RUNS
 
 
-class _Slice(Sequence[Run]):
-    """Runs that are decoded when they are looked at."""
+class _RunSequence(Sequence[Run]):
+    """Runs that are decoded on access."""
 
     __slots__ = ("_base", "_count", "_raw", "_start")
 
@@ -88,7 +89,7 @@ class _Slice(Sequence[Run]):
 
 
 def encode(runs: Mapping[bytes, Sequence[Run]], base: int) -> bytes:
-    """The bytes of a piece."""
+    """Encode a table."""
     keys = sorted(runs)
     places = [0]
     for key in keys:
@@ -100,7 +101,7 @@ def encode(runs: Mapping[bytes, Sequence[Run]], base: int) -> bytes:
 
 
 def insert(runs: list[Run], version: int, place: int, count: int) -> None:
-    """Add a run to those of one originator, which stay sorted; one that continues the last is joined to it."""
+    """Add a run to those of one originator, in order; a run that continues the last joins it."""
     if runs:
         last_version, last_place, last_count = runs[-1]
         if version == last_version + last_count and place == last_place + last_count:
@@ -122,7 +123,10 @@ def has(runs: Sequence[Run], version: int) -> bool:
 
 
 def between(runs: Sequence[Run], gt: int | None, lte: int | None, *, desc: bool) -> Iterator[Run]:
-    """The runs cut to originator versions greater than `gt` and at most `lte`, by version, descending if asked."""
+    """Yield the runs cut to originator versions greater than `gt` and at most `lte`.
+
+    They come by version, descending if asked.
+    """
     start = 0 if gt is None else max(bisect_right(runs, gt, key=_version) - 1, 0)
     stop = len(runs) if lte is None else bisect_right(runs, lte, key=_version)
     for number in range(stop - 1, start - 1, -1) if desc else range(start, stop):

@@ -1,0 +1,86 @@
+"""Parts, calls and results of a foreign conversation, as the importers hand them over.
+
+`conversation.py` turns them into events.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from eventlog.values import (
+    Attachment,
+    File,
+    Json,
+    MessageError,
+    Model,
+    Text,
+    Tokens,
+    Usage,
+)
+
+__all__ = ["ABORTED", "CallInput", "CallResult", "OpenAnswer", "OpenCall", "UserPart"]
+
+ABORTED = MessageError("aborted", "interrupted by the user")
+
+
+class UserPart(NamedTuple):
+    """Part of a user message, with the text of the record that it holds and that text's field.
+
+    The field is one of the words that `remainder.py` knows.
+    """
+
+    kind: Text | File
+    held: str = ""
+    field: str = ""
+
+
+class CallInput(NamedTuple):
+    """Input of a call as JSON text, and the value of the record that it holds, with its field."""
+
+    text: str
+    held: object = None
+    field: str = ""
+
+
+class CallResult(NamedTuple):
+    """Output of a call.  `note` is for the importer, which gets it back with the call."""
+
+    output: str
+    failed: bool = False
+    interrupted: bool = False
+    metadata: Json | None = None
+    attachments: tuple[Attachment, ...] = ()
+    note: object = None
+
+
+class OpenAnswer(msgspec.Struct, eq=False):
+    """Assistant message that is not finished."""
+
+    id: str
+    time: int
+    """Time of its newest record."""
+    model: Model | None
+    foreign: object = None
+    """Its id in the file."""
+    node: int = 0
+    """Number of its node, in files with branches."""
+    calls: set[str] = msgspec.field(default_factory=set[str])
+    """Ids of its calls without a result."""
+    call_ids: set[str] = msgspec.field(default_factory=set[str])
+    """Ids of all its calls."""
+    reason: str | None = None
+    """Finish reason, if the file gives one."""
+    usage: Usage = Usage(Tokens())
+    """Usage recorded for it, in files that repeat and correct it."""
+
+
+class OpenCall(msgspec.Struct, eq=False):
+    """Call without a result; `result` is set when the result comes."""
+
+    part: str
+    answer: OpenAnswer
+    tool: str
+    input: str
+    result: CallResult | None = None

@@ -1,0 +1,253 @@
+"""Shapes of files with lists of messages, detected from the first messages."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any, BinaryIO, NamedTuple
+
+from eventlog.importers.common.json_document import DamagedDocumentError, Document
+from eventlog.importers.common.json_lines import (
+    DamagedLineError,
+    is_array,
+    is_object,
+    parse,
+    read_beginning,
+    text_or_empty,
+)
+
+__all__ = ["ALONE", "ANTHROPIC", "OPENAI", "Shape", "family", "family_of", "shape_of", "shape_of_object"]
+
+OPENAI = "openai"
+ANTHROPIC = "anthropic"
+MEMBERS = ("messages", "traj", "history")
+"""Members that may have the messages."""
+ALONE = "."
+"""Member of a conversation that is one record instead of an array."""
+FURTHEST = 64 * 1024 * 1024
+"""Bytes of a file in which a list of messages may begin."""
+SAMPLE = 50
+"""Messages that a format is detected from."""
+
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_ONLY_OPENAI = frozenset({"tool_calls", "tool_call_id", "function_call", "reasoning_content", "refusal"})
+_OPENAI_BLOCKS = frozenset({"image_url", "input_audio", "file", "refusal", "input_text", "output_text", "input_image"})
+_ANTHROPIC_BLOCKS = frozenset(
+    {"image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result", "server_tool_use"}
+)
+
+
+class Shape(NamedTuple):
+    """Shape of a file or line: its kind, the member with the messages, and their provider."""
+
+    kind: str
+    """"array", "object", "reply", "messages", "conversations", "none" or "".
+
+    "messages" has one message a line, "conversations" one conversation a line; "none" is an object
+    without messages.
+    """
+    member: str = ""
+    family: str = ""
+
+
+def family(start: bytes) -> str:
+    """Return the provider whose messages a file begins with.
+
+    `OPENAI`, `ANTHROPIC`, or "" for no list of messages.
+    """
+    return _shape(start).family
+
+
+def family_of(file: BinaryIO) -> str:
+    """Return the provider whose messages begin in a file's first `FURTHEST` bytes."""
+    return shape_of(file).family
+
+
+def shape_of(file: BinaryIO) -> Shape:
+    """Return the shape of a file, whose position stays the same."""
+    begin = file.tell()
+    start = read_beginning(file)
+    shape = _shape(start)
+    if not shape.family and start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in {b"{", b"["}:
+        file.seek(begin)
+        shape = _further(file, start) or shape
+    file.seek(begin)
+    return shape
+
+
+def _further(file: BinaryIO, start: bytes) -> Shape | None:
+    """Return the shape of a document whose messages do not begin in its first bytes."""
+    begin = file.tell()
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        detected = _family_of_messages(_sample(_Bounded(file, FURTHEST)), {})
+        return Shape("array", family=detected) if detected else None
+    for member, at in _arrays(file):
+        file.seek(begin + at)
+        detected = _family_of_messages(_sample(_Bounded(file, FURTHEST)), {})
+        if detected:
+            return Shape("object", member, detected)
+    return None
+
+
+class _Bounded(io.RawIOBase):
+    """File that ends after a number of bytes."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        super().__init__()
+        self._file = file
+        self._left = most
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read up to `size` bytes, or what is left."""
+        data = self._file.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(data)
+        return data
+
+
+_OUTSIDE = re.compile(rb'["{}\[\]]')
+_INSIDE = re.compile(rb'["\\]')
+_MEMBER = re.compile(rb'"(' + "|".join(MEMBERS).encode() + rb')"\s*:\s*\[')
+
+
+def _arrays(file: BinaryIO) -> list[tuple[str, int]]:
+    """Return the arrays of a top object that may hold messages, with their byte offsets.
+
+    Nothing is decoded.
+    """
+    found: list[tuple[str, int]] = []
+    data = file.read(FURTHEST)
+    at, depth = 0, 0
+    while (token := _OUTSIDE.search(data, at)) is not None:
+        at = token.end()
+        character = token[0]
+        if character == b'"':
+            if depth == 1 and (member := _MEMBER.match(data, token.start())) is not None:
+                found.append((member[1].decode(), member.end() - 1))
+            while (inside := _INSIDE.search(data, at)) is not None and inside[0] != b'"':
+                at = inside.end() + 1
+            if inside is None:
+                break
+            at = inside.end()
+        elif character in b"{[":
+            depth += 1
+        else:
+            depth -= 1
+            if not depth:
+                break
+    return found
+
+
+def _shape(start: bytes) -> Shape:
+    data = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    first, _, rest = data.partition(b"\n")
+    if data.startswith(b"["):
+        detected = _family_of_messages(_first_elements(data), {})
+        # A complete array without messages on the first of several lines is a damaged line.
+        return (
+            Shape("array", family=detected)
+            if detected or not rest.strip() or _parsed(first) is None
+            else Shape("messages")
+        )
+    if not data.startswith(b"{"):
+        return Shape("")
+    value = _parsed(first)
+    if not is_object(value):
+        found = _object(data)
+        return found if found.kind or b"\n{" in data else Shape("none")
+    if not rest.strip():
+        return shape_of_object(value)
+    values = [found for found in map(_parsed, data.split(b"\n")[:SAMPLE]) if found is not None]
+    if any(_is_message(found) and not _is_reply(found) for found in values):
+        return Shape("messages", family=_family_of_messages(values, {}))
+    shapes = [shape_of_object(found) if is_object(found) else Shape("") for found in values]
+    if not any(found.kind in {"object", "reply"} for found in shapes):
+        return Shape("messages")
+    detected = shapes[0].family if all(found.family == shapes[0].family for found in shapes) else ""
+    return Shape("conversations", family=detected)
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return parse(data.strip())[0] if data.strip() else None
+    except DamagedLineError:
+        return None
+
+
+def _first_elements(data: bytes) -> list[Any]:
+    return _sample(io.BytesIO(data))
+
+
+def _sample(file: Any) -> list[Any]:
+    """Return the first elements of an array."""
+    found: list[Any] = []
+    try:
+        for element in Document(file, "").elements():
+            found.append(element)
+            if len(found) == SAMPLE:
+                break
+    except DamagedDocumentError:
+        pass
+    return found
+
+
+def _object(data: bytes) -> Shape:
+    """Return the shape of an object over several lines, by as much of it as there is."""
+    around: dict[str, Any] = {}
+    for member in MEMBERS:
+        around.clear()
+        messages: list[Any] = []
+        try:
+            for name, value in Document(io.BytesIO(data), member).members():
+                if name == member:
+                    messages.append(value)
+                else:
+                    around[name] = value
+        except DamagedDocumentError:
+            pass
+        if messages and (detected := _family_of_messages(messages[:SAMPLE], around)):
+            return Shape("object", member, detected)
+    return shape_of_object(around)
+
+
+def shape_of_object(value: dict[str, Any]) -> Shape:
+    """Return the shape of one object."""
+    if _is_reply(value):
+        return Shape("reply", family=ANTHROPIC if value.get("type") == "message" else OPENAI)
+    for member in MEMBERS:
+        found = value.get(member)
+        if is_array(found) and found and (detected := _family_of_messages(found[:SAMPLE], value)):
+            return Shape("object", member, detected)
+    return Shape("messages", family=_family_of_messages([value], {})) if _is_message(value) else Shape("")
+
+
+def _is_reply(value: dict[str, Any]) -> bool:
+    if value.get("object") == "chat.completion":
+        return is_array(value.get("choices"))
+    return value.get("type") == "message" and value.get("role") == "assistant" and is_array(value.get("content"))
+
+
+def _is_message(value: object) -> bool:
+    if not is_object(value) or text_or_empty(value.get("role")) not in _ROLES:
+        return False
+    content = value.get("content")
+    if is_array(content):
+        return all(
+            isinstance(block, str) or (is_object(block) and isinstance(block.get("type"), str)) for block in content
+        )
+    return isinstance(content, str) or (content is None and bool(value.keys() & _ONLY_OPENAI))
+
+
+def _family_of_messages(messages: list[Any], around: dict[str, Any]) -> str:
+    """Return the provider whose messages these are; "" if one of them is no message."""
+    if not messages or not all(map(_is_message, messages)):
+        return ""
+    theirs = "system" in around and not any(message["role"] == "system" for message in messages)
+    ours = False
+    for message in messages:
+        content = message.get("content")
+        kinds = {block["type"] for block in (content if is_array(content) else []) if is_object(block)}
+        ours = ours or bool(
+            message.keys() & _ONLY_OPENAI or kinds & _OPENAI_BLOCKS or message["role"] not in {"user", "assistant"}
+        )
+        theirs = theirs or bool(kinds & _ANTHROPIC_BLOCKS)
+    return "" if ours and theirs else ANTHROPIC if theirs else OPENAI

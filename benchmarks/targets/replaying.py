@@ -16,7 +16,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.events import Event
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
-from projections.replay.projection import one_by_one
+from projections.replay.projection import apply_each
 from projections.view.model_view import ModelViewProjection
 
 __all__ = ["CASES"]
@@ -43,7 +43,7 @@ class OneByOne(ModelViewProjection):
 
     def apply_batch(self, state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
         """Take in the events of an append."""
-        return one_by_one(self, state, batch, version)
+        return apply_each(self, state, batch, version)
 
 
 ONE_BY_ONE = OneByOne()

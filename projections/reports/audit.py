@@ -17,7 +17,7 @@ from eventlog.codec.redaction import NO_DIGEST
 from eventlog.errors import DamagedError, NotFoundError
 from eventlog.session.session import Session
 from projections.conversation.parts import TextPart
-from projections.replay.loop import Walk, state_at
+from projections.replay.loop import Follower, state_at
 from projections.view.assembly import Assembly
 from projections.view.model_view import PROJECTION, RENDERER, digest_of
 from projections.view.options import RenderOptions
@@ -141,7 +141,7 @@ class _Rebuilding:
     def __init__(self, session: Session, told: _Told) -> None:
         self._session = session
         self._told = told
-        self._walk = Walk(PROJECTION, session)
+        self._follower = Follower(PROJECTION, session, at=1)
         self._assembly: Assembly | None = None
         self._options: RenderOptions | None = None
         self.sent: Sent | None = None
@@ -199,8 +199,9 @@ class _Rebuilding:
 
     def _seek(self, version: int, rendered: _Rendered) -> str:
         """Go to the view; returns a part of it that was redacted, "" if none was."""
-        before = self._walk.state
-        state = self._walk.to(version)
+        before = self._follower.state
+        self._follower.advance(version)
+        state = self._follower.state
         build = RENDERERS.get(rendered.renderer, Assembly)
         if type(self._assembly) is not build or state is not before or rendered.options != self._options:
             self._assembly = build(state, rendered.options, self._session.text)
@@ -208,9 +209,9 @@ class _Rebuilding:
         return next((part for part in sorted(self._told.redacted) if part in state.where), "")
 
     def _request(self, options: RenderOptions, patch: Content | None) -> Sent:
-        state, resolve = self._walk.state, self._session.text
+        state, resolve = self._follower.state, self._session.text
         if self._assembly is None:
-            raise NotFoundError("view", str(self._walk.version), session=self._session.id)
+            raise NotFoundError("view", str(self._follower.version), session=self._session.id)
         messages: Sequence[NeutralMessage] = self._assembly.view()
         system = system_segments(state, resolve)
         if patch is not None:
@@ -230,7 +231,7 @@ class _Rebuilding:
         patch = None if event.patch is None else resolve(event.patch)
         marker, began = compaction
         previous = None if record.previous is None else self._text(record.previous, started.version)
-        request = request_again(self._walk.state, began, marker, record, resolve, previous=previous, patch=patch)
+        request = request_again(self._follower.state, began, marker, record, resolve, previous=previous, patch=patch)
         return Sent(request.conversation(), (request.system,), None, record.options)
 
     def _text(self, part: str, version: int) -> str:

@@ -18,7 +18,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.values import MessageError, Subtask, Tool
 from projections.replay.canonical import pack, unpack
 from projections.replay.loop import replay
-from projections.replay.projection import Source, one_by_one
+from projections.replay.projection import EventSource, apply_each
 from projections.tokens.calibration import Calibration
 from projections.window.limits import step_total
 
@@ -282,7 +282,7 @@ class LoopStateProjection:
 
     def apply_batch(self, state: LoopState, batch: Batch, version: int) -> tuple[LoopState, int]:
         """Take in all events of an append, or those before a rollback."""
-        return one_by_one(self, state, batch, version)
+        return apply_each(self, state, batch, version)
 
     def encode(self, state: LoopState) -> bytes:
         """The state's canonical bytes."""
@@ -293,7 +293,7 @@ class LoopStateProjection:
         return unpack(data, LoopState)
 
 
-def newest_change(source: Source, agenda: LoopState) -> Change | None:
+def newest_change(source: EventSource, agenda: LoopState) -> Change | None:
     """The newest prune or compaction in force, also one that is older than those that the agenda keeps (the history is then read)."""
     if not agenda.changes:
         agenda, _ = replay(LoopStateProjection(sys.maxsize), source)

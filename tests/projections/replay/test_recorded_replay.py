@@ -13,6 +13,7 @@ from eventlog.codec.decoded import Span, Stretch
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import ImportFormatError
 from eventlog.events import LASTING
+from eventlog.history.lineage import Stream
 from eventlog.importers import import_file
 from eventlog.session.session import Session
 from projections.replay.loop import Follower, replay
@@ -62,6 +63,14 @@ class Until:
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """The effective versions."""
         return self._history.at(self.version if at is None else at)
+
+    def ancestry(self) -> tuple[Stream, ...]:
+        """The one stream that these events are of."""
+        return (Stream(self.id, 1, self.version),)
+
+    def inherited_redactions(self) -> tuple[str, ...]:
+        """No part: this is no fork."""
+        return ()
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """The effective history."""

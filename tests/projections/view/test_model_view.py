@@ -40,7 +40,7 @@ from projections.conversation.state import Conversation
 from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, replay
-from projections.replay.projection import fold, one_by_one
+from projections.replay.projection import apply_each, apply_span
 from projections.transcript.transcript import TranscriptProjection
 from projections.view import neutral
 from projections.view.assembly import Assembly
@@ -139,11 +139,11 @@ def test_state_survives_its_encoding(items: list[Timed]) -> None:
     half = len(spans) // 2
     state = Conversation(whole=True)
     for span in spans[:half]:
-        fold(PROJECTION, state, span)
+        apply_span(PROJECTION, state, span)
     again = PROJECTION.decode(PROJECTION.encode(state))
     for span in spans[half:]:
-        fold(PROJECTION, state, span)
-        fold(PROJECTION, again, span)
+        apply_span(PROJECTION, state, span)
+        apply_span(PROJECTION, again, span)
     assert again.encode() == state.encode()
 
 
@@ -163,7 +163,7 @@ def test_damaged_checkpoints_are_passed_over() -> None:
     assert next(checkpoints.valid(PROJECTION, recording, 99, recording.version))[0] == 7
     expected = follower.state.encode()
     assert replay(PROJECTION, recording, None, checkpoints).state.encode() == expected
-    checkpoints.forget(PROJECTION, recording)
+    checkpoints.delete(PROJECTION, recording)
     assert replay(PROJECTION, recording, None, checkpoints).state.encode() == expected
     assert log.scan_derived(b"") == []
 
@@ -878,7 +878,7 @@ def test_a_batch_is_its_events(items: list[Timed]) -> None:
     (stretch,) = Recording(items).stretches()
     projection = TranscriptProjection()
     many, stopped = projection.apply_batch(projection.initial(), stretch.batch, 1)
-    one, expected = one_by_one(projection, projection.initial(), stretch.batch, 1)
+    one, expected = apply_each(projection, projection.initial(), stretch.batch, 1)
     assert stopped == expected
     assert many.encode() == one.encode()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DIGEST", "Chosen", "choose", "watched"]
 
-DIGEST = "digest"
+DIGEST = "summarize_offline"
 API_KEY = "OPENAI_API_KEY"
 
 
@@ -35,9 +35,9 @@ def choose(named: str, model: str | None, key_variable: str | None, session_mode
         for option, value in (("--summary-model", model), ("--api-key-env", key_variable)):
             if value is not None:
                 raise UsageFault(f"{option} is for an endpoint: give --summarizer URL, too")
-        from projections.window.compaction.digest import digest
+        from projections.window.compaction.offline import summarize_offline
 
-        return Chosen(digest, None)
+        return Chosen(summarize_offline, None)
     if not named.lower().startswith(("http://", "https://")):
         raise UsageFault(f"--summarizer is {DIGEST!r}, or the http(s) address of an OpenAI-compatible endpoint")
     return _over_http(named, model, key_variable, session_model)

@@ -117,7 +117,7 @@ def window_of(session: Session, given: Given = NOTHING, **options: Any) -> Conte
     numbers = {"context": given.context, "output": given.output, "input": given.input}
     if all(value is None for value in numbers.values()):
         return window
-    known = window.limits
+    known = window.state.limits
     if given.context is None and known is None:
         raise UsageFault("--output and --input need --context: the session has not recorded the model's window")
     base = known or Limits()

@@ -11,7 +11,7 @@ import msgspec
 from eventlog.values import Body, Content, Todo
 from projections.conversation.file_access import Access, access_of, paths_of
 
-__all__ = ["TOUCHES", "Carried", "Pin", "Touch", "touched_by"]
+__all__ = ["TOUCHES", "Carryover", "FileTouch", "Pin", "touches_of"]
 
 TOUCHES = 400
 """Newest touches that are remembered."""
@@ -26,7 +26,7 @@ class Pin(msgspec.Struct, array_like=True, gc=False):
     redacted: bool = False
 
 
-class Touch(msgspec.Struct, array_like=True, gc=False, frozen=True):
+class FileTouch(msgspec.Struct, array_like=True, gc=False, frozen=True):
     """A file that a call read or wrote, unless it failed; or the call's arguments, where they are too long to look into while folding."""
 
     access: Access | None
@@ -35,21 +35,21 @@ class Touch(msgspec.Struct, array_like=True, gc=False, frozen=True):
     tool: str = ""
 
 
-class Carried(msgspec.Struct, array_like=True, gc=False):
+class Carryover(msgspec.Struct, array_like=True, gc=False):
     """What one compaction carries."""
 
     todos: tuple[Todo, ...] = ()
     pins: tuple[Pin, ...] = ()
-    touches: tuple[Touch, ...] = ()
+    touches: tuple[FileTouch, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.todos or self.pins or self.touches)
 
 
-def touched_by(tool: str, arguments: Content) -> tuple[Touch, ...]:
+def touches_of(tool: str, arguments: Content) -> tuple[FileTouch, ...]:
     """What a call touches; pure, so arguments that are kept by reference are kept so."""
     if isinstance(arguments, str):
         paths = paths_of(tool, arguments)
-        return tuple(Touch(access_of(tool), path) for path in paths) if paths else ()
+        return tuple(FileTouch(access_of(tool), path) for path in paths) if paths else ()
     access = access_of(tool)
-    return (Touch(access, arguments=arguments, tool=tool),) if access else ()
+    return (FileTouch(access, arguments=arguments, tool=tool),) if access else ()

@@ -24,7 +24,7 @@ from eventlog.values import (
     Snapshot,
     Subtask,
 )
-from projections.conversation.carryover import Carried
+from projections.conversation.carryover import Carryover
 
 __all__ = [
     "Compaction",
@@ -187,4 +187,4 @@ class Compaction(msgspec.Struct, array_like=True, gc=False):
     summary: str | None = None
     reason: str = ""
     kept: tuple[str, ...] = ()
-    carried: Carried | None = None
+    carried: Carryover | None = None

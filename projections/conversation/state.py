@@ -16,12 +16,12 @@ import msgspec
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import PartDelta
 from eventlog.values import Content, Json, Limits, Model, Todo
-from projections.conversation.carryover import TOUCHES, Carried, Pin, Touch
+from projections.conversation.carryover import TOUCHES, Carryover, FileTouch, Pin
 from projections.conversation.parts import Compaction, Message, Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
 from projections.replay.canonical import pack, unpack
 from projections.replay.projection import NeedsReplay
 
-__all__ = ["Conversation", "join_part", "said_by"]
+__all__ = ["Conversation", "join_part", "texts_of"]
 
 
 class StoredConversation(msgspec.Struct, array_like=True):
@@ -39,7 +39,7 @@ class StoredConversation(msgspec.Struct, array_like=True):
     policy: Json | None
     todos: tuple[Todo, ...]
     pins: list[Pin]
-    touches: list[Touch]
+    touches: list[FileTouch]
 
 
 class Conversation:
@@ -50,24 +50,24 @@ class Conversation:
     """
 
     __slots__ = (
-        "born",
+        "added",
+        "changed",
         "compactions",
-        "followed",
         "header",
         "in_force",
         "limits",
         "messages",
         "model",
+        "newest_user",
         "pins",
         "policy",
         "reshaped",
         "rest",
-        "said",
         "split",
         "todos",
         "tools",
-        "touched",
         "touches",
+        "tracks_changes",
         "where",
         "whole",
     )
@@ -86,19 +86,19 @@ class Conversation:
         self.policy: Json | None = None
         self.todos: tuple[Todo, ...] = ()
         self.pins: dict[str, Pin] = {}
-        self.touches: dict[Touch, None] = {}
+        self.touches: dict[FileTouch, None] = {}
         """What calls touched, each once, the newest last."""
         self.where: dict[str, tuple[Message, Part]] = {}
-        self.said: Message | None = None
-        """What `newest_said` found last."""
+        self.newest_user: Message | None = None
+        """What `newest_user_message` found last."""
         self.split: set[str] = set()
         """The messages with a text in more than one piece."""
-        self.touched: dict[str, set[str]] = {}
+        self.changed: dict[str, set[str]] = {}
         """The messages that changed, and which of their parts."""
-        self.born: list[Message] = []
+        self.added: list[Message] = []
         """The messages that began, the newest last."""
         self.reshaped = True
-        self.followed = False
+        self.tracks_changes = False
         """Whether anybody looks at these three."""
 
     # -- bytes ----------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Conversation:
     def encode(self) -> bytes:
         """Canonical bytes: texts are joined, so it does not matter in how many pieces they came."""
         for name in [*self.split]:
-            self.join(self.messages[name])
+            self.join_texts(self.messages[name])
         plain = StoredConversation(
             self.whole,
             list(self.messages.values()),
@@ -142,26 +142,26 @@ class Conversation:
 
     # -- events ---------------------------------------------------------------------------------
 
-    def follow(self) -> None:
+    def track_changes(self) -> None:
         """From here on somebody looks at what changes, and has seen nothing yet."""
-        self.followed = self.reshaped = True
+        self.tracks_changes = self.reshaped = True
 
-    def seen(self) -> None:
+    def clear_changes(self) -> None:
         """Whoever looks at what changes has seen all of it."""
-        self.touched.clear()
-        self.born.clear()
+        self.changed.clear()
+        self.added.clear()
         self.reshaped = False
 
     def apply_run(self, run: DeltaRun) -> None:
         """Take in a run of deltas, whole."""
         if len(run.keys) == 1:
             part, field = run.keys[0]
-            self.grow(PartDelta(part, field, run.text))
+            self.append_delta(PartDelta(part, field, run.text))
             return
         for (part, field), text in run.joined().items():
-            self.grow(PartDelta(part, field, text))
+            self.append_delta(PartDelta(part, field, text))
 
-    def grow(self, delta: PartDelta, version: int = 0, time: int = 0) -> None:
+    def append_delta(self, delta: PartDelta, version: int = 0, time: int = 0) -> None:
         """Add streamed text to a field of a part.  A rule of the fold as it is: there is none that is asked more often."""
         del version, time
         try:
@@ -179,32 +179,34 @@ class Conversation:
             if len(pieces) == 1:
                 self.split.add(message.id)
             pieces.append(text)
-        if self.followed:
-            self.touch(message.id, delta.part)
+        if self.tracks_changes:
+            self.mark_changed(message.id, delta.part)
 
-    def touch(self, message: str, *parts: str) -> None:
+    def mark_changed(self, message: str, *parts: str) -> None:
         """A message changed, and these of its parts."""
-        if self.followed:
-            self.touched.setdefault(message, set()).update(parts)
+        if self.tracks_changes:
+            self.changed.setdefault(message, set()).update(parts)
 
     def add_message(self, message: Message) -> None:
         """A message begins."""
         self.messages[message.id] = message
-        if not self.followed:
-            self.said = None
+        if not self.tracks_changes:
+            self.newest_user = None
             return
-        self.born.append(message)
+        self.added.append(message)
         if message.user and not message.synthetic and message.delivery == "steer":
-            self.said = message
+            self.newest_user = message
 
     def add_part(self, message: Message, part: Part) -> None:
         """A part of a message begins."""
         message.parts.append(part)
         self.where[part.id] = message, part
-        if self.followed and (not self.born or self.born[-1] is not message):  # who looks at one sees all its parts
-            self.touch(message.id, part.id)
+        if self.tracks_changes and (
+            not self.added or self.added[-1] is not message
+        ):  # who looks at one sees all its parts
+            self.mark_changed(message.id, part.id)
 
-    def join(self, message: Message) -> None:
+    def join_texts(self, message: Message) -> None:
         """Make each text of the message one piece again."""
         self.split.discard(message.id)
         for part in message.parts:
@@ -213,20 +215,20 @@ class Conversation:
     def promote(self, message: Message, version: int) -> None:
         """A queued message takes its place behind all others; where everything is kept it stays where it was said."""
         message.promoted = version
-        self.said = None
-        self.touch(message.id)
+        self.newest_user = None
+        self.mark_changed(message.id)
         if not self.whole:
             self.messages[message.id] = self.messages.pop(message.id)
         self.reshaped = True
 
-    def newest_said(self) -> Message | None:
+    def newest_user_message(self) -> Message | None:
         """The newest message that a user wrote and the model may know."""
-        found = self.said
+        found = self.newest_user
         if found is None or found.removed or found.id not in self.messages:
-            found = self.said = next(filter(is_said, reversed(self.messages.values())), None)
+            found = self.newest_user = next(filter(is_from_user, reversed(self.messages.values())), None)
         return found
 
-    def touch_files(self, touches: tuple[Touch, ...]) -> None:
+    def add_touches(self, touches: tuple[FileTouch, ...]) -> None:
         """A call touched these files."""
         for touch in touches:
             self.touches.pop(touch, None)
@@ -234,23 +236,23 @@ class Conversation:
         while len(self.touches) > TOUCHES:
             del self.touches[next(iter(self.touches))]
 
-    def to_carry(self) -> Carried:
+    def to_carry(self) -> Carryover:
         """What a compaction would carry that completes now."""
-        return Carried(self.todos, tuple(map(self._pinned, self.pins.values())), tuple(self.touches))
+        return Carryover(self.todos, tuple(map(self._pinned, self.pins.values())), tuple(self.touches))
 
     def _pinned(self, pin: Pin) -> Pin:
         """The pin with what its part says now, or said when it was last seen."""
         found = self.where.get(pin.part or "")
         if found is None:
             return Pin(pin.pin, pin.part, pin.pieces, pin.redacted)
-        return Pin(pin.pin, pin.part, said_by(found[1]), found[1].redacted)
+        return Pin(pin.pin, pin.part, texts_of(found[1]), found[1].redacted)
 
     def carry(self, compaction: Compaction) -> None:
         """Fix what a completed compaction carries, before anything is let go."""
         compaction.carried = self.to_carry() or None
         self.pins = {name: self._pinned(pin) for name, pin in self.pins.items()}
 
-    def let_go(self, compaction: Compaction) -> None:
+    def hide_covered(self, compaction: Compaction) -> None:
         """Forget, or mark, every message that a completed compaction covers."""
         covered = self._covered(compaction, self.messages.values())
         if self.whole:
@@ -263,7 +265,7 @@ class Conversation:
             for message in list(self.messages.values()):  # a summary goes with its question, wherever it stands
                 if message.summary and message.reply_to in gone:
                     self._forget(message)
-            self.born.clear()  # who follows this state looks at all messages again
+            self.added.clear()  # who follows this state looks at all messages again
             self.compactions = {
                 part: other for part, other in self.compactions.items() if other.message in self.messages
             }
@@ -284,7 +286,7 @@ class Conversation:
 
     def _forget(self, message: Message) -> None:
         del self.messages[message.id]
-        self.touched.pop(message.id, None)
+        self.changed.pop(message.id, None)
         self.split.discard(message.id)
         for part in message.parts:
             del self.where[part.id]
@@ -300,7 +302,7 @@ class Conversation:
         own = self.messages.get(compaction.message)
         return own.version - 1 if own is not None else -1
 
-    def take_back(self, part: str) -> None:
+    def undo_compaction(self, part: str) -> None:
         """A completed compaction counts no more: what it alone covered is there again, or `NeedsReplay`."""
         compaction = self.compactions.get(part)
         if compaction is None:
@@ -323,7 +325,7 @@ class Conversation:
         self.reshaped = True
 
 
-def is_said(message: Message) -> bool:
+def is_from_user(message: Message) -> bool:
     """Whether a user said this, and the model may know."""
     return message.user and not (message.synthetic or message.removed or message.waiting)
 
@@ -342,7 +344,7 @@ def _join(pieces: list[Content]) -> None:
         pieces[:] = joined(pieces)
 
 
-def said_by(part: Part) -> tuple[Content, ...]:
+def texts_of(part: Part) -> tuple[Content, ...]:
     """What a part says, for a pin that carries it."""
     match part:
         case TextPart() | ReasoningPart():

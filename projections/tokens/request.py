@@ -16,16 +16,7 @@ itself is left to calibration.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from projections.tokens.counter import Counter
-
-__all__ = ["MESSAGE_TOKENS", "REQUEST_TOKENS", "RequestCount", "count_request", "frame_tokens"]
+__all__ = ["MESSAGE_TOKENS", "REQUEST_TOKENS", "frame_tokens"]
 
 MESSAGE_TOKENS = 4
 """Tokens of one message's frame."""
@@ -33,27 +24,6 @@ REQUEST_TOKENS = 3
 """Tokens that begin the answer."""
 
 
-class RequestCount(msgspec.Struct, frozen=True):
-    """The tokens of a request: of its texts, and of the frames around them."""
-
-    content: int
-    frames: int
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.content + self.frames
-
-
 def frame_tokens(messages: int) -> int:
     """Return the tokens that the frames of so many messages add to their texts."""
     return REQUEST_TOKENS + MESSAGE_TOKENS * messages
-
-
-def count_request(messages: Iterable[Iterable[str]], counter: Counter) -> RequestCount:
-    """Count a request given as messages, each as the texts it sends."""
-    content = number = 0
-    for texts in messages:
-        number += 1
-        content += sum(map(counter.count, texts))
-    return RequestCount(content, frame_tokens(number))

@@ -16,12 +16,12 @@ import msgspec
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
 from projections.view.constraints import join
-from projections.view.message_rendering import Draft, user_message
+from projections.view.message_rendering import MessageRenderer, render_user_message
 from projections.view.messages import Messages
 from projections.view.neutral import NeutralMessage, Text
 from projections.view.options import RenderOptions
 from projections.view.part_rendering import Resolver
-from projections.view.selection import carried_with, hidden, ordered, shows_question
+from projections.view.selection import carryover_of, is_hidden, shows_question, visible_messages
 
 __all__ = ["Assembly"]
 
@@ -46,24 +46,24 @@ class Assembly:
         self._joins = options.constraints.alternate or options.constraints.after_tool is not None
         """Whether what a message is depends on the one before it."""
         self._shared: list[NeutralMessage] = []
-        self._settled: list[Message] = []
+        self._frozen: list[Message] = []
         self._places: list[int] = []
         """Where in `_shared` each settled message begins."""
         self._index: dict[str, int] = {}
         self._waiting: list[Message] = []
         self._known: dict[str, tuple[NeutralMessage, ...]] = {}
-        self._drafts: dict[str, Draft] = {}
+        self._drafts: dict[str, MessageRenderer] = {}
         """Of the assistant messages that are open and wait."""
         self._last: Message | None = None
         """The last finished step, if its turn goes on and reminders are asked for."""
-        state.follow()
+        state.track_changes()
 
-    def follow(self, state: Conversation) -> None:
+    def replace_state(self, state: Conversation) -> None:
         """Go on with another state of the same conversation; what is equal in it is rendered again."""
         self._state = state
         self._known.clear()
         self._drafts.clear()
-        state.follow()
+        state.track_changes()
 
     def view(self, excluding: str | None = None, last_words: str | None = None) -> Messages:
         """The messages now, `last_words` of the assistant's at their end (instead of the options' `max_steps`).
@@ -72,7 +72,7 @@ class Assembly:
         """
         self.catch_up()
         if excluding is not None and excluding in self._index:
-            self._unsettle(self._index[excluding])
+            self._thaw(self._index[excluding])
         tail: list[NeutralMessage] = []
         length = len(self._shared)
         last, known = self._last, self._known
@@ -97,7 +97,7 @@ class Assembly:
     def catch_up(self) -> None:
         """Take in what changed since the last look."""
         state = self._state
-        if state.touched or state.born or state.reshaped:
+        if state.changed or state.added or state.reshaped:
             self._catch_up()
 
     # -- helpers -------------------------------------------------------------------------------
@@ -119,44 +119,44 @@ class Assembly:
     def _catch_up(self) -> None:
         state = self._state
         if state.reshaped:
-            self._shared, self._settled, self._places, self._index = [], [], [], {}
-            self._waiting = ordered(state, self._options)
+            self._shared, self._frozen, self._places, self._index = [], [], [], {}
+            self._waiting = visible_messages(state, self._options)
             for message in state.messages.values():
                 if message.removed or message.summary or message.is_marker:
                     self._known.pop(message.id, None)
         else:
-            if state.touched:
-                index, last = self._index, len(self._settled)
-                cut = min([index.get(name, last) for name in state.touched])
+            if state.changed:
+                index, last = self._index, len(self._frozen)
+                cut = min([index.get(name, last) for name in state.changed])
                 if cut < last:
-                    self._unsettle(cut)
-            self._waiting += state.born
-        for name, parts in state.touched.items():
+                    self._thaw(cut)
+            self._waiting += state.added
+        for name, parts in state.changed.items():
             self._known.pop(name, None)
             if (draft := self._drafts.get(name)) is not None:
                 draft.touch(parts)
-        state.seen()
+        state.clear_changes()
         self._last = self._last_finished() if self._options.reminder else None
         if len(self._waiting) > (1 if self._joins else TOGETHER):
-            self._settle()
+            self._freeze()
 
-    def _unsettle(self, index: int) -> None:
+    def _thaw(self, index: int) -> None:
         """Make the settled messages from `index` on wait again.
 
         Messages that were joined into one begin at the same place and go together.
         """
         place = self._places[index]
         index = bisect_left(self._places, place)
-        again = self._settled[index:]
+        again = self._frozen[index:]
         for message in again:
             del self._index[message.id]
         self._waiting[:0] = again
-        del self._settled[index:], self._places[index:]
+        del self._frozen[index:], self._places[index:]
         self._shared = self._shared[:place]
 
-    def _settle(self) -> None:
+    def _freeze(self) -> None:
         """Move what will hardly change from the waiting messages to the shared list; the newest always waits."""
-        waiting, settled, last = self._waiting, self._settled, self._last
+        waiting, settled, last = self._waiting, self._frozen, self._last
         impatient = len(waiting) - PATIENCE
         count = 0
         for message in waiting[:-1]:
@@ -170,7 +170,7 @@ class Assembly:
             place = len(self._shared)
             rendered = self._known.get(name) or self._rendered(message)
             if self._joins:
-                place = self._join_settled(rendered, place)
+                place = self._join_frozen(rendered, place)
             else:
                 self._shared += rendered
             self._index[name] = len(settled)
@@ -179,7 +179,7 @@ class Assembly:
             self._drafts.pop(name, None)
         del waiting[:count]
 
-    def _join_settled(self, rendered: Iterable[NeutralMessage], place: int) -> int:
+    def _join_frozen(self, rendered: Iterable[NeutralMessage], place: int) -> int:
         """Put a message behind the settled ones, joined to what is before it; returns where it begins."""
         for index, found in enumerate(rendered):
             tail: list[NeutralMessage] = []
@@ -212,21 +212,21 @@ class Assembly:
         if known is None:
             known = ()
             state, options = self._state, self._options
-            if hidden(state, message, options):
+            if is_hidden(state, message, options):
                 pass
             elif message.user:
                 question = shows_question(state, message, options)
-                known = user_message(message, options, self._resolve, shows_question=question)
+                known = render_user_message(message, options, self._resolve, shows_question=question)
             else:
                 known = tuple(self._draft(message).messages())
             self._known[message.id] = known
         return known
 
-    def _draft(self, message: Message) -> Draft:
+    def _draft(self, message: Message) -> MessageRenderer:
         draft = self._drafts.pop(message.id, None)
         if draft is None:
-            carried = carried_with(self._state, message) if self._options.carry else None
-            draft = Draft(message, self._options, self._resolve, carried=carried)
+            carried = carryover_of(self._state, message) if self._options.carry else None
+            draft = MessageRenderer(message, self._options, self._resolve, carried=carried)
         if message.finished is None:
             self._drafts[message.id] = draft
         return draft

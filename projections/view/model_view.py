@@ -205,7 +205,7 @@ class LiveView:
         changed = self._follower.advance()
         if self._follower.renewed:
             self._follower.renewed = False
-            self._assembly.follow(self._follower.state)
+            self._assembly.replace_state(self._follower.state)
         return changed
 
     def note(self) -> None:

@@ -31,13 +31,13 @@ __all__ = [
     "QUESTION",
     "REDACTED",
     "SUBTASK",
-    "Foreign",
-    "Rendered",
+    "ForeignReasoning",
+    "PartRendering",
     "Resolver",
     "is_media",
-    "rendered_part",
+    "render_part",
+    "render_user_part",
     "text_of",
-    "user_part",
 ]
 
 Resolver: TypeAlias = Callable[[Content], str]
@@ -64,7 +64,7 @@ def is_media(mime: str) -> bool:
     return mime.startswith("image/") or mime == "application/pdf"
 
 
-class Rendered(NamedTuple):
+class PartRendering(NamedTuple):
     """What one part says: in its message's own words, as the result that answers it, and as media that follow the results."""
 
     said: tuple[NeutralPart, ...] = ()
@@ -77,29 +77,29 @@ class Rendered(NamedTuple):
         return bool(self.said or self.results)
 
 
-NOTHING = Rendered()
+NOTHING = PartRendering()
 
 
-def rendered_part(
+def render_part(
     message: Message, part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
-) -> Rendered:
+) -> PartRendering:
     """What one part of a message says, judged alone; `shows_question`: its compaction part is to be seen."""
     if part.removed:
         return NOTHING
     if message.user:
-        found = Rendered(user_part(part, options, resolve, shows_question=shows_question))
+        found = PartRendering(render_user_part(part, options, resolve, shows_question=shows_question))
     else:
         found = _assistant_part(message, part, options, resolve)
     if options.constraints == UNCONSTRAINED or found is NOTHING:
         return found
     said, results = (tuple(constrained(parts, options.constraints)) for parts in (found.said, found.results))
-    return Rendered(said, tuple(part for part in results if isinstance(part, Result)), found.media)
+    return PartRendering(said, tuple(part for part in results if isinstance(part, Result)), found.media)
 
 
 # -- user --------------------------------------------------------------------------------------
 
 
-def user_part(
+def render_user_part(
     part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool
 ) -> tuple[NeutralPart, ...]:
     """What one part of a user's message says that was not removed, whatever a provider refuses."""
@@ -149,39 +149,39 @@ def _capability(mime: str) -> Capability | None:
 # -- assistant ---------------------------------------------------------------------------------
 
 
-class Foreign(Text, frozen=True, gc=False):
+class ForeignReasoning(Text, frozen=True, gc=False):
     """Another model's reasoning, to be told as text; never in a view as such."""
 
 
-def _assistant_part(message: Message, part: Part, options: RenderOptions, resolve: Resolver) -> Rendered:
+def _assistant_part(message: Message, part: Part, options: RenderOptions, resolve: Resolver) -> PartRendering:
     same = options.model is None or message.model is None or options.model == message.model
     match part:
         case TextPart():
             text = REDACTED if part.redacted else text_of(part.pieces, resolve)
             kept = text or options.keep_empty_text
-            return Rendered((Text(text, part.metadata if same else None),)) if kept else NOTHING
+            return PartRendering((Text(text, part.metadata if same else None),)) if kept else NOTHING
         case ReasoningPart():
             return _reason(part, options, resolve, same=same)
         case ToolPart():
             return _tool(part, options, resolve, same=same)
         case FilePart() if part.file.mime not in NOT_SENT:
-            return Rendered((_file_part(part, options, resolve),))
+            return PartRendering((_file_part(part, options, resolve),))
         case _:
             return NOTHING
 
 
-def _reason(part: ReasoningPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> Rendered:
+def _reason(part: ReasoningPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> PartRendering:
     if part.redacted:
-        return Rendered((Text(REDACTED),))
+        return PartRendering((Text(REDACTED),))
     text = text_of(part.pieces, resolve)
     if not same:
-        return Rendered((Foreign(text),)) if text.strip() else NOTHING
+        return PartRendering((ForeignReasoning(text),)) if text.strip() else NOTHING
     if text or part.metadata is not None or options.keep_empty_text:
-        return Rendered((Reasoning(text, part.metadata),))
+        return PartRendering((Reasoning(text, part.metadata),))
     return NOTHING
 
 
-def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> Rendered:
+def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> PartRendering:
     input_text: Json = "{}" if part.redacted else (resolve(part.input) or "{}")
     call = Call(part.call, part.tool, input_text, part.provider_executed, part.metadata if same else None)
     output, error = _output(part, options, resolve)
@@ -197,8 +197,8 @@ def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, same: bo
             output = f"{output}\n{shown.text}" if output else shown.text
     result = Result(part.call, part.tool, output, error, tuple(files))
     if part.provider_executed:
-        return Rendered((call, result), (), tuple(media))
-    return Rendered((call,), (result,), tuple(media))
+        return PartRendering((call, result), (), tuple(media))
+    return PartRendering((call,), (result,), tuple(media))
 
 
 def _attached(part: ToolPart, options: RenderOptions) -> tuple[Attachment, ...]:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.validation import require, require_function
-from projections.window.fill_loop import ABORTED, LOOKS, Filling
+from projections.window.fill_loop import ABORTED, LOOKS, ReplyFiller
 from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eventlog.values import Model
     from projections.window.compact import CompactionResult
     from projections.window.steps import CallModel, PendingCall, RunSubtask, Step
-    from projections.window.window import Request
+    from projections.window.window_state import ModelRequest
 
 __all__ = ["AsyncContextWindow", "afill"]
 
@@ -66,25 +66,22 @@ class AsyncContextWindow:
 
     async def begin(
         self, step: CallModel, model: Model | str | None = None, *, agent: str = "", snapshot: str | None = None
-    ) -> tuple[Reply, Request]:
+    ) -> tuple[Reply, ModelRequest]:
         """Open the reply that a step fills; see `ContextWindow.begin`."""
         return await asyncio.to_thread(self.sync.begin, step, model, agent=agent, snapshot=snapshot)
 
     async def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], Awaitable[str]]) -> None:
         """Run one call with a tool that is a coroutine; see `ContextWindow.run`.  A cancelled tool is left to the end of the `with`."""
         require_function(tool, "a tool is a coroutine function that is given the arguments")
-        started = await asyncio.to_thread(self.sync.start, call)
-        if started is None:
+        running = await asyncio.to_thread(self.sync.start, call)
+        if running is None:
             return
         try:
-            if self.sync.is_recall(call):
-                output = await asyncio.to_thread(self.sync.recall, started.arguments)
-            else:
-                output = await tool(started.arguments)
-        except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
-            await asyncio.to_thread(self.sync.fail, started.call, error)
+            output = await tool(running.arguments)
+        except Exception as error:  # noqa: BLE001  # any exception of a tool is its result
+            await asyncio.to_thread(self.sync.fail, running.call, error)
         else:
-            await asyncio.to_thread(self.sync.succeed, started.call, output)
+            await asyncio.to_thread(self.sync.succeed, running.call, output)
 
     async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str]]) -> Session:
         """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.  A cancelled one is recorded as aborted."""
@@ -124,7 +121,7 @@ async def afill(reply: Reply, chunks: AsyncIterable[Any]) -> str:
 
     An interrupt ends it early, as it does there.
     """
-    filling = Filling(reply)
+    filling = ReplyFiller(reply)
     require(AsyncIterable, chunks, "chunks are an async iterable")
     number = 0
     async for chunk in chunks:

@@ -74,7 +74,7 @@ class CompactionResult(msgspec.Struct, frozen=True):
         return not self.reason
 
 
-class Failed(Exception):  # noqa: N818  # control flow inside this module
+class SummaryFailure(Exception):  # noqa: N818  # control flow inside this module
     """The summary came to nothing, for this reason."""
 
 
@@ -160,7 +160,7 @@ class Compaction:
                 text = self._summarise(reply, job, selection.previous, record)
                 after = self._tokens_after(step, selection, text)
                 self._judge(text, after, own_prompt=prompt is not None)
-            except Failed as failed:
+            except SummaryFailure as failed:
                 return self._fail(step, reply, str(failed), selection)
             except BaseException as error:
                 with giving_way_to(error, "compaction"):
@@ -182,25 +182,25 @@ class Compaction:
             try:
                 request = job.request(done, previous, max_input=limit)
             except MessageTooLargeError as error:
-                raise Failed(_reason(error)) from error
+                raise SummaryFailure(_reason(error)) from error
             try:
                 text, part = self._stream(reply, request, replace(record, after=done, upto=request.upto), job.patch)
             except RequestTooLargeError as error:
                 if smaller == SMALLER:
-                    raise Failed(_reason(error)) from error
+                    raise SummaryFailure(_reason(error)) from error
                 smaller += 1
                 limit = (limit or request.tokens) // 2
                 continue
             except (SummarizerError, SummarizerRefusedError) as error:
-                raise Failed(_reason(error)) from error
-            except (Failed, EventlogError):  # the store's errors are not the summary's
+                raise SummaryFailure(_reason(error)) from error
+            except (SummaryFailure, EventlogError):  # the store's errors are not the summary's
                 raise
             except Exception as error:
-                raise Failed(_reason(error)) from error
+                raise SummaryFailure(_reason(error)) from error
             if request.last:
                 return text
             if not text.strip():
-                raise Failed("empty")
+                raise SummaryFailure("empty")
             done, previous, record = request.upto, text, replace(record, previous=part)
             self._session.remove_part(part)
 
@@ -240,12 +240,12 @@ class Compaction:
         return "".join(found), stream.id
 
     def _refuse_tool(self, called: ToolCalled) -> None:
-        raise Failed(check_summary("", self._now.policy.compaction, tool_called=called.tool) or "tool-called")
+        raise SummaryFailure(check_summary("", self._now.policy.compaction, tool_called=called.tool) or "tool-called")
 
     def _look_up(self) -> None:
         """Stop if an interrupt was requested since the compaction was; an older request was for what was going on then."""
         if self._session.state().interrupt_pending(self._asked):
-            raise Failed("aborted")
+            raise SummaryFailure("aborted")
 
     def _judge(self, text: str, after: int, *, own_prompt: bool) -> None:
         policy = self._now.policy.compaction
@@ -254,7 +254,7 @@ class Compaction:
         usable = self._now.usable if self._now.policy.overflow.count_next != "never" else None
         reason = check_summary(text, policy, view_tokens_after=after, usable=usable)
         if reason is not None:
-            raise Failed(reason)
+            raise SummaryFailure(reason)
 
     def _tokens_after(self, step: Compact, selection: Selection, text: str) -> int:
         """Tokens of the request after it: what stays, the summary, and what is carried beside it."""

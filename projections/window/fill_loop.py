@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import Usage
 
-__all__ = ["Filling", "fill"]
+__all__ = ["ReplyFiller", "fill"]
 
 ABORTED = "aborted"
 LOOKS = 16
@@ -34,7 +34,7 @@ def fill(reply: Reply, chunks: Iterable[Any]) -> str:
     with one it stays open for `RunTools`.  What the stream raises is raised here, with the reply as far as it came.  An interrupt
     ends the stream early, and the reply is aborted as far as it came; the reason is then "aborted".
     """
-    filling = Filling(reply)
+    filling = ReplyFiller(reply)
     require(Iterable, chunks, "chunks are an iterable")
     for number, chunk in enumerate(chunks, 1):
         filling.take(filling.plain(chunk))
@@ -47,7 +47,7 @@ def fill(reply: Reply, chunks: Iterable[Any]) -> str:
     return filling.end()
 
 
-class Filling:
+class ReplyFiller:
     """A reply that is being filled, chunk by chunk."""
 
     def __init__(self, reply: Reply) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from projections.conversation.parts import SubtaskPart, ToolPart
 from projections.window.limits import is_over
-from projections.window.loop_state import NOTHING, Answer
+from projections.window.loop_state import NOTHING, LatestAnswer
 from projections.window.repeated_calls import repeated_call
 from projections.window.situation import INTERRUPTED, Situation
 from projections.window.sizing.measure import Measure
@@ -78,13 +78,13 @@ class _Turn:
         self._asked = situation.outline.asked
         self._last = self._newest_answer()
         said = situation.outline.said_place
-        self.interrupted = situation.agenda.interrupted > said and not self._is_closed_after_interrupt()
+        self.interrupted = situation.loop.interrupted > said and not self._is_closed_after_interrupt()
 
-    def _newest_answer(self) -> Answer | None:
+    def _newest_answer(self) -> LatestAnswer | None:
         """The newest answer, also one that a compaction covers: what was answered is not asked again."""
         answers = self._outline.answers
         last = answers[-1] if answers else None
-        known = self._now.agenda.answer
+        known = self._now.loop.answer
         if (
             known is not None
             and known.message not in self._now.state.messages
@@ -96,7 +96,7 @@ class _Turn:
         calls = any(
             isinstance(part, ToolPart) and not part.removed and not part.provider_executed for part in last.parts
         )
-        return Answer(last.id, last.place, last.reply_to, calls, last.reason, last.error)
+        return LatestAnswer(last.id, last.place, last.reply_to, calls, last.reason, last.error)
 
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
@@ -110,7 +110,7 @@ class _Turn:
         message = self._outline.open_answer()
         if message is None:
             return None
-        if message.id != self._now.mine:
+        if message.id != self._now.open_message:
             return _Found(Wait("another-loop", message.id))
         tools = [part for part in message.parts if isinstance(part, ToolPart) and _is_pending(part)]
         calls = tuple(_pending(part, self._now.measure) for part in tools)
@@ -120,11 +120,11 @@ class _Turn:
 
     def subtask(self) -> _Found | None:
         """The first subtask of the newest request that is not carried out yet."""
-        asked, agenda = self._asked, self._now.agenda
+        asked, loop = self._asked, self._now.loop
         if asked is None or self._broke_off():
             return None
         tasks = [part for part in asked.parts if isinstance(part, SubtaskPart) and not part.removed]
-        done = agenda.tasks_done if agenda.tasks_of == asked.id else 0
+        done = loop.tasks_done if loop.tasks_of == asked.id else 0
         if done >= len(tasks):
             return None
         part = tasks[done]
@@ -147,8 +147,8 @@ class _Turn:
         tokens = self._tokens_over()
         if not refused and tokens is None:
             return None
-        failures = now.agenda.fruitless(now.usable)
-        why = now.agenda.latest_failure()
+        failures = now.loop.failed_compactions(now.usable)
+        why = now.loop.latest_failure()
         if failures >= now.policy.compaction.max_failures or (failures and why == NOTHING):
             return _Found(
                 Blocked(
@@ -181,7 +181,7 @@ class _Turn:
         repeats = self._repeats()
         if repeats is not None:
             return repeats
-        steps = now.agenda.steps
+        steps = now.loop.steps
         limit = now.policy.loop.max_steps
         if limit is not None and steps >= limit:
             return _Found(Blocked("max-steps", f"the turn had its {limit} steps; ask again to go on"))
@@ -244,10 +244,10 @@ class _Turn:
             return now.request()
         if now.usable is None:
             return None
-        used = now.agenda.used
-        if used is not None and is_over(used.tokens, now.usable, policy):
-            return used.tokens
-        if policy.count_next == "never" or (policy.count_next == "before-usage" and used is not None):
+        last_step = now.loop.last_step
+        if last_step is not None and is_over(last_step.tokens, now.usable, policy):
+            return last_step.tokens
+        if policy.count_next == "never" or (policy.count_next == "before-usage" and last_step is not None):
             return None
         if not self._goes_on():
             return None
@@ -266,7 +266,7 @@ class _Turn:
         )
 
 
-def _crashed(answer: Answer) -> bool:
+def _crashed(answer: LatestAnswer) -> bool:
     """Whether the next owner closed a message after a crash, so that its turn goes on."""
     error = answer.error
     return error is not None and error.name == "aborted" and error.message == INTERRUPTED

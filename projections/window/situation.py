@@ -32,7 +32,7 @@ class Situation(msgspec.Struct, frozen=True):
     """What is decided on."""
 
     state: Conversation
-    agenda: LoopState
+    loop: LoopState
     policy: ContextPolicy
     """With the switches of the environment in it."""
     options: RenderOptions
@@ -47,7 +47,7 @@ class Situation(msgspec.Struct, frozen=True):
     """Of the view."""
     candidates: Candidates
     """Of the view, for the planners."""
-    mine: str | None = None
+    open_message: str | None = None
     """The open message that this loop is filling."""
     allow_repeats: bool = False
     """Whether identical calls in a row are nothing to stop for."""

@@ -18,7 +18,7 @@ from eventlog.values import Truncation
 from projections.tokens.streaming import utf8_length
 from projections.window.policy import TruncationPolicy
 
-__all__ = ["Bounds", "Cut", "beginning", "bounds", "count_lines", "cut", "truncate"]
+__all__ = ["Bounds", "Preview", "beginning", "bounds", "count_lines", "shorten", "truncate"]
 
 BYTES_PER_TOKEN = 3
 """Bytes taken for a token when a share of the window becomes a number of bytes: English has 4, Chinese 2 to 4, code 3 to 4."""
@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
     size: int
 
 
-class Cut(NamedTuple):
+class Preview(NamedTuple):
     """A text without a stretch of it: the text is `head`, then what is left out, then `tail`."""
 
     head: str
@@ -76,11 +76,11 @@ def truncate(text: str, policy: TruncationPolicy, usable: int | None, *, part: s
     lines, size = count_lines(text), _utf8_length(text)
     if lines <= limits.lines and size <= limits.size:
         return None
-    made = cut(text, limits, policy, part=part, lines=lines, size=size)
+    made = shorten(text, limits, policy, part=part, lines=lines, size=size)
     return Truncation(made.preview, lines, size, policy.direction)
 
 
-def cut(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | None, lines: int, size: int) -> Cut:
+def shorten(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | None, lines: int, size: int) -> Preview:
     """Leave out what is over the limits; `lines` and `size` are those of the whole text, which is over them."""
     name = None if part is None else _printable(part)
     longest = _marker(name, Bounds(lines, size), (lines, lines), (size, size), Bounds(lines, size))
@@ -100,7 +100,7 @@ def cut(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | None
     last = lines - count_lines(tail) + begun
     missing = Bounds(last - first + 1, end - start)
     marker = _marker(name, Bounds(lines, size), (first, last), (start, end), missing)
-    return Cut(head, marker, tail, missing.lines, missing.size)
+    return Preview(head, marker, tail, missing.lines, missing.size)
 
 
 def count_lines(text: str) -> int:

@@ -127,7 +127,7 @@ def window(store: eventlog.Store) -> ContextWindow:
     made.__enter__()
     reply, _ = made.begin(STEPS["CallModel"])
     reply.tool("bash", call_id="c", id="prt_c")
-    made.catch_up()
+    made.state.catch_up()
     return made
 
 

@@ -77,7 +77,7 @@ def a_call(at: Place) -> Generator[tuple[ContextWindow, PendingCall]]:
         call = reply.tool("bash", call_id=at.name("c"))
         call.stream_input("{}")
         reply.end_step("tool-calls")
-        window.catch_up()
+        window.state.catch_up()
         yield window, PendingCall(call.id, call.call_id, "bash", "{}", running=False)
 
 
@@ -142,12 +142,6 @@ def _part(at: Place) -> Generator[str]:
 
 
 @contextmanager
-def _recalled(at: Place) -> Generator[tuple[ContextWindow, str]]:
-    with _part(at) as part, a_window(at) as window:
-        yield window, part
-
-
-@contextmanager
 def _message(at: Place) -> Generator[str]:
     yield at.long.user("something to recall")
 
@@ -187,35 +181,22 @@ def _finish(_: Place, held: tuple[ContextWindow, PendingCall]) -> None:
 
 WINDOW: Table = {
     "ContextWindow.view, of a new one": constant(lambda at, _: _asked(at).view()),
-    "ContextWindow.agenda": constant(lambda _, window: window.agenda, a_window),
     "ContextWindow.begin": constant(lambda _, held: held[0].begin(held[1]), a_step),
-    "ContextWindow.calibrated": constant(lambda _, window: window.calibrated(100), a_window),
-    "ContextWindow.catch_up": constant(lambda _, window: window.catch_up(), _question),
-    "ContextWindow.catch_up, wide": constant(lambda _, window: window.catch_up(), _wide_question),
     "ContextWindow.compact": constant(lambda _, window: window.compact(), a_window),
-    "ContextWindow.counter": constant(lambda _, window: window.counter, a_window),
     "ContextWindow.fail": constant(lambda _, held: held[0].fail(held[1], ValueError("no")), _running),
     "ContextWindow.finish": constant(_finish, a_call),
-    "ContextWindow.is_recall": constant(lambda _, held: held[0].is_recall(held[1]), a_call),
-    "ContextWindow.model_name": constant(lambda _, window: window.model_name, a_window),
-    "ContextWindow.new_counter": constant(lambda _, window: window.new_counter(), a_window),
     "ContextWindow.next_step": constant(lambda _, window: window.next_step(), _question),
     "ContextWindow.next_step, wide": output(lambda _, window: _planned(window), _wide_question),
     "ContextWindow.next_step, wide, nothing new": output(lambda _, window: _planned(window), _wide),
-    "ContextWindow.offers_recall": constant(lambda _, window: window.offers_recall, a_window),
     "ContextWindow.perform": constant(
         lambda _, window: window.perform(RequestCompaction(overflow=False, tokens=0)), a_window
     ),
     "ContextWindow.prune": constant(lambda _, window: window.prune(), a_window),
-    "ContextWindow.recall": constant(lambda _, held: held[0].recall({"part": held[1]}), _recalled),
     "ContextWindow.record": constant(lambda _, window: window.record(), a_window),
-    "ContextWindow.request": constant(lambda _, held: held[0].request(held[1]), a_step),
     "ContextWindow.run": constant(lambda _, held: held[0].run(held[1], _done), a_call),
     "ContextWindow.run_subtask": constant(lambda _, held: held[0].run_subtask(held[1], _done), a_subtask),
     "ContextWindow.save": constant(lambda _, window: window.save(), a_window),
     "ContextWindow.save, wide": history(lambda _, window: window.save(), _VIEW, _wide_question),
-    "ContextWindow.situation": constant(lambda _, window: window.situation(), a_window),
-    "ContextWindow.sizes": constant(lambda _, window: window.sizes, a_window),
     "ContextWindow.start": constant(lambda _, held: held[0].start(held[1]), a_call),
     "ContextWindow.subtask": constant(_subtask, a_subtask),
     "ContextWindow.succeed": constant(lambda _, held: held[0].succeed(held[1], "done"), _running),

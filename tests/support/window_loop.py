@@ -17,8 +17,8 @@ from projections.window import (
     CompactionPolicy,
     ContextPolicy,
     ContextWindow,
+    ModelRequest,
     PrunePolicy,
-    Request,
     RunSubtask,
     RunTools,
     Step,
@@ -63,7 +63,7 @@ class Reply:
     reason: str | None = None
 
 
-Script = Callable[[Request], Reply]
+Script = Callable[[ModelRequest], Reply]
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Loop:
     policy: ContextPolicy | str | None = None
     limits: Limits | None = None
     options: dict[str, Any] = field(default_factory=dict[str, Any])
-    requests: list[Request] = field(default_factory=list[Request])
+    requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
     steps: list[Step] = field(default_factory=list[Step])
     on_step: Callable[[Step], None] | None = None
 
@@ -157,7 +157,7 @@ def texts(messages: Sequence[NeutralMessage], role: str = "") -> list[str]:
     ]
 
 
-def asked(request: Request) -> str:
+def asked(request: ModelRequest) -> str:
     """The newest text of the user's."""
     return texts(request.messages, "user")[-1]
 

@@ -74,10 +74,10 @@ def _prune(
         plan = preview_prune(found, policy=policy, inside=inside)
         if plan.parts and not dry_run:
             stack.enter_context(handle.lease())
-            found.catch_up()  # what a dead owner left open is settled by now
+            found.state.catch_up()  # what a dead owner left open is settled by now
             plan = preview_prune(found, policy=policy, inside=inside)
             found.prune(inside=inside, policy=policy)
-            found.catch_up()
+            found.state.catch_up()
         if json:
             output.document(_pruned(found, plan, before, dry_run=dry_run))
         else:
@@ -93,7 +93,7 @@ def _pruned(window: ContextWindow, plan: PrunePreview, before: int, *, dry_run: 
         "enabled": plan.enabled,
         "policy": plan.policy,
         "inside": plan.inside,
-        "usable": window.usable,
+        "usable": window.state.usable,
         "freed": plan.freed,
         "tokens_before": before,
         "tokens_after": None if dry_run else window.tokens,
@@ -108,7 +108,7 @@ def _print_pruned(window: ContextWindow, plan: PrunePreview, *, dry_run: bool) -
         output.line("pruning is switched off, by the context policy or by EVENTLOG_PRUNE")
         return
     if not plan.parts:
-        because = f"; {UNKNOWN}" if window.limits is None else ""
+        because = f"; {UNKNOWN}" if window.state.limits is None else ""
         output.line(f"nothing is worth pruning by the policy {plan.policy}{because}")
         return
     print_parts(plan.parts)
@@ -181,20 +181,20 @@ def _compact(
 
 def _model_of(window: ContextWindow) -> Model | None:
     """The model of the session: as recorded or given, else the one of its newest message that has one."""
-    messages = reversed(window.situation().state.messages.values())
-    return window.model or next((message.model for message in messages if message.model is not None), None)
+    messages = reversed(window.state.situation().state.messages.values())
+    return window.state.model or next((message.model for message in messages if message.model is not None), None)
 
 
 def _compacted(window: ContextWindow) -> CompactionResult:
     """Compact, unless there is nothing to compact: then nothing is written."""
     from projections.window.report import preview_compaction
 
-    state = window.situation().state
+    state = window.state.situation().state
     is_open = any(not message.user and message.finished is None for message in state.messages.values())
     if not is_open and preview_compaction(window) is None:
         raise UsageFault(NOTHING)
     with window.session.lease():
-        window.catch_up()  # what a dead owner left open is settled by now
+        window.state.catch_up()  # what a dead owner left open is settled by now
         if preview_compaction(window) is None:
             raise UsageFault(NOTHING)
         return window.compact()
@@ -211,7 +211,7 @@ def _outcome(window: ContextWindow, result: CompactionResult, summarizer: str) -
         "covered": result.covered,
         "requests": result.requests,
         "summarizer": summarizer,
-        "usable": window.usable,
+        "usable": window.state.usable,
         "tokens_before": result.tokens_before,
         "tokens_after": result.tokens_after if result.completed else None,
     }
@@ -247,7 +247,7 @@ def _undo(context: typer.Context, session: SESSION, *, json: JSON = False) -> No
     with writing(context) as store:
         window = window_of(session_of(store, session))
         undone = window.undo()
-        window.catch_up()
+        window.state.catch_up()
         if json:
             found = {
                 "session": window.session.id,

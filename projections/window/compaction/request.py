@@ -16,7 +16,7 @@ import msgspec
 from eventlog.errors import MessageTooLargeError
 from eventlog.values import Model, Patch, Todo
 from projections.conversation.parts import Message, NotePart
-from projections.view.message_rendering import Draft
+from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import NeutralMessage, NeutralPart, Text
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import Resolver
@@ -24,12 +24,20 @@ from projections.window.compaction.template import SYSTEM, prompt_digest, summar
 from projections.window.hooks import patch_of
 from projections.window.policy import CompactionPolicy
 
-__all__ = ["GOES_ON", "Material", "RequestCounter", "SummaryJob", "SummaryRequest", "Transform", "summary_options"]
+__all__ = [
+    "GOES_ON",
+    "MessagesTransform",
+    "RequestCounter",
+    "SummaryFacts",
+    "SummaryJob",
+    "SummaryRequest",
+    "summary_options",
+]
 
 RequestCounter: TypeAlias = Callable[[Sequence[NeutralMessage], Sequence[str]], int]
 """Tokens of a request with these messages and these system segments, by the counter of the summary's model."""
 
-Transform: TypeAlias = Callable[[list[NeutralMessage]], Sequence[NeutralMessage]]
+MessagesTransform: TypeAlias = Callable[[list[NeutralMessage]], Sequence[NeutralMessage]]
 """A hook that changes what is to be summarised."""
 
 GOES_ON = "(The conversation goes on here.)"
@@ -40,7 +48,7 @@ KEPT_CHARACTERS = 4_000
 """Of a message that stays in view, so much is told to the summariser of what is around it."""
 
 
-class Material(msgspec.Struct, frozen=True):
+class SummaryFacts(msgspec.Struct, frozen=True):
     """What the messages of a request do not say of themselves; for summarisers that are no models."""
 
     synthetic: frozenset[str] = frozenset()
@@ -61,7 +69,7 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     model: Model | None = None
     previous: str | None = None
     """The summary that is to be brought up to date; it stands in the prompt."""
-    material: Material = Material()
+    facts: SummaryFacts = SummaryFacts()
     tokens: int = 0
     """Tokens of all of it, as counted."""
     max_input: int | None = None
@@ -99,7 +107,7 @@ class SummaryJob:
         context: Sequence[str] = (),
         prompt: str | None = None,
         system: str = SYSTEM,
-        transform: Transform | None = None,
+        transform: MessagesTransform | None = None,
     ) -> None:
         """Render the head.
 
@@ -116,7 +124,7 @@ class SummaryJob:
         rendered = [
             _shortened(found) if message.id in beside else found
             for message in messages
-            for found in Draft(message, chosen, resolve).messages()
+            for found in MessageRenderer(message, chosen, resolve).messages()
         ]
         self.patch: str | None = None
         """What `transform` changed, as a patch of the messages."""
@@ -178,7 +186,7 @@ class SummaryJob:
             prompt=prompt,
             model=self._model,
             previous=previous,
-            material=self._material(chunk),
+            facts=self._facts(chunk),
             tokens=tokens,
             max_input=limit,
             upto=taken,
@@ -197,7 +205,7 @@ class SummaryJob:
         """Tokens of what is said before this unit when a request begins with it."""
         return 0 if self._units[index][0].role == "user" else self._count((_OPENING,), ()) - self._nothing
 
-    def _material(self, chunk: Sequence[NeutralMessage]) -> Material:
+    def _facts(self, chunk: Sequence[NeutralMessage]) -> SummaryFacts:
         sources = {message.source for message in chunk}
         stored = [message for name, message in self._stored.items() if name in sources]
         synthetic = frozenset(message.id for message in stored if message.user and message.synthetic)
@@ -208,7 +216,7 @@ class SummaryJob:
             if isinstance(part, NotePart) and isinstance(part.note, Patch) and not (part.removed or part.redacted)
             for name in part.note.files
         ]
-        return Material(synthetic, tuple(dict.fromkeys(files)), self._todos)
+        return SummaryFacts(synthetic, tuple(dict.fromkeys(files)), self._todos)
 
 
 def _shortened(message: NeutralMessage) -> NeutralMessage:

@@ -29,7 +29,7 @@ from projections.conversation.parts import (
 from projections.conversation.state import Conversation
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import Resolver
-from projections.view.selection import compaction_of, ordered
+from projections.view.selection import compaction_of, visible_messages
 from projections.window.policy import CompactionPolicy
 from projections.window.sizing.measure import Measure
 
@@ -185,7 +185,7 @@ def summarisable(state: Conversation, options: RenderOptions, marker: str | None
     asked = state.messages.get(marker or "")
     return [
         message
-        for message in ordered(state, options)
+        for message in visible_messages(state, options)
         if not _stands_for_summary(state, message)
         and message is not asked
         and (asked is None or message.place < asked.place)

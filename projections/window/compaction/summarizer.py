@@ -7,7 +7,6 @@ ordinary code, `apieces` from a coroutine.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import (
     AsyncGenerator,
@@ -19,7 +18,6 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from contextlib import aclosing
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -28,7 +26,7 @@ from eventlog.errors import CallError, SummarizerRefusedError
 from eventlog.values import Usage
 from projections.window.compaction.request import SummaryRequest
 
-__all__ = ["LONGEST_SUMMARY", "MOST_PIECES", "Piece", "Summarizer", "Summary", "ToolCalled", "apieces", "pieces"]
+__all__ = ["LONGEST_SUMMARY", "MOST_PIECES", "Piece", "Summarizer", "Summary", "ToolCalled", "pieces"]
 
 T = TypeVar("T")
 
@@ -67,26 +65,10 @@ def pieces(summarizer: Summarizer, request: SummaryRequest) -> Generator[Piece]:
         yield from _plain(answer)
 
 
-async def apieces(summarizer: Summarizer, request: SummaryRequest) -> AsyncGenerator[Piece]:
-    """Pieces of a summary, in a coroutine.  A sync summariser runs in a worker thread, one piece at a time."""
-    if _is_async(summarizer):
-        answer: Any = summarizer(request)
-    else:
-        answer = await asyncio.to_thread(summarizer, request)
-    async with aclosing(_awaited(answer)) as found:
-        async for piece in found:
-            yield piece
-
-
-def _is_async(summarizer: Summarizer) -> bool:
-    call: object = summarizer if inspect.isroutine(summarizer) else type(summarizer).__call__
-    return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
-
-
 def _plain(answer: Iterable[Piece]) -> Generator[Piece]:
     if isinstance(answer, str):
         answer = (answer,)
-    room = _Room()
+    room = _Limits()
     try:
         for piece in answer:
             yield from room.taken(piece)
@@ -101,7 +83,7 @@ async def _awaited(answer: Summary) -> AsyncGenerator[Piece]:
     if isinstance(answer, Awaitable):
         answer = cast("Summary", await answer)
     if isinstance(answer, AsyncIterable):
-        stream, room = answer, _Room()
+        stream, room = answer, _Limits()
         try:
             async for piece in stream:
                 for found in room.taken(piece):
@@ -170,7 +152,7 @@ async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*given_up, return_exceptions=True)
 
 
-class _Room:
+class _Limits:
     """What a summary may still have."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar, cast
 
 from projections.conversation.parts import ToolPart
-from projections.window.prune.outline import Outline, Result
+from projections.window.prune.outline import Outline, ToolResult
 from projections.window.sizing.measure import Measure
 
 __all__ = ["CLEARED_TOKENS", "Candidates", "is_candidate"]
@@ -31,7 +31,7 @@ class Candidates:
     def __init__(self, outline: Outline, protected_tools: Iterable[str], measure: Measure) -> None:
         self.outline = outline
         self.measure = measure
-        self.all: list[Result] = []
+        self.all: list[ToolResult] = []
         """Every candidate, oldest first."""
         self._protected = frozenset(protected_tools)
         self._sums = [0]
@@ -65,7 +65,7 @@ class Candidates:
         """How many of the `count` oldest do not fit into `room` with all that are newer."""
         return bisect_left(self._sums, self._sums[count] - room, 0, count)
 
-    def oldest(self, count: int) -> list[Result]:
+    def oldest(self, count: int) -> list[ToolResult]:
         """The `count` oldest."""
         return self.all[:count]
 
@@ -79,5 +79,5 @@ def is_candidate(part: ToolPart, measure: Measure) -> bool:
     return not part.pruned and measure.counted(part) > CLEARED_TOKENS
 
 
-def _message(result: Result) -> int:
+def _message(result: ToolResult) -> int:
     return result.message

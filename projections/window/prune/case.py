@@ -16,10 +16,10 @@ from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
 from projections.window.policy import PrunePolicy
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates, is_candidate
-from projections.window.prune.outline import Outline, Result, is_result
+from projections.window.prune.outline import Outline, ToolResult, is_result
 from projections.window.sizing.measure import Measure
 
-__all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan", "Result", "is_result"]
+__all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan", "ToolResult", "is_result"]
 
 
 class PrunePlan(msgspec.Struct, frozen=True):
@@ -72,11 +72,11 @@ class PruneCase:
         """Tokens that must be freed at least, and one more: as the policy says, at most an eighth of usable."""
         return self._scaled(self.policy.minimum, 8)
 
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Iterator[ToolResult]:
         """Every result of the view that is complete and shown, newest first, with no regard to protection."""
         return reversed(self.candidates.outline.results)
 
-    def prunable(self) -> Iterator[Result]:
+    def prunable(self) -> Iterator[ToolResult]:
         """The results that may be pruned, newest first."""
         if self.policy.stop_at_pruned:
             yield from self._until_pruned()
@@ -85,7 +85,7 @@ class PruneCase:
             if self.is_prunable(found):
                 yield found
 
-    def is_prunable(self, found: Result) -> bool:
+    def is_prunable(self, found: ToolResult) -> bool:
         """Whether a result may be pruned at all: outside what is protected, not pruned yet, and larger than the marker."""
         return (
             found.message < self.unprotected
@@ -107,11 +107,11 @@ class PruneCase:
         """`protect` in tokens as they are counted, before calibration."""
         return self.protect / self.measure.ratio
 
-    def size(self, found: Result) -> int:
+    def size(self, found: ToolResult) -> int:
         """Tokens of a result as counted."""
         return self.measure.counted(found.part)
 
-    def beyond(self, results: Iterable[Result]) -> Iterator[Result]:
+    def beyond(self, results: Iterable[ToolResult]) -> Iterator[ToolResult]:
         """The results that exceed `protect` tokens, counted from the newest, and all older."""
         total = 0
         for found in results:
@@ -124,7 +124,7 @@ class PruneCase:
         return round(self.measure.ratio * counted)
 
     def plan(
-        self, chosen: Iterable[Result], name: str, *, least: int | None = None, marker: int = CLEARED_TOKENS
+        self, chosen: Iterable[ToolResult], name: str, *, least: int | None = None, marker: int = CLEARED_TOKENS
     ) -> PrunePlan | None:
         """The plan that prunes these; None unless they free more than `least` tokens (the policy's minimum if not given).
 
@@ -141,7 +141,7 @@ class PruneCase:
     def _scaled(self, number: int, share: int) -> int:
         return number if self.usable is None or not self.policy.scale else min(number, self.usable // share)
 
-    def _until_pruned(self) -> Iterator[Result]:
+    def _until_pruned(self) -> Iterator[ToolResult]:
         for found in self.results():
             if found.message >= self.unprotected or found.part.tool in self.policy.protected_tools:
                 continue

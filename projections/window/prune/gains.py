@@ -19,7 +19,7 @@ from typing import NamedTuple
 from projections.conversation.parts import ToolPart
 from projections.window.policy import PrunePolicy
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates
-from projections.window.prune.outline import Result, is_result
+from projections.window.prune.outline import ToolResult, is_result
 
 __all__ = ["Gains"]
 
@@ -72,7 +72,7 @@ class Gains:
         rest = self._tokens[-1] * self._rates.anew - self._candidates.freed(count) * self._rates.saved
         return begin, self._standings[begin] - rest
 
-    def walked(self, chosen: list[Result]) -> int:
+    def walked(self, chosen: list[ToolResult]) -> int:
         """How many of these results, newest first, gain the most together.
 
         For a walk that takes other results than the candidates.

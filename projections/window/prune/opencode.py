@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.conversation.parts import ToolPart
-from projections.window.prune.case import PruneCase, PrunePlan, Result, is_result
+from projections.window.prune.case import PruneCase, PrunePlan, ToolResult, is_result
 
 __all__ = ["opencode"]
 
@@ -21,7 +21,7 @@ def opencode(case: PruneCase) -> PrunePlan | None:
     return case.plan(case.beyond(_walk(case)), "opencode", marker=0)
 
 
-def _walk(case: PruneCase) -> Iterator[Result]:
+def _walk(case: PruneCase) -> Iterator[ToolResult]:
     turns = 0
     for older, message in enumerate(reversed(case.state.messages.values())):
         if message.removed:
@@ -37,4 +37,4 @@ def _walk(case: PruneCase) -> Iterator[Result]:
                 continue
             if part.pruned:
                 return
-            yield Result(-older, place, part)
+            yield ToolResult(-older, place, part)

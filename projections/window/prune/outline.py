@@ -13,12 +13,12 @@ from typing import NamedTuple
 from projections.conversation.parts import Message, StepPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
-from projections.view.selection import hidden, ordered
+from projections.view.selection import is_hidden, visible_messages
 
-__all__ = ["Mark", "Outline", "Result", "is_result"]
+__all__ = ["Outline", "ReadCursor", "ToolResult", "is_result"]
 
 
-class Result(NamedTuple):
+class ToolResult(NamedTuple):
     """A completed tool's result, and where it stands: in which message, as which part."""
 
     message: int
@@ -26,7 +26,7 @@ class Result(NamedTuple):
     part: ToolPart
 
 
-class Mark:
+class ReadCursor:
     """How far one reader has looked at an outline: so much of its beginning is as it was then.
 
     A reader sets both numbers to that of the messages once it has looked; the outline lowers them.
@@ -46,7 +46,7 @@ class Outline:
 
     def __init__(self, state: Conversation, options: RenderOptions) -> None:
         self._options = options
-        self._marks: list[Mark] = []
+        self._marks: list[ReadCursor] = []
         self._begin(state)
 
     def look(self, state: Conversation) -> None:
@@ -54,18 +54,18 @@ class Outline:
         if state is not self._state or state.reshaped or _shape(state) != self._shape:
             self._begin(state)
             return
-        for message in state.born:
+        for message in state.added:
             self._add(message)
-        for name in state.touched:
+        for name in state.changed:
             message = state.messages[name]
             if self._kinds[name] != self._kind(message):
                 self._begin(state)
                 return
             self._change(message)
 
-    def mark(self) -> Mark:
+    def mark(self) -> ReadCursor:
         """A new reader's mark: it has looked at nothing."""
-        self._marks.append(Mark())
+        self._marks.append(ReadCursor())
         return self._marks[-1]
 
     # -- what is asked -------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Outline:
         """Indexes of the messages that begin turns."""
         self.steps: list[int] = []
         """Indexes of the model calls that said something."""
-        self.results: list[Result] = []
+        self.results: list[ToolResult] = []
         """Every result that is complete and shown, or would be if it were not pruned; oldest first."""
         self._open: dict[str, Message] = {}
         self._index: dict[str, int] = {}
@@ -112,7 +112,7 @@ class Outline:
             mark.messages = mark.results = 0
         for message in state.messages.values():
             self._note(message)
-        for message in ordered(state, self._options):
+        for message in visible_messages(state, self._options):
             self._show(message)
         self.answers.sort(key=_place)
 
@@ -160,7 +160,7 @@ class Outline:
             )
         first, end = (find(self.results, index, key=_message) for find in (bisect_left, bisect_right))
         found = [
-            Result(index, place, part)
+            ToolResult(index, place, part)
             for place, part in enumerate(message.parts)
             if isinstance(part, ToolPart) and is_result(part)
         ]
@@ -180,7 +180,7 @@ class Outline:
             del self.steps[at]
 
     def _kind(self, message: Message) -> tuple[bool, bool]:
-        return hidden(self._state, message, self._options), message.user and message.is_marker
+        return is_hidden(self._state, message, self._options), message.user and message.is_marker
 
 
 def is_result(part: ToolPart) -> bool:
@@ -197,5 +197,5 @@ def _place(message: Message) -> int:
     return message.place
 
 
-def _message(result: Result) -> int:
+def _message(result: ToolResult) -> int:
     return result.message

@@ -22,11 +22,11 @@ from projections.window.prune.recency import recency
 from projections.window.prune.superseded import superseded
 from projections.window.sizing.measure import Measure
 
-__all__ = ["PLANNERS", "Planner", "PruneCase", "PrunePlan", "plan_prune", "register_planner"]
+__all__ = ["PLANNERS", "PruneCase", "PrunePlan", "PrunePlanner", "plan_prune", "register_planner"]
 
-Planner: TypeAlias = Callable[[PruneCase], PrunePlan | None]
+PrunePlanner: TypeAlias = Callable[[PruneCase], PrunePlan | None]
 
-PLANNERS: dict[str, Planner] = {
+PLANNERS: dict[str, PrunePlanner] = {
     "cost-aware": cost_aware,
     "opencode": opencode,
     "recency": recency,
@@ -35,7 +35,7 @@ PLANNERS: dict[str, Planner] = {
 """The planners by the name that `PrunePolicy.policy` gives."""
 
 
-def register_planner(name: str, planner: Planner) -> None:
+def register_planner(name: str, planner: PrunePlanner) -> None:
     """Make a planner known; `AlreadyExistsError` for a name that is taken."""
     require(str, name, "a planner is named by a str")
     require_function(planner, "a planner is a function that is given a case")

@@ -17,7 +17,7 @@ from eventlog.values import Patch
 from projections.conversation.parts import NotePart, ToolPart
 from projections.window.prune.call_use import use_of
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates
-from projections.window.prune.outline import Result, is_result
+from projections.window.prune.outline import ToolResult, is_result
 from projections.window.repeated_calls import call_key
 
 __all__ = ["StaleResults"]
@@ -31,7 +31,7 @@ class _Waiter:
 
     __slots__ = ("left", "result")
 
-    def __init__(self, result: Result, left: int) -> None:
+    def __init__(self, result: ToolResult, left: int) -> None:
         self.result = result
         self.left = left
 
@@ -95,9 +95,9 @@ class StaleResults:
             if isinstance(part, NotePart) and isinstance(part.note, Patch) and not part.removed:
                 self._written(index, map(posixpath.normpath, part.note.files))
             elif isinstance(part, ToolPart) and is_result(part):
-                self._result(Result(index, place, part))
+                self._result(ToolResult(index, place, part))
 
-    def _result(self, found: Result) -> None:
+    def _result(self, found: ToolResult) -> None:
         key = call_key(found.part, self._candidates.measure.text)
         use = use_of(*key)
         if use.access == "written":
@@ -122,7 +122,7 @@ class StaleResults:
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def _wait(self, found: Result, subjects: Iterable[Subject], narrow: str) -> None:
+    def _wait(self, found: ToolResult, subjects: Iterable[Subject], narrow: str) -> None:
         names = [*subjects]
         waiter = _Waiter(found, len(names))
         for subject in names:
@@ -162,7 +162,7 @@ class StaleResults:
             self._waiting.pop(subject, None)
         return woken
 
-    def _change(self, result: Result, reasons: int) -> None:
+    def _change(self, result: ToolResult, reasons: int) -> None:
         name = result.part.id
         before = self._reasons.pop(name, 0)
         if before + reasons:

@@ -20,10 +20,10 @@ from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart, said
 
-__all__ = ["message_said", "part_said"]
+__all__ = ["read_message", "read_part"]
 
 
-def part_said(session: Session, part: str) -> TranscriptPart:
+def read_part(session: Session, part: str) -> TranscriptPart:
     """A part as it was said, whole; `NotFoundError` if the session has none of this id that counts now."""
     with session.deciding() as state:
         facts = state.part(part)
@@ -37,7 +37,7 @@ def part_said(session: Session, part: str) -> TranscriptPart:
     raise NotFoundError("part", part, session=session.id)
 
 
-def message_said(session: Session, message: str) -> TranscriptMessage:
+def read_message(session: Session, message: str) -> TranscriptMessage:
     """A message with all its parts as they were said; `NotFoundError` if the session has none of this id that counts now."""
     with session.deciding() as state:
         owner = state.message(message)

@@ -17,7 +17,7 @@ from eventlog.validation import require, require_or_none
 from projections.tokens.streaming import utf8_length
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
-from projections.window.retrieval.part_text import message_said, part_said
+from projections.window.retrieval.part_text import read_message, read_part
 from projections.window.truncation import count_lines
 
 __all__ = ["RecallResult", "recall"]
@@ -108,7 +108,7 @@ def _require_range(what: str, given: object) -> None:
 def _whole(session: Session, name: str, field: Literal["output", "input"]) -> RecallResult:
     """All of a part or message; a message's parts one after another, each under a line with its kind and id."""
     try:
-        part = part_said(session, name)
+        part = read_part(session, name)
     except NotFoundError:
         message = _message(session, name)
     else:
@@ -124,7 +124,7 @@ def _whole(session: Session, name: str, field: Literal["output", "input"]) -> Re
 
 def _message(session: Session, name: str) -> TranscriptMessage:
     try:
-        return message_said(session, name)
+        return read_message(session, name)
     except NotFoundError:
         raise NotFoundError("message or part", name, session=session.id) from None
 

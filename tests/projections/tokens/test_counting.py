@@ -18,7 +18,6 @@ from projections.tokens import (
     CharsCounter,
     StreamEstimate,
     TokenCounter,
-    count_request,
     counter_named,
     frame_tokens,
     utf8_length,
@@ -31,7 +30,6 @@ from tests.support.shared import shared_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from projections.tokens import Counter
 
 CHINESE = "会话的每一次增量都是一个事件；压缩之后，视图仍然可以重建。我们先测量，再决定。"  # noqa: RUF001 - Chinese marks are meant
 
@@ -189,12 +187,12 @@ def test_the_sum_of_a_request_is_one_count_of_it() -> None:
     for texts in recorded_texts():
         if not texts:
             continue
-        request = count_request([texts], counter)
+        content = sum(map(counter.count, texts))
         for mark in ("", "\n"):
-            one = whole("o200k_base", mark.join(texts)) + request.frames
-            assert request.total == pytest.approx(one, rel=0.02)
+            one = whole("o200k_base", mark.join(texts)) + frame_tokens(1)
+            assert content + frame_tokens(1) == pytest.approx(one, rel=0.02)
         sessions += 1
-        chinese += CharsCounter().count("".join(texts)) < 0.5 * request.content
+        chinese += CharsCounter().count("".join(texts)) < 0.5 * content
     assert sessions > 15
     assert chinese > 5
 
@@ -210,15 +208,14 @@ def test_frames_are_what_the_provider_counts() -> None:
             answer = exchange["response"]["body"]["string"]
             chunks = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith("data: {")]
             reported = next(chunk["usage"]["prompt_tokens"] for chunk in chunks if chunk.get("usage"))
-            texts = [[message["content"]] for message in request["messages"]]
-            assert count_request(texts, TokenCounter.for_model("gpt-4o")).total == reported
+            texts = [message["content"] for message in request["messages"]]
+            content = sum(map(TokenCounter.for_model("gpt-4o").count, texts))
+            assert content + frame_tokens(len(texts)) == reported
             checked += 1
     assert checked > 0
 
 
 def test_an_empty_request_is_only_frames() -> None:
     """Frames are counted per message and once per request, apart from the texts."""
-    counter: Counter = TokenCounter()
-    assert count_request([], counter).total == frame_tokens(0) == 3
-    request = count_request([["hello", " world"], []], counter)
-    assert (request.content, request.frames, request.total) == (2, 11, 13)
+    assert frame_tokens(0) == 3
+    assert frame_tokens(2) == 11

@@ -5,7 +5,7 @@ from __future__ import annotations
 import eventlog
 from eventlog.values import Todo
 from projections import ModelView
-from projections.conversation.carryover import Carried, Pin
+from projections.conversation.carryover import Carryover, Pin
 from projections.view.carryover_text import PINNED_SHOWN, carried_text
 from projections.window import ContextWindow
 from tests.support.window_loop import SMALL, sections, talk, told
@@ -16,8 +16,8 @@ LONG = "x" * PINNED_SHOWN + "the end"
 def test_a_pinned_fact_is_carried_whole_and_a_long_part_can_be_recalled() -> None:
     """Spec §5.4: a pinned fact stands nowhere else, so none of it is left out; of a long part it is said how to read the rest."""
     fact, part = Pin("p1", None, (LONG,)), Pin("p2", "prt_1", (LONG,))
-    assert carried_text(Carried(pins=(fact,)), str) == f"## Pinned\n- {LONG}"
-    said = carried_text(Carried(todos=(Todo("a"),), pins=(part,)), str)
+    assert carried_text(Carryover(pins=(fact,)), str) == f"## Pinned\n- {LONG}"
+    said = carried_text(Carryover(todos=(Todo("a"),), pins=(part,)), str)
     assert "the end" not in said
     assert said.endswith("[the rest of part prt_1 can be recalled]")
 

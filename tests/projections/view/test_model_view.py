@@ -210,7 +210,7 @@ def test_live_view_equals_a_fresh_one(items: list[Timed], options: RenderOptions
         follower.advance()
         if follower.renewed:
             follower.renewed = False
-            assembly.follow(follower.state)
+            assembly.replace_state(follower.state)
         now = assembly.view()
         assert list(now) == list(view_of(recording, options))
         assert encoder.encode(now) == encode_chat(now)
@@ -409,7 +409,7 @@ def test_undoing_a_compaction_gives_the_view_back(options: RenderOptions) -> Non
         follower.advance()
         if follower.renewed:
             follower.renewed = False
-            assembly.follow(follower.state)
+            assembly.replace_state(follower.state)
         assert list(assembly.view()) == list(view_of(recording, options))
         return list(assembly.view())
 
@@ -684,7 +684,7 @@ def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
         follower.advance()
         if follower.renewed:
             follower.renewed = False
-            assembly.follow(follower.state)
+            assembly.replace_state(follower.state)
         now = list(assembly.view())
         assert now == list(view_of(recording, options))
         roles = [message.role for message in now]

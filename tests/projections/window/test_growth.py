@@ -93,7 +93,7 @@ def test_checkpoints_have_references_and_are_few() -> None:
         assert max(map(len, kept)) < 0.15 * view_bytes(session)
         part = next(
             found
-            for found in window.situation().state.where.values()
+            for found in window.state.situation().state.where.values()
             if isinstance(getattr(found[1], "output", None), Body)
         )[1]
         digest = getattr(part, "output").digest  # noqa: B009  # only tool parts have one

@@ -34,11 +34,11 @@ from projections.window import (
     ContextWindow,
     Hooks,
     LoopPolicy,
+    ModelRequest,
     OverflowPolicy,
     Promote,
     Prune,
     PrunePolicy,
-    Request,
     RequestCompaction,
     RunSubtask,
     RunTools,
@@ -54,7 +54,7 @@ from projections.window import (
 from projections.window.compaction.continuation import CONTINUE, REMOVED
 from projections.window.compaction.summarizer import Piece
 from projections.window.hooks import AutoContinue
-from projections.window.window import LAST_STEP
+from projections.window.window_state import LAST_STEP
 from tests.support.engines import Engine
 from tests.support.window_loop import (
     LIMITS,
@@ -93,7 +93,7 @@ def stopped(step: Step) -> str:
     return step.reason
 
 
-def scripted(*answers: Reply) -> Callable[[Request], Reply]:
+def scripted(*answers: Reply) -> Callable[[ModelRequest], Reply]:
     """Answers one after another, the last for ever."""
     left = list(answers)
     return lambda _request: left.pop(0) if len(left) > 1 else left[0]
@@ -106,12 +106,12 @@ def says_nothing(request: SummaryRequest) -> str:
 
 
 def until(
-    done: int, output: str = "look", tokens: Callable[[Request], int | None] = lambda _request: None
-) -> Callable[[Request], Reply]:
+    done: int, output: str = "look", tokens: Callable[[ModelRequest], int | None] = lambda _request: None
+) -> Callable[[ModelRequest], Reply]:
     """Calls a tool until the view has so many results or a summary speaks of them, then answers."""
     made = [0]
 
-    def answer(request: Request) -> Reply:
+    def answer(request: ModelRequest) -> Reply:
         if made[0] >= done:
             return Reply("done", tokens=tokens(request))
         made[0] += 1
@@ -126,7 +126,7 @@ def until(
 def test_a_turn_calls_tools_and_ends(engine: Engine) -> None:
     """Spec §8: the model is called, its tools run, it is called with their results, and the loop stops when it has answered."""
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if not results(request.messages):
             return Reply("let me see", calls=[("add", '{"a": 2, "b": 3}'), ("nope", "not json"), ("bad", "{}")])
         return Reply("five")
@@ -163,7 +163,7 @@ def test_a_tool_runs_only_after_its_running_is_durable_and_its_result_is_before_
         seen.append(f"tool {newest(ev.ToolRunning)} {newest(ev.ToolCompleted)}")
         return "out"
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         seen.append(f"model {newest(ev.ToolRunning)} {newest(ev.ToolCompleted)}")
         return Reply("end") if results(request.messages) else Reply(calls=[("t", "{}")])
 
@@ -183,7 +183,7 @@ def test_nothing_is_written_by_looking(session: Session) -> None:
             pass
     assert session.version == version + 1
     again = ContextWindow(session, environment={})
-    assert (again.policy, again.model, again.limits) == (SMALL, MODEL, LIMITS)
+    assert (again.state.policy, again.state.model, again.state.limits) == (SMALL, MODEL, LIMITS)
 
 
 def test_a_reply_needs_the_lease_and_one_at_a_time(session: Session) -> None:
@@ -520,9 +520,9 @@ def test_the_switches_are_read_from_the_environment(session: Session, monkeypatc
     monkeypatch.setenv("EVENTLOG_AUTO_COMPACT", "0")
     monkeypatch.setenv("EVENTLOG_PRUNE", "false")
     window = ContextWindow(session, SMALL)
-    assert (window.policy.overflow.auto, window.policy.prune.enabled) == (False, False)
+    assert (window.state.policy.overflow.auto, window.state.policy.prune.enabled) == (False, False)
     window.record()
-    assert ContextWindow(session, environment={}).policy == SMALL
+    assert ContextWindow(session, environment={}).state.policy == SMALL
 
 
 # -- a refused request -----------------------------------------------------------------------------
@@ -538,7 +538,7 @@ def test_a_refused_request_is_made_again_after_a_compaction(session: Session) ->
         [Text("what is this"), file], agent="artist", system="Be kind.", format='{"type":"text"}', tools='{"x":true}'
     )
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if QUESTION in texts(request.messages):
             return Reply("a red picture")
         return Reply(refused=True) if results(request.messages) else Reply(calls=[("look", '{"n": 1}')])
@@ -615,7 +615,7 @@ def test_messages_that_arrive_in_a_turn_can_be_wrapped_as_reminders(session: Ses
 
     session.user("count")
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if not results(request.messages):
             session.user("and hurry")
             return Reply(calls=[("look", "{}")])
@@ -677,7 +677,7 @@ def test_a_queued_message_waits_unseen_and_is_promoted_after_the_turn(session: S
     session.user("first")
     arrived: list[str] = []
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if not arrived:
             arrived.extend(
                 (
@@ -790,7 +790,7 @@ def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None
     other = engine.open()
     session.user("go")
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if asked(request) == "now":
             return Reply("as ever")
         other.session("s").interrupt("enough")
@@ -813,7 +813,7 @@ def test_an_interrupt_from_another_process_stops_the_loop(tmp_path: Path) -> Non
         session = store.create_session(id="s")
         session.user("go")
 
-        def model(request: Request) -> Reply:
+        def model(request: ModelRequest) -> Reply:
             del request
             subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
             return Reply(calls=[("look", "{}")])
@@ -945,7 +945,7 @@ def test_going_back_before_an_interrupted_turn_lets_the_loop_go_on(session: Sess
     session.user("go")
     version = session.version
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         del request
         session.interrupt()
         return Reply(calls=[("look", "{}")])
@@ -961,7 +961,7 @@ def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> 
     """What the program raises closes the reply as failed, in the name of the error, and is no reason to call the model again."""
     session.user("go")
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         del request
         raise OSError("network")
 
@@ -1006,7 +1006,7 @@ def test_hooks_that_change_nothing_leave_no_patch(session: Session) -> None:
     Loop(session, lambda _request: Reply("ok"), {}, None, None, {"hooks": hooks}).run()
     started = [recorded.event for recorded in session.events() if isinstance(recorded.event, ev.StepStarted)][-1]
     assert started.patch is None
-    options = ContextWindow(session, environment={}).options
+    options = ContextWindow(session, environment={}).state.options
     assert ModelView.of(session, started.view_version, options).digest == started.view_digest
 
 
@@ -1052,7 +1052,7 @@ def test_another_loop_at_work_is_waited_for(engine: Engine) -> None:
     session.user("go")
     other = engine.open().session("s")
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         del request
         session.flush()
         assert stopped(ContextWindow(other, environment={}).next_step()) == "another-loop"

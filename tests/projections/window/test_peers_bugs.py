@@ -20,7 +20,7 @@ from eventlog.session.session import Session
 from eventlog.values import INTERRUPTED, MessageError
 from projections import ModelView
 from projections.view.part_rendering import CLEARED, QUESTION
-from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, Request, Stop, SummaryRequest
+from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, ModelRequest, Stop, SummaryRequest
 from projections.window.compaction.continuation import CONTINUE
 from tests.support.engines import Engine
 from tests.support.window_loop import (
@@ -367,7 +367,7 @@ def test_opencode_a_replay_keeps_the_steps_that_were_done(session: Session) -> N
     talk(session, 2, words=20)
     session.user("do it")
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if QUESTION in texts(request.messages):
             return Reply("done")
         return Reply(refused=True) if results(request.messages) else Reply(calls=[("work", '{"n":1}')])

@@ -31,8 +31,8 @@ def check_sums(window: ContextWindow, report: WindowReport) -> None:
     """Every way of counting gives the same sum."""
     view = window.view()
     others = len(view.system) + bool(view.tools)
-    assert report.kinds.total == report.counted == window.new_counter().count(view.messages, view.system, view.tools)
-    assert report.tokens == window.tokens == window.calibrated(report.counted)
+    assert report.kinds.total == report.counted == window.state.new_counter().count(view.messages, view.system, view.tools)
+    assert report.tokens == window.tokens == window.state.calibrated(report.counted)
     whole = report.kinds.system + report.kinds.tools + frame_tokens(others)
     assert sum(message.tokens for message in report.largest_messages) == report.counted - whole
     assert sum(tool.input for tool in report.tools) == report.kinds.calls
@@ -41,7 +41,7 @@ def check_sums(window: ContextWindow, report: WindowReport) -> None:
     assert sizes == sorted(sizes, reverse=True)
     kinds = report.kinds
     headings = sum(part == Text(MEDIA_HEADING) for message in view.messages for part in message.parts)
-    heading = window.counter.count(MEDIA_HEADING)
+    heading = window.state.counter.count(MEDIA_HEADING)
     beside = kinds.system + kinds.tools + kinds.frames + kinds.carried + headings * heading
     assert sum(sizes) == report.counted - beside
 
@@ -181,7 +181,7 @@ def test_limits_and_calibration(tmp_path: Path) -> None:
         report = window_report(window)
     (known,) = report.calibration
     assert (known.model, known.counted, known.reported) == ("one", counted, counted + 500)
-    assert report.tokens == window.calibrated(report.counted) > report.counted
+    assert report.tokens == window.state.calibrated(report.counted) > report.counted
     assert report.used == counted + 520
     assert report.as_json()["limits"] == {"context": 20_000, "output": 4_000, "input": None}
     assert Limits(**report.as_json()["limits"]) == LIMITS

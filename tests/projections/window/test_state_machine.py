@@ -693,14 +693,14 @@ class Windows(RuleBasedStateMachine):
                 continue  # the others look now and then only
             step = window.next_step()
             fresh = self._made(number)
-            known, found = window.situation(), fresh.situation()
+            known, found = window.state.situation(), fresh.state.situation()
             assert step == next_step(found)
             assert _outlined(known.outline) == _outlined(found.outline)
             assert _plans(known) == _plans(found)
             assert _candidates(known) == _candidates(found)
             assert window.tokens == fresh.tokens
             for last in (False, True):
-                request, again = (made.request(CallModel("", last, 0)) for made in (window, fresh))
+                request, again = (made.state.request(CallModel("", last, 0)) for made in (window, fresh))
                 assert request.digest == ModelView.of(self.session, options=request.options).digest
                 assert (request.digest, request.counted, request.render) == (again.digest, again.counted, again.render)
 
@@ -799,17 +799,17 @@ def _nothing_is_hidden(state: Conversation, message: Message, options: RenderOpt
     return False
 
 
-def _nothing_is_let_go(state: Conversation, compaction: Compaction) -> None:
+def _nothing_is_evicted(state: Conversation, compaction: Compaction) -> None:
     del compaction
     state.reshaped = True
 
 
 BREAKS: dict[str, dict[str, object]] = {
     "older pairs are shown": {
-        "projections.view.assembly.hidden": _nothing_is_hidden,
-        "projections.view.selection.hidden": _nothing_is_hidden,
+        "projections.view.assembly.is_hidden": _nothing_is_hidden,
+        "projections.view.selection.is_hidden": _nothing_is_hidden,
     },
-    "what is covered is shown": {"projections.conversation.state.Conversation.let_go": _nothing_is_let_go},
+    "what is covered is shown": {"projections.conversation.state.Conversation.hide_covered": _nothing_is_evicted},
 }
 
 

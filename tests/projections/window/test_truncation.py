@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from projections.window.policy import DEFAULT_POLICY, TruncationPolicy
-from projections.window.truncation import Bounds, bounds, count_lines, cut, truncate
+from projections.window.truncation import Bounds, bounds, count_lines, shorten, truncate
 
 ALPHABET = st.sampled_from("ab \n\r\t中é𝄞\ud800\udc00\u2028")
 PIECES = st.lists(st.tuples(st.text(ALPHABET, max_size=12), st.integers(1, 400)), max_size=8)
@@ -56,7 +56,7 @@ def test_marker_tells_exactly_what_is_missing(text: str, policy: TruncationPolic
     found = truncate(text, policy, None, part=part)
     if found is None:
         return
-    made = cut(text, bounds(policy, None), policy, part=part, lines=found.lines, size=found.size)
+    made = shorten(text, bounds(policy, None), policy, part=part, lines=found.lines, size=found.size)
     assert made.preview == found.preview
     told = MARKER.search(made.marker)
     assert told is not None

@@ -25,8 +25,8 @@ from projections.window import (
     CompactionPolicy,
     ContextPolicy,
     ContextWindow,
+    ModelRequest,
     PrunePolicy,
-    Request,
     Step,
 )
 from tests.support.window_loop import Loop, Reply, asked, results
@@ -41,7 +41,7 @@ PIECE = 40
 POLICY = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=500), prune=PrunePolicy(enabled=False))
 
 
-def model(request: Request) -> Reply:
+def model(request: ModelRequest) -> Reply:
     """Calls two tools, then answers with a few hundred words."""
     if results(request.messages[-1:]):
         return Reply(f"answer to {asked(request)[:40]} " + "word " * 300)

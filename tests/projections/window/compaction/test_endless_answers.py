@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tracemalloc
 import zlib
@@ -18,10 +17,10 @@ from eventlog.values import Limits, Tokens, Usage
 from projections import ModelView
 from projections.window import ContextWindow
 from projections.window.compaction import chat_stream, http_summarizer, summarizer
-from projections.window.compaction.digest import digest
 from projections.window.compaction.http_summarizer import HttpSummarizer
+from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.request import SummaryRequest
-from projections.window.compaction.summarizer import Summarizer, apieces, pieces
+from projections.window.compaction.summarizer import Summarizer, pieces
 from tests.support.openai_server import Answer, OpenAIServer
 
 MEGABYTES = 1 << 20
@@ -144,12 +143,8 @@ async def later(_request: SummaryRequest) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("endless", [words, nothing, spending, later])
 def test_a_summariser_of_ones_own_has_an_end(endless: Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever yields for ever is closed at a stated length, from ordinary code and from a coroutine."""
+    """Whatever yields for ever is closed at a stated length."""
     monkeypatch.setattr(summarizer, "MOST_PIECES", 10_000)
-
-    async def taken() -> None:
-        async for _ in apieces(endless, REQUEST):
-            pass
 
     with pytest.raises(SummarizerRefusedError, match="it may have no end"):
         for _ in pieces(endless, REQUEST):
@@ -157,7 +152,8 @@ def test_a_summariser_of_ones_own_has_an_end(endless: Summarizer, monkeypatch: p
     monkeypatch.setattr(summarizer, "LONGEST_SUMMARY", 50_000)
     monkeypatch.setattr(summarizer, "MOST_PIECES", 100)
     with pytest.raises(SummarizerRefusedError, match="it may have no end"):
-        asyncio.run(taken())
+        for _ in pieces(endless, REQUEST):
+            pass
 
 
 def test_a_compaction_without_an_end_changes_nothing() -> None:
@@ -169,12 +165,12 @@ def test_a_compaction_without_an_end_changes_nothing() -> None:
             with session.assistant("p/m") as reply:
                 reply.add_text("answer " * 400)
                 reply.finish()
-        for asks in (words, digest, words):
+        for asks in (words, summarize_offline, words):
             before = ModelView.of(session).messages
             with ContextWindow(session, model="p/m", limits=Limits(60_000, output=8_000), summarizer=asks) as window:
                 result = window.compact()
             after = ModelView.of(session).messages
-            assert result.completed == (asks is digest)
+            assert result.completed == (asks is summarize_offline)
             if asks is words:
                 assert "SummarizerRefusedError" in result.reason or "no end" in result.reason
                 assert list(after)[: len(before)] == list(before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from projections.view.neutral import Call, NeutralMessage, Result, Text
 from projections.window.compaction.chat_stream import pieces_of_stream
 from projections.window.compaction.http_summarizer import HttpSummarizer
 from projections.window.compaction.request import SummaryRequest
-from projections.window.compaction.summarizer import Piece, ToolCalled, apieces, pieces
+from projections.window.compaction.summarizer import Piece, ToolCalled, pieces
 from tests.support.openai_server import Answer, OpenAIServer, ToolCall
 
 KEY = "sk-very-secret"
@@ -274,13 +273,3 @@ def test_closing_gives_the_request_up() -> None:
         found.close()
         hold.set()
         assert asked(server, client=client)[0] == "a"
-
-
-async def _collected(url: str) -> list[Piece]:
-    return [piece async for piece in apieces(HttpSummarizer(url), REQUEST)]
-
-
-def test_from_a_coroutine() -> None:
-    """The same summariser serves asyncio, whose loop goes on meanwhile."""
-    with OpenAIServer(Answer(["a", "b"])) as server:
-        assert asyncio.run(_collected(server.url)) == ["a", "b"]

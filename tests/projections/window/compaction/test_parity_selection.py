@@ -13,7 +13,7 @@ from eventlog.importers.opencode.importer import tell_export
 from eventlog.values import Model
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
-from projections.view.message_rendering import Draft
+from projections.view.message_rendering import MessageRenderer
 from projections.view.model_view import ModelViewProjection
 from projections.view.neutral import Text
 from projections.view.options import OPENCODE_1_18
@@ -92,7 +92,7 @@ def _said(found: Selection, asked: Asked) -> list[tuple[str, str]]:
     for message in found.head:
         texts = [
             part.text.split("\n")[0]
-            for sent in Draft(message, OPENCODE_1_18, recording.text).messages()
+            for sent in MessageRenderer(message, OPENCODE_1_18, recording.text).messages()
             for part in sent.parts
             if isinstance(part, Text) and part.text
         ]

@@ -18,7 +18,7 @@ from projections.view.model_view import ModelViewProjection
 from projections.view.neutral import Call, NeutralMessage, Result
 from projections.view.neutral import Text as Said
 from projections.view.options import DEFAULT
-from projections.window.compaction.digest import digest
+from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.request import GOES_ON, SummaryJob, SummaryRequest
 from projections.window.compaction.template import SYSTEM, prompt_digest, sections_of, summary_prompt
 from projections.window.policy import DEFAULT_POLICY
@@ -149,8 +149,8 @@ def test_material_names_what_the_messages_do_not() -> None:
         ev.MessageFinished("a", "stop"),
     ]
     todos = (Todo("x"),)
-    material = told(*events, todos=todos).request().material
-    assert (material.synthetic, material.files, material.todos) == (frozenset({"u"}), ("b.py", "a.py"), todos)
+    facts = told(*events, todos=todos).request().facts
+    assert (facts.synthetic, facts.files, facts.todos) == (frozenset({"u"}), ("b.py", "a.py"), todos)
 
 
 def test_chunks_are_anchored_on_the_summary_before() -> None:
@@ -196,7 +196,7 @@ def test_kept_message_is_told_at_its_place() -> None:
     request = SummaryJob(head, DEFAULT_POLICY.compaction, recording.text, words, kept=kept).request()
     assert [message.source for message in request.messages] == ["u0", "u1", "a1", "a2"]
     assert request.messages[1].parts == (Said("task" * 1_000 + "\n[…]"),)
-    assert sections_of(digest(request))["Goal"].startswith("- old\n- Newest request: task")
+    assert sections_of(summarize_offline(request))["Goal"].startswith("- old\n- Newest request: task")
 
 
 def test_nothing_to_say_is_one_empty_request() -> None:

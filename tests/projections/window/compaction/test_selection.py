@@ -14,7 +14,7 @@ from projections.conversation.state import Conversation
 from projections.replay.loop import replay
 from projections.view.model_view import ModelViewProjection
 from projections.view.options import DEFAULT, OPENCODE_1_18
-from projections.view.selection import ordered
+from projections.view.selection import visible_messages
 from projections.window.compaction.selection import Selection, select_tail, tail_budget
 from projections.window.policy import DEFAULT_POLICY, OPENCODE_POLICY, CompactionPolicy
 from projections.window.sizing.sizes import CharsSizes
@@ -102,7 +102,7 @@ class Talk:
 
     def shown(self) -> list[str]:
         """The messages of the view."""
-        return [message.id for message in ordered(self.state, DEFAULT)]
+        return [message.id for message in visible_messages(self.state, DEFAULT)]
 
 
 def ids(found: Selection | None) -> tuple[list[str], str | None, tuple[str, ...]]:
@@ -338,7 +338,7 @@ def test_laws_of_the_selection(
         return
     compaction = state.compactions.get(state.in_force or "")
     pair = {compaction.message, compaction.summary} if compaction is not None else set[str | None]()
-    view = [message for message in ordered(state, DEFAULT) if message.id not in pair]
+    view = [message for message in visible_messages(state, DEFAULT) if message.id not in pair]
     names = [message.id for message in view]
     place = names.index(found.tail) if found.tail is not None else len(names)
     head = [message.id for message in found.head]
@@ -366,7 +366,7 @@ def _after(recording: Recording, found: Selection) -> list[str]:
         ev.CompactionCompleted("C", "S"),
     ]
     recording.add([(10**6, event) for event in events])
-    return [message.id for message in ordered(replay(ModelViewProjection(), recording).state, DEFAULT)]
+    return [message.id for message in visible_messages(replay(ModelViewProjection(), recording).state, DEFAULT)]
 
 
 def _is_real(message: Message) -> bool:

@@ -1,10 +1,10 @@
-"""Any callable may write summaries: sync or async, whole or in pieces, driven from code or from a coroutine."""
+"""Any callable may write summaries: sync or async, whole or in pieces."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from eventlog.errors import CallError
 from eventlog.values import Tokens, Usage
 from projections.window.compaction.request import SummaryRequest
-from projections.window.compaction.summarizer import Piece, Summarizer, ToolCalled, apieces, pieces
+from projections.window.compaction.summarizer import Piece, Summarizer, ToolCalled, pieces
 
 REQUEST = SummaryRequest("s", (), "p")
 USAGE = Usage(Tokens(1, 2))
@@ -67,25 +67,10 @@ def late(request: SummaryRequest) -> object:
 ALL = [whole, streamed, awaited, async_streamed, async_to_stream, Writer(), late]
 
 
-def driven(summarizer: Summarizer) -> list[Piece]:
-    """What ordinary code gets."""
-    return list(pieces(summarizer, REQUEST))
-
-
-def collected(summarizer: Summarizer) -> list[Piece]:
-    """What a coroutine gets."""
-
-    async def collect() -> list[Piece]:
-        return [piece async for piece in apieces(summarizer, REQUEST)]
-
-    return asyncio.run(collect())
-
-
 @pytest.mark.parametrize("summarizer", ALL, ids=lambda found: getattr(found, "__name__", "object"))
 def test_every_kind_gives_the_same(summarizer: Any) -> None:
-    """Pieces, usage and tool calls come in order from every kind of callable, whoever asks."""
+    """Pieces, usage and tool calls come in order from every kind of callable."""
     assert list(pieces(summarizer, REQUEST)) == WHOLE
-    assert collected(summarizer) == WHOLE
 
 
 def test_text_is_one_piece() -> None:
@@ -96,7 +81,6 @@ def test_text_is_one_piece() -> None:
         return "all"
 
     assert list(pieces(lambda _: "all", REQUEST)) == list(pieces(later, REQUEST)) == ["all"]
-    assert collected(lambda _: "all") == collected(later) == ["all"]
 
 
 def test_works_under_a_running_loop() -> None:
@@ -119,8 +103,7 @@ def test_threads_do_not_meet() -> None:
     assert found == [WHOLE] * 4
 
 
-@pytest.mark.parametrize("drive", [driven, collected], ids=["code", "coroutine"])
-def test_errors_come_through(drive: Callable[[Summarizer], object]) -> None:
+def test_errors_come_through() -> None:
     """What a summariser raises in the middle is raised where it is read, and nothing is left running."""
 
     def breaks(request: SummaryRequest) -> Iterator[Piece]:
@@ -139,9 +122,9 @@ def test_errors_come_through(drive: Callable[[Summarizer], object]) -> None:
 
     for summarizer in (breaks, breaks_later):
         with pytest.raises(ZeroDivisionError):
-            drive(cast("Summarizer", summarizer))
+            list(pieces(cast("Summarizer", summarizer), REQUEST))
     with pytest.raises(CallError, match="int"):
-        drive(cast("Summarizer", numbers))
+        list(pieces(cast("Summarizer", numbers), REQUEST))
     assert "summarizer" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -174,33 +157,3 @@ def test_stopping_closes_the_summariser() -> None:
         assert next(found) == "x"
         found.close()
     assert closed == ["sync", "async", "task"]
-
-
-def test_cancelled_coroutine_closes_the_summariser() -> None:
-    """A cancelled await leaves no summariser behind."""
-    closed: list[str] = []
-
-    async def slow(request: SummaryRequest) -> AsyncIterator[Piece]:
-        del request
-        try:
-            yield "x"
-            await asyncio.Event().wait()
-        finally:
-            closed.append("closed")
-
-    async def outer() -> None:
-        begun = asyncio.Event()
-
-        async def read() -> None:
-            async for _ in apieces(slow, REQUEST):
-                begun.set()
-
-        task = asyncio.create_task(read())
-        await begun.wait()
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(outer())
-    assert closed == ["closed"]

@@ -20,7 +20,7 @@ from projections.view.model_view import ModelView
 from projections.view.neutral import Result
 from projections.window.policy import TruncationPolicy
 from projections.window.retrieval.excerpts import bytes_of, lines_of, matches_in
-from projections.window.retrieval.part_text import message_said, part_said
+from projections.window.retrieval.part_text import read_message, read_part
 from projections.window.retrieval.recall import RecallResult, recall
 from projections.window.truncation import count_lines, truncate
 from tests.support.history_strategies import Command, Grower, commands
@@ -305,14 +305,14 @@ def test_a_recalled_message_is_that_of_the_transcript(steps: list[Command]) -> N
         for message in Transcript(session).oldest_first():
             if message.removed:
                 with pytest.raises(NotFoundError):
-                    message_said(session, message.id)
+                    read_message(session, message.id)
                 continue
             kept = [part for part in message.parts if not part.removed]
-            assert list(message_said(session, message.id).parts) == kept
+            assert list(read_message(session, message.id).parts) == kept
             for part in message.parts:
                 if part.removed:
                     with pytest.raises(NotFoundError):
-                        part_said(session, part.id)
+                        read_part(session, part.id)
                 else:
-                    assert part_said(session, part.id) == part
+                    assert read_part(session, part.id) == part
                     assert recall(session, part.id).lines == count_lines(part.text or part.error)

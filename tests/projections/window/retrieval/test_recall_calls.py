@@ -20,7 +20,7 @@ from projections.window import (
     CallModel,
     ContextPolicy,
     ContextWindow,
-    Request,
+    ModelRequest,
     RunTools,
     Stop,
     TruncationPolicy,
@@ -36,7 +36,7 @@ HINT = re.compile(r"Read them with: recall (\S+) lines (\d+)-(\d+)")
 FORMS: tuple[Literal["chat", "responses", "anthropic"], ...] = ("chat", "responses", "anthropic")
 
 
-def curious(request: Request) -> Reply:
+def curious(request: ModelRequest) -> Reply:
     """A model that reads a log, recalls some of what was left out, and then says so."""
     shown = [result.output for result in results(request.messages)]
     if not shown:
@@ -195,7 +195,7 @@ def test_what_cannot_be_answered_is_the_call_s_failure(given_wrongly: dict[str, 
         part = said(session, LOG)
         asked = given_wrongly if not given_wrongly or "part" in given_wrongly else {"part": part, **given_wrongly}
 
-        def model(request: Request) -> Reply:
+        def model(request: ModelRequest) -> Reply:
             found = results(request.messages)
             return Reply("so be it") if len(found) > 1 else Reply(calls=[("recall", json.dumps(asked))])
 
@@ -236,7 +236,7 @@ def test_a_recalled_range_is_not_truncated_again() -> None:
     """However much is asked for, the answer is within the bounds of truncation, so that no preview of a preview comes of it."""
     policy = ContextPolicy(truncation=TruncationPolicy(max_lines=50, max_bytes=2_000))
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         shown = results(request.messages)
         if not shown:
             return Reply(calls=[("read_log", "{}")])

@@ -17,10 +17,10 @@ from projections.conversation.state import Conversation
 from projections.formats.ai_sdk import model_messages
 from projections.replay.loop import replay
 from projections.tokens import CharsCounter, TokenCounter, frame_tokens
-from projections.view.message_rendering import Draft
+from projections.view.message_rendering import MessageRenderer
 from projections.view.model_view import PROJECTION, ModelView
 from projections.view.options import DEFAULT, OPENCODE_1_18
-from projections.view.selection import ordered
+from projections.view.selection import visible_messages
 from projections.window.sizing.sizes import CharsSizes, Sizes, TokenSizes, sizes_named
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path
@@ -53,7 +53,7 @@ def test_the_sizes_of_all_messages_are_the_view(session: eventlog.Session) -> No
     """Counted by tokens, the messages are together what the view counts, but for what begins the answer."""
     state = state_of(session)
     sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
-    messages = ordered(state, DEFAULT)
+    messages = visible_messages(state, DEFAULT)
     assert sizes.messages(messages) == ModelView.of(session).tokens - frame_tokens(0)
     assert sizes.messages(messages) == sum(sizes.messages([message]) for message in messages)
     assert sizes.messages([]) == 0
@@ -71,7 +71,7 @@ def test_a_result_is_its_output_and_its_attachments(session: eventlog.Session) -
 def test_sizes_are_calibrated(session: eventlog.Session) -> None:
     """Messages have the counted size times the ratio, which may change, a result as counted; OpenCode's estimate takes none."""
     state = state_of(session)
-    messages, part = ordered(state, DEFAULT), _tool(state)
+    messages, part = visible_messages(state, DEFAULT), _tool(state)
     plain = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
     calibrated = TokenSizes(state, DEFAULT, session.store.text, TokenCounter(), ratio=1.5)
     assert calibrated.messages(messages) == round(1.5 * plain.messages(messages))
@@ -93,7 +93,7 @@ def test_only_what_changed_is_counted_again(session: eventlog.Session, name: str
         return session.store.text(content)
 
     sizes = sizes_named(name, state, DEFAULT, resolve)
-    messages, part = ordered(state, DEFAULT), _tool(state)
+    messages, part = visible_messages(state, DEFAULT), _tool(state)
     before = _all(sizes, messages, part)
     looked.clear()
     assert _all(sizes, messages, part) == before
@@ -123,14 +123,14 @@ def test_another_state_of_the_conversation_is_followed(session: eventlog.Session
     """After a compaction the sizes of what is gone are let go, and those of what is left are as they were."""
     state = state_of(session)
     sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
-    messages = ordered(state, DEFAULT)
+    messages = visible_messages(state, DEFAULT)
     before = sizes.messages(messages[-1:]), sizes.messages(messages)
     left = Conversation(whole=False)
     left.add_message(messages[-1])
-    sizes.follow(left)
-    sizes.forget()
+    sizes.update(left)
+    sizes.evict()
     assert sizes.messages(messages[-1:]) == before[0]
-    sizes.follow(state)
+    sizes.update(state)
     assert sizes.messages(messages) == before[1]
 
 
@@ -146,11 +146,11 @@ def test_opencode_measures_the_json_that_it_makes() -> None:
             state, _ = replay(PROJECTION, recording)
             options = msgspec.structs.replace(OPENCODE_1_18, model=Model("fake", pair.model))
             sizes = CharsSizes(state, options, recording.text)
-            messages = ordered(state, options)
+            messages = visible_messages(state, options)
             view = [
                 made
                 for message in messages
-                for made in model_messages(Draft(message, options, recording.text, shows_question=True).messages())
+                for made in model_messages(MessageRenderer(message, options, recording.text, shows_question=True).messages())
             ]
             written = json.dumps(view, ensure_ascii=False, separators=(",", ":"))
             assert sizes.messages(messages) == CharsCounter().count(written)

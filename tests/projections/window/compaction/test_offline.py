@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from eventlog.values import Todo
 from projections.tokens import TokenCounter
 from projections.view.neutral import Call, NeutralMessage, Result, Text
-from projections.window.compaction.digest import ROOM, digest
 from projections.window.compaction.guard import check_summary
-from projections.window.compaction.request import Material, SummaryRequest
+from projections.window.compaction.offline import ROOM, summarize_offline
+from projections.window.compaction.request import SummaryFacts, SummaryRequest
 from projections.window.compaction.template import missing_sections, sections_of
 from projections.window.policy import DEFAULT_POLICY
 
-PLAIN = Material()
+PLAIN = SummaryFacts()
 MOST_BYTES = sum(ROOM.values()) + 400
 
 
@@ -36,9 +36,9 @@ def called(tool: str, input: str, output: str, *, error: bool = False) -> list[N
     return [call, NeutralMessage("tool", (Result("c", tool, output, error),), "a")]
 
 
-def summary(*messages: NeutralMessage, previous: str | None = None, material: Material = PLAIN) -> str:
+def summary(*messages: NeutralMessage, previous: str | None = None, facts: SummaryFacts = PLAIN) -> str:
     """The digest of some messages."""
-    return digest(SummaryRequest("", messages, "", previous=previous, material=material))
+    return summarize_offline(SummaryRequest("", messages, "", previous=previous, facts=facts))
 
 
 TALK = (
@@ -82,17 +82,17 @@ def test_error_that_was_overcome_is_no_obstacle() -> None:
 def test_todos_are_the_plan() -> None:
     """Todos stand under Done, In Progress and Next Steps by their status; cancelled ones nowhere."""
     todos = (Todo("a", "completed"), Todo("b", "in_progress"), Todo("c"), Todo("d", "cancelled"))
-    found = sections_of(summary(said("x"), material=Material(todos=todos)))
+    found = sections_of(summary(said("x"), facts=SummaryFacts(todos=todos)))
     assert (found["Done"], found["In Progress"], found["Next Steps"]) == ("- a", "- b", "- c")
 
 
 def test_what_the_program_wrote_is_no_wish() -> None:
     """Synthetic user messages are neither goal nor constraint; files that patches name are relevant."""
     found = sections_of(
-        summary(user("Continue", "m1"), user("你好", "m2"), material=Material(frozenset({"m1"}), ("a b.py",)))
+        summary(user("Continue", "m1"), user("你好", "m2"), facts=SummaryFacts(frozenset({"m1"}), ("a b.py",)))
     )
     assert (found["Goal"], found["Relevant Files"]) == ("- 你好", "- `a b.py`: written")
-    assert "Continue" not in summary(user("Continue", "m1"), material=Material(frozenset({"m1"})))
+    assert "Continue" not in summary(user("Continue", "m1"), facts=SummaryFacts(frozenset({"m1"})))
 
 
 def test_merges_a_summary_that_a_model_wrote() -> None:

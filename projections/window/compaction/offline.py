@@ -20,7 +20,7 @@ from projections.window.compaction.foreign_headings import foreign_sections
 from projections.window.compaction.request import GOES_ON, SummaryRequest
 from projections.window.compaction.template import NONE, SECTIONS, sections_of
 
-__all__ = ["ROOM", "digest"]
+__all__ = ["ROOM", "summarize_offline"]
 
 ROOM = {
     "Goal": 900,
@@ -59,7 +59,7 @@ class _Tally(msgspec.Struct):
         return f"{_quoted(tool)}: {self.calls} call{'s' if self.calls != 1 else ''}{failed}{last}"
 
 
-class _Told(msgspec.Struct):
+class _Facts(msgspec.Struct):
     """What the messages of a request tell, in order."""
 
     users: list[str] = msgspec.field(default_factory=list[str])
@@ -73,9 +73,9 @@ class _Told(msgspec.Struct):
     files: dict[str, set[str]] = msgspec.field(default_factory=dict[str, set[str]])
 
 
-def digest(request: SummaryRequest) -> str:
+def summarize_offline(request: SummaryRequest) -> str:
     """The summary of a request's messages, merged into the previous one."""
-    told = _tell(request)
+    told = _facts(request)
     previous = request.previous or ""
     before = {name: _points(body) for name, body in (sections_of(previous) or foreign_sections(previous)).items()}
     sections = {name: before.get(name, []) for name in ROOM}
@@ -98,13 +98,13 @@ def digest(request: SummaryRequest) -> str:
 # -- what the messages tell --------------------------------------------------------------------
 
 
-def _tell(request: SummaryRequest) -> _Told:
-    told = _Told()
+def _facts(request: SummaryRequest) -> _Facts:
+    told = _Facts()
     pending: dict[tuple[str, str], Call] = {}
     for message in request.messages:
         if message.role == "user":
             said = _point(_texts(message))
-            if said and said not in {GOES_ON, NONE} and message.source not in request.material.synthetic:
+            if said and said not in {GOES_ON, NONE} and message.source not in request.facts.synthetic:
                 told.users.append(said)
                 told.answer = ""
             continue
@@ -112,7 +112,7 @@ def _tell(request: SummaryRequest) -> _Told:
             if isinstance(part, Call):
                 pending[message.source, part.call] = part
             elif isinstance(part, Result):
-                _tell_result(told, pending.pop((message.source, part.call), None), part)
+                _add_result(told, pending.pop((message.source, part.call), None), part)
         said = _line(_texts(message)) if message.role == "assistant" else ""
         if said:
             told.answer = said
@@ -120,7 +120,7 @@ def _tell(request: SummaryRequest) -> _Told:
     return told
 
 
-def _tell_result(told: _Told, call: Call | None, result: Result) -> None:
+def _add_result(told: _Facts, call: Call | None, result: Result) -> None:
     tool = _quoted(result.tool)
     tally = told.calls.setdefault(tool[1:-1], _Tally())
     tally.calls += 1
@@ -158,7 +158,7 @@ def _texts(message: NeutralMessage) -> str:
 # -- the sections ------------------------------------------------------------------------------
 
 
-def _goal(sections: dict[str, list[str]], told: _Told) -> None:
+def _goal(sections: dict[str, list[str]], told: _Facts) -> None:
     """The first request is the goal, the newest stands beside it; those between may be wishes that still hold."""
     before = sections["Goal"]
     goals = [point for point in before if not point.startswith(_NEWEST)] or told.users[:1]
@@ -170,7 +170,7 @@ def _goal(sections: dict[str, list[str]], told: _Told) -> None:
     sections["Constraints & Preferences"] = _distinct([*sections["Constraints & Preferences"], *said[:-1]])
 
 
-def _progress(sections: dict[str, list[str]], told: _Told, request: SummaryRequest) -> None:
+def _progress(sections: dict[str, list[str]], told: _Facts, request: SummaryRequest) -> None:
     tallies: dict[str, _Tally] = {}
     others: list[str] = []
     for point in sections["Done"]:
@@ -182,7 +182,7 @@ def _progress(sections: dict[str, list[str]], told: _Told, request: SummaryReque
     for tool, tally in told.calls.items():
         known = tallies.pop(tool, _Tally())
         tallies[tool] = _Tally(known.calls + tally.calls, known.failed + tally.failed, tally.last or known.last)
-    todos = request.material.todos
+    todos = request.facts.todos
     finished = [_line(todo.text) for todo in todos if todo.status == "completed"]
     sections["Done"] = _distinct([*others, *finished, *(tally.said(tool) for tool, tally in tallies.items())])
     running = [_line(todo.text) for todo in todos if todo.status == "in_progress"]
@@ -200,7 +200,7 @@ def _progress(sections: dict[str, list[str]], told: _Told, request: SummaryReque
     sections["Critical Context"] = _distinct([*context, *answers])
 
 
-def _files(sections: dict[str, list[str]], told: _Told, request: SummaryRequest) -> None:
+def _files(sections: dict[str, list[str]], told: _Facts, request: SummaryRequest) -> None:
     known: dict[str, set[str]] = {}
     others: dict[str, str] = {}
     for point in sections["Relevant Files"]:
@@ -211,7 +211,7 @@ def _files(sections: dict[str, list[str]], told: _Told, request: SummaryRequest)
             known[path] = how
         else:
             others[path] = point
-    for path, how in (*told.files.items(), *((_quoted(path)[1:-1], {"written"}) for path in request.material.files)):
+    for path, how in (*told.files.items(), *((_quoted(path)[1:-1], {"written"}) for path in request.facts.files)):
         if path not in others:
             known[path] = known.pop(path, set()) | how
     told_now = [f"`{path}`: {', '.join(word for word in _HOW if word in how)}" for path, how in known.items()]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 from eventlog import Reply, ToolCall
@@ -16,8 +17,10 @@ from projections.window import (
     ContextWindow,
     PendingCall,
     Prune,
+    PruneCase,
     RequestCompaction,
     RunSubtask,
+    SummaryRequest,
     afill,
     apply_patch,
     covered_by,
@@ -26,6 +29,7 @@ from projections.window import (
     recall,
     recall_tool,
     register_planner,
+    summarize_offline,
     window_report,
 )
 from projections.window.prune.planner import PLANNERS
@@ -40,6 +44,8 @@ _COVERED = "the messages that are asked for are the history"
 CHUNKS: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "word "}}]} for _ in range(20)] + [
     {"choices": [{"delta": {}, "finish_reason": "stop"}]}
 ]
+
+REQUEST = SummaryRequest("", (), "")
 
 
 @contextmanager
@@ -162,6 +168,21 @@ def _planner(at: Place) -> Generator[str]:
     del PLANNERS[name]
 
 
+@contextmanager
+def _case(at: Place) -> Generator[PruneCase]:
+    with a_window(at) as window:
+        now = window.state.situation()
+        yield PruneCase(
+            now.state,
+            now.policy.prune,
+            now.measure,
+            now.options,
+            now.usable,
+            inside=False,
+            candidates=now.candidates,
+        )
+
+
 async def _chunks() -> AsyncIterator[Any]:
     for chunk in CHUNKS:
         yield chunk
@@ -205,6 +226,17 @@ WINDOW: Table = {
     "ContextWindow.undo": constant(lambda _, window: window.undo(), _compacted),
     "ContextWindow.view": constant(lambda _, window: window.view(), a_window),
     "ContextWindow.view, wide": constant(lambda _, window: window.view(), _wide_question),
+    "PruneCase.beyond": constant(lambda _, case: case.beyond([]), _case),
+    "PruneCase.calibrated": constant(lambda _, case: case.calibrated(100), _case),
+    "PruneCase.is_prunable": constant(lambda _, case: next(filter(case.is_prunable, case.results()), None), _case),
+    "PruneCase.messages": constant(lambda _, case: case.messages, _case),
+    "PruneCase.minimum": constant(lambda _, case: case.minimum, _case),
+    "PruneCase.plan": constant(lambda _, case: case.plan([], "mine"), _case),
+    "PruneCase.protect": constant(lambda _, case: case.protect, _case),
+    "PruneCase.prunable": constant(lambda _, case: next(case.prunable(), None), _case),
+    "PruneCase.results": constant(lambda _, case: next(case.results(), None), _case),
+    "PruneCase.room": constant(lambda _, case: case.room, _case),
+    "PruneCase.size": constant(lambda _, case: sum(map(case.size, islice(case.results(), 1))), _case),
     "afill": constant(lambda at, reply: at.awaited(afill(reply, _chunks())), _begun),
     "apply_patch": constant(lambda _at, _: apply_patch([], (), '{"start":0,"stop":0}')),
     "covered_by": history(lambda at, _: covered_by(at.long, at.compaction), _COVERED),
@@ -215,6 +247,7 @@ WINDOW: Table = {
     "recall, an old one": constant(lambda at, _: recall(at.long, "u000100p")),
     "recall_tool": constant(lambda _at, _: recall_tool()),
     "register_planner": constant(lambda _, name: register_planner(name, PLANNERS["recency"]), _planner),
+    "summarize_offline": constant(lambda _at, _: summarize_offline(REQUEST)),
     "window_report": constant(lambda at, _: window_report(at.window)),
     "window_report, wide": history(lambda at, _: window_report(at.wide_window), _VIEW),
 }

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from eventlog.validation import require
 from projections.conversation.file_access import access_of, paths_of
 from projections.view.neutral import Call, NeutralMessage, Result, Text
 from projections.view.part_rendering import CLEARED
@@ -75,6 +76,7 @@ class _Facts(msgspec.Struct):
 
 def summarize_offline(request: SummaryRequest) -> str:
     """The summary of a request's messages, merged into the previous one."""
+    require(SummaryRequest, request, "a summariser is given a SummaryRequest")
     told = _facts(request)
     previous = request.previous or ""
     before = {name: _points(body) for name, body in (sections_of(previous) or foreign_sections(previous)).items()}

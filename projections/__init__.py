@@ -1,4 +1,4 @@
-"""Projections of conversations: model views, the context window, transcripts, reports and checks.
+"""Projections of conversations: views, the context window, transcripts, reports, checks.
 
     from projections import ModelView
     view = ModelView.of(session)

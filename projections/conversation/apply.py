@@ -1,7 +1,8 @@
 """The effect of each event on a conversation, total over the closed union of events.
 
-Not the state itself (`state.py`) and not the loop that feeds it (`replay/loop.py`).  Events that touch what was let go do
-nothing: they cannot change what is left.  A part that begins is made here from what `PartStarted` says of it.
+Not the state itself (`state.py`) and not the loop that feeds it (`replay/loop.py`). Events that
+touch what was let go do nothing: they cannot change what is left. A part that begins is made here
+from what `PartStarted` says of it.
 """
 
 from __future__ import annotations
@@ -74,17 +75,19 @@ PART_MAKERS: dict[type[PartKind], Callable[[str, Any, Message], Part]] = {
     Patch: _note_part,
     Retry: _note_part,
 }
-"""How each kind of part is made.  Looked up by type: `isinstance` takes 0.1 µs to find that a struct is none of a kind."""
+"""How each kind of part is made. Looked up by type: `isinstance` takes 0.1 µs to find that a struct
+is none of a kind.
+"""
 
 
 def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
-    """Take in one event, and give the state back; `UnknownEventError` for a kind this fold has never heard of."""
+    """Apply one event; raises `UnknownEventError` for an unknown kind."""
     _RULES.get(type(event), _unknown)(state, event, version, time)
     return state
 
 
 def apply_batch(state: Conversation, batch: Batch, version: int) -> int:
-    """Take in the events of an append from this version on, up to a rollback; returns the version of the first that was not taken in."""
+    """Apply the events of an append, up to a rollback; return the next version."""
     rules, start = _RULES, batch.time
     for entry in batch.entries:
         if type(entry) is Entry:
@@ -356,7 +359,7 @@ def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) 
         tool.status = "failed"
         tool.error, tool.interrupted, tool.output = event.error, event.interrupted, event.output
         tool.details = event.metadata if event.metadata is not None else tool.details
-        if tool.interrupted:  # nobody knows how far it came
+        if tool.interrupted:  # how far it came is unknown
             state.add_touches(touches_of(tool.tool, tool.input))
 
 

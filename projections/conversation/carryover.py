@@ -1,7 +1,8 @@
-"""What a compaction carries over beside its summary, without asking a model: todos, pins, and the files that were touched.
+"""The carryover of a compaction: todos, pins and touched files, beside the summary.
 
-Not the summary, and not the fold that gathers this (`apply.py`).  What was carried is fixed when the compaction completes, so
-the beginning of the view stays as it is; how it is worded is `view/carryover_text.py`.
+Not the summary, and not the fold that gathers this (`apply.py`). What was carried is fixed when the
+compaction completes, so the beginning of the view stays as it is; how it is worded is
+`view/carryover_text.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ class Pin(msgspec.Struct, array_like=True, gc=False):
 
 
 class FileTouch(msgspec.Struct, array_like=True, gc=False, frozen=True):
-    """A file that a call read or wrote, unless it failed; or the call's arguments, where they are too long to look into while folding."""
+    """A file that a call read or wrote, or the call's arguments where they are a body.
+
+    A call that failed touches nothing.
+    """
 
     access: Access | None
     path: str = ""
@@ -36,7 +40,7 @@ class FileTouch(msgspec.Struct, array_like=True, gc=False, frozen=True):
 
 
 class Carryover(msgspec.Struct, array_like=True, gc=False):
-    """What one compaction carries."""
+    """Todos, pins and touched files that one compaction carries over."""
 
     todos: tuple[Todo, ...] = ()
     pins: tuple[Pin, ...] = ()
@@ -47,7 +51,7 @@ class Carryover(msgspec.Struct, array_like=True, gc=False):
 
 
 def touches_of(tool: str, arguments: Content) -> tuple[FileTouch, ...]:
-    """What a call touches; pure, so arguments that are kept by reference are kept so."""
+    """Return the files that a call touches; arguments stored as a body stay a reference."""
     if isinstance(arguments, str):
         paths = paths_of(tool, arguments)
         return tuple(FileTouch(access_of(tool), path) for path in paths) if paths else ()

@@ -1,4 +1,4 @@
-"""The fold of a conversation as a projection (`replay/projection.py`): what transcript and model view have in common.
+"""The conversation as a projection: the base of transcript and model view.
 
 What each event does is `apply.py`.
 """
@@ -14,7 +14,7 @@ __all__ = ["ConversationProjection"]
 
 
 class ConversationProjection:
-    """A fold over every event; `whole` keeps what a compaction covers, otherwise the state has the size of the view."""
+    """Applies every event; `whole` keeps covered messages, otherwise they are evicted."""
 
     name = ""
     version = 2

@@ -1,9 +1,10 @@
-"""The state of a conversation: messages, parts and marks, with the indexes that make one more event cost O(1).
+"""The state of a conversation: messages, parts and marks, at O(1) for each event.
 
-Not what each event does to it (`apply.py`), nor the selection of what the model sees (`view/selection.py`), nor its form
-(`view/part_rendering.py`).  The transcript keeps everything (`whole`); the model view lets go of the messages that a completed
-compaction covers, so that its state has the size of the view whatever the length of the history.  What was let go cannot
-come back by applying an event; `NeedsReplay` tells the replay loop to fold again from an earlier point.
+`apply.py` has the effect of each event, `view/selection.py` says what the model sees.  The
+transcript keeps everything (`whole`). The model view evicts the messages that a completed
+compaction covers, so its state has the size of the view, however long the history is.  An evicted
+message cannot come back by applying an event: `NeedsReplay` makes the replay loop start from an
+earlier point.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ class StoredConversation(msgspec.Struct, array_like=True):
 class Conversation:
     """The state of a conversation, with the indexes that make one more event cost O(1).
 
-    `messages` are in order of their beginning.  `touched`, `born` and `reshaped` tell a live reader what changed since it
-    last looked, from `follow` on; they, and the indexes `where` and `said`, are no part of the state.
+    `messages` are in order of their beginning. `touched`, `born` and `reshaped` tell a live reader
+    what changed since it last looked, from `follow` on; they, and the indexes `where` and `said`,
+    are no part of the state.
     """
 
     __slots__ = (
@@ -143,11 +145,11 @@ class Conversation:
     # -- events ---------------------------------------------------------------------------------
 
     def track_changes(self) -> None:
-        """From here on somebody looks at what changes, and has seen nothing yet."""
+        """Start to record changes, with nothing recorded yet."""
         self.tracks_changes = self.reshaped = True
 
     def clear_changes(self) -> None:
-        """Whoever looks at what changes has seen all of it."""
+        """Forget the recorded changes: the reader has applied all of them."""
         self.changed.clear()
         self.added.clear()
         self.reshaped = False
@@ -162,7 +164,7 @@ class Conversation:
             self.append_delta(PartDelta(part, field, text))
 
     def append_delta(self, delta: PartDelta, version: int = 0, time: int = 0) -> None:
-        """Add streamed text to a field of a part.  A rule of the fold as it is: there is none that is asked more often."""
+        """Add streamed text to a field of a part; the most frequent rule, so it takes no detour."""
         del version, time
         try:
             message, grown = self.where[delta.part]
@@ -213,7 +215,7 @@ class Conversation:
             join_part(part)
 
     def promote(self, message: Message, version: int) -> None:
-        """A queued message takes its place behind all others; where everything is kept it stays where it was said."""
+        """Promote a queued message: it moves behind all others, except in the transcript."""
         message.promoted = version
         self.newest_user = None
         self.mark_changed(message.id)
@@ -237,7 +239,7 @@ class Conversation:
             del self.touches[next(iter(self.touches))]
 
     def to_carry(self) -> Carryover:
-        """What a compaction would carry that completes now."""
+        """Return the carryover of a compaction that would complete now."""
         return Carryover(self.todos, tuple(map(self._pinned, self.pins.values())), tuple(self.touches))
 
     def _pinned(self, pin: Pin) -> Pin:
@@ -272,7 +274,7 @@ class Conversation:
         self.reshaped = True
 
     def _covered(self, compaction: Compaction, messages: Iterable[Message]) -> list[Message]:
-        """Those of the messages that a completed compaction covers, whatever else covers them."""
+        """Return the messages that a completed compaction covers, also covered by others."""
         keep = {compaction.message, compaction.summary, *compaction.kept}
         bound = self._bound(compaction)
         return [
@@ -280,7 +282,7 @@ class Conversation:
         ]
 
     def _summarised_at(self, compaction: Compaction) -> int:
-        """Version at which the summary of a completed compaction began; it tells which of two was completed later."""
+        """Return the version at which the summary began; it orders completed compactions."""
         summary = self.messages.get(compaction.summary or "")
         return summary.version if summary is not None else -1
 
@@ -292,7 +294,7 @@ class Conversation:
             del self.where[part.id]
 
     def _bound(self, compaction: Compaction) -> int:
-        """Version of the last covered message's beginning.  An unknown tail is no tail (spec §4.1)."""
+        """Return the version of the last covered message's start; an unknown tail is no tail."""
         tail = self.messages.get(compaction.tail or "")
         if tail is not None:
             return tail.place - 1
@@ -303,7 +305,10 @@ class Conversation:
         return own.version - 1 if own is not None else -1
 
     def undo_compaction(self, part: str) -> None:
-        """A completed compaction counts no more: what it alone covered is there again, or `NeedsReplay`."""
+        """Take a completed compaction out of force; what it alone covered is visible again.
+
+        Raises `NeedsReplay` where the state has evicted that.
+        """
         compaction = self.compactions.get(part)
         if compaction is None:
             return
@@ -331,7 +336,7 @@ def is_from_user(message: Message) -> bool:
 
 
 def join_part(part: Part) -> None:
-    """Bring the growing texts of a part into their canonical form: no two strings side by side."""
+    """Join the growing texts of a part into their canonical form: no two strings side by side."""
     if type(part) is TextPart or type(part) is ReasoningPart:
         _join(part.pieces)
     elif type(part) is ToolPart:
@@ -345,7 +350,7 @@ def _join(pieces: list[Content]) -> None:
 
 
 def texts_of(part: Part) -> tuple[Content, ...]:
-    """What a part says, for a pin that carries it."""
+    """Return the texts of a part, for a pin."""
     match part:
         case TextPart() | ReasoningPart():
             return tuple(joined(part.pieces))

@@ -1,6 +1,7 @@
-"""Encode structs as canonical bytes and decode them, also with lone surrogates in their texts.
+"""Canonical bytes of structs, also of those whose texts have lone surrogates.
 
-Equal values have equal bytes.  These bytes may change with a projection's version; those of the log (`eventlog/codec/batch.py`) never do.
+Equal values have equal bytes. These bytes may change with a projection's version; those of the log
+(`eventlog/codec/batch.py`) never do.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ _PLAIN, _ESCAPED = b"\0", b"\1"
 
 
 def pack(value: object) -> bytes:
-    """Encode a value as MessagePack, or as ASCII JSON if a text has a lone surrogate, after a byte for which."""
+    """Encode a value as MessagePack, or as ASCII JSON if a text has a lone surrogate.
+
+    The first byte says which of both.
+    """
     try:
         return _PLAIN + _ENCODER.encode(value)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Checkpoints of projections: the encoded state at a version, and which of them are worth storing.
+"""Checkpoints of projections: the encoded state at a version, and which are worth storing.
 
 `eventlog/history/checkpoint_store.py` stores and checks the bytes.  Reading never writes.
 """
@@ -27,7 +27,9 @@ class Checkpoints:
         self._log = log
 
     def valid(self, projection: Projection[S], source: EventSource, upto: int, at: int) -> Iterator[tuple[int, S]]:
-        """Yield the checkpoints up to version `upto` that belong to the history right after `at`, newest first.
+        """Yield the checkpoints up to version `upto` that fit the history right after `at`.
+
+        The newest comes first.
 
         A fork's history begins with that of its parents, so the parents' checkpoints serve as well.
         """
@@ -49,7 +51,7 @@ class Checkpoints:
                     yield version, state
 
     def save(self, projection: Projection[S], source: EventSource, version: int, state: S) -> None:
-        """Store the state right after `version`, and evict older checkpoints that are too close together."""
+        """Store the state right after `version`; evict checkpoints that are too close together."""
         checkpoint_store.save(
             self._log, _kind(projection), source.id, version, projection.encode(state), surplus=_surplus
         )
@@ -72,7 +74,10 @@ def _clipped(ranges: list[tuple[int, int]], version: int) -> list[tuple[int, int
 
 
 def _surplus(versions: list[int]) -> list[int]:
-    """Return the versions to evict so that `MAX_CHECKPOINTS` stay: those with the closest neighbours for their age."""
+    """Return the versions to evict so that `MAX_CHECKPOINTS` stay.
+
+    They are those whose neighbours are closest, measured by their age.
+    """
     kept = list(versions)
     dropped: list[int] = []
     while len(kept) > MAX_CHECKPOINTS:

@@ -1,10 +1,12 @@
 """Rebuild a projection's state: the newest checkpoint that fits, plus the events after it.
 
-Reading now, catching up, time travel and forks all use this loop.  It never writes, except for `Follower.save`.
+Reading now, catching up, time travel and forks all use this loop. It never writes, except for
+`Follower.save`.
 
-`apply_events` is the forward loop.  A projection cannot un-apply an event, so two kinds of event make it give up:
-`RolledBack`, and the undoing of a compaction whose covered messages the state has evicted (`NeedsReplay`).
-`replay` then applies the effective history from an older checkpoint, with the undone compaction as one that hid nothing.
+`apply_events` is the forward loop. A projection cannot un-apply an event, so two kinds of event
+make it give up: `RolledBack`, and the undoing of a compaction whose covered messages the state has
+evicted (`NeedsReplay`). `replay` then applies the effective history from an older checkpoint, with
+the undone compaction as one that hid nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ def replay(
 ) -> StateAtVersion[S]:
     """Return the state right after version `at` (now by default).
 
-    Starts from the newest checkpoint that fits.  Raises `NotFoundError` for a version that does not exist.
+    Starts from the newest checkpoint that fits. Raises `NotFoundError` for a version that does not
+    exist.
     """
     version = source.version
     if at is not None:
@@ -54,7 +57,7 @@ def replay(
 def apply_events(
     projection: Projection[S], source: EventSource, state: S, after: int, upto: int | None = None
 ) -> StateAtVersion[S] | None:
-    """Apply the events of versions `after + 1 .. upto` to `state`; None where a replay is needed.
+    """Apply the events of versions `after + 1 .. upto`; return None where a replay is needed.
 
     A rollback needs one, and so does the undoing of a compaction whose messages were evicted.
     """
@@ -71,14 +74,14 @@ def apply_events(
 
 
 def redact_inherited(projection: Projection[S], state: S, source: EventSource, version: int) -> S:
-    """Redact in a fork's state the parts that were redacted in the parent: the fork has no such event."""
+    """Redact in a fork's state what was redacted in a parent: the fork has no such event."""
     for part in source.inherited_redactions():
         state = apply_span(projection, state, Span(source.id, version, 0, 0, 0, PartRedacted(part)))
     return state
 
 
 def state_at(session: Session, projection: Projection[S], at: int | None = None) -> StateAtVersion[S]:
-    """Return the state right after a version, as it may be shown: later redactions hold in it, too."""
+    """Return the state right after a version, with later redactions in it."""
     state, version = replay(projection, session, at, Checkpoints(session.store.log))
     if at is not None:
         for span in session.spans(version):
@@ -113,7 +116,8 @@ class Follower(Generic[S]):
     def advance(self, to: int | None = None) -> bool:
         """Apply later events up to version `to` (now by default); return whether anything changed.
 
-        Each event costs O(1).  A rollback, an undone compaction and an earlier version cost a replay.
+        Each event costs O(1). A rollback, an undone compaction and an earlier version cost a
+        replay.
         """
         if self._broken or (to is not None and to < self.version):
             return self._replay(to)
@@ -151,7 +155,7 @@ class Follower(Generic[S]):
 def _newest(
     projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
 ) -> tuple[int, S]:
-    """Return the newest readable checkpoint up to a version, else the initial state at version 0."""
+    """Return the newest readable checkpoint up to a version, else the state at version 0."""
     if checkpoints is not None:
         for start, state in checkpoints.readable(projection, source, version):
             return start, state
@@ -161,7 +165,10 @@ def _newest(
 def _replay_effective(
     projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
 ) -> StateAtVersion[S]:
-    """Apply the effective history from a checkpoint that belongs to it, going back until none has to be undone."""
+    """Apply the effective history from a checkpoint that belongs to it.
+
+    Goes back to an older checkpoint as long as the state has evicted what has to come back.
+    """
     undone: set[str] = set()
     limit = version
     while True:
@@ -188,7 +195,7 @@ def _undone_compactions(source: EventSource, version: int, after: int) -> set[st
 
 
 def _without_effect(span: Span, undone: set[str]) -> Span:
-    """Replace the completion of a compaction that is undone later by a failure, which hides nothing."""
+    """Turn the completion of a compaction that is undone later into a failure."""
     item = span.item
     if undone and isinstance(item, CompactionCompleted) and item.part in undone:
         return span._replace(item=CompactionFailed(item.part, "undone", item.summary))

@@ -20,11 +20,12 @@ S = TypeVar("S")
 
 
 class Projection(Protocol[S]):
-    """Builds a state: `initial`, then `apply` for every event of the effective history, in order.
+    """Builds a state: `initial`, then `apply` for every event of the effective history.
 
-    `apply` may change the state that it is given and returns it; the caller holds the only reference.  It is total: an
-    unknown kind of event is an error.  It refers to bodies and never loads one.  `version` grows whenever the
-    same events give another state, so that older checkpoints are not used.
+    `apply` may change the state that it is given and returns it; the caller holds the only
+    reference. It is total: an unknown kind of event is an error. It refers to bodies and never
+    loads one. `version` grows whenever the same events give another state, so that older
+    checkpoints are not used.
     """
 
     @property
@@ -53,10 +54,12 @@ class Projection(Protocol[S]):
         ...
 
     def apply_batch(self, state: S, batch: Batch, version: int) -> tuple[S, int]:
-        """Apply the events of an append, the first of which has this version; return the next version, too.
+        """Apply the events of an append; return the state and the version after them.
 
-        Equal to applying them one by one (`apply_each`), but it stops before a `RolledBack`, which no projection
-        can apply.
+        The first event has version `version`.
+
+        Equal to applying them one by one (`apply_each`), but it stops before a `RolledBack`, which
+        no projection can apply.
         """
         ...
 
@@ -83,7 +86,7 @@ class EventSource(Protocol):
         ...
 
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
-        """Every event of versions `after + 1 .. upto`, append by append, rolled-back ones included."""
+        """Every event of versions `after + 1 .. upto`, append by append, rolled-back ones too."""
         ...
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:

@@ -1,6 +1,7 @@
-"""Tokens: counting them without a network, keeping the counts, and correcting them by what providers report.
+"""Tokens: counting without a network, caching counts, calibrating by reported usage.
 
-Nothing is loaded at import; the first exact count loads a vocabulary, and tiktoken when much is counted.
+Nothing is loaded at import; the first exact count loads a vocabulary, and tiktoken when much is
+counted.
 """
 
 from __future__ import annotations

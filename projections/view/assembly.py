@@ -1,9 +1,10 @@
-"""The neutral messages of a conversation as one sequence, kept up to date at O(1) per event.
+"""The view's messages as one sequence, kept up to date at O(1) per event.
 
-Not which messages there are (`selection.py`) nor the form of each (`message_rendering.py`), but what depends on neighbours: order, alternation,
-reminders.  What is settled lies in one list that views share; a view is that list up to a length, and a short tail of its own (`messages.py`).
-An event that changes a settled message (a late result, a prune mark, an edit) begins a new list, which shares every
-rendered message before the change.
+Not which messages there are (`selection.py`) nor the form of each (`message_rendering.py`), but
+what depends on neighbours: order, alternation, reminders. What is settled lies in one list that
+views share; a view is that list up to a length, and a short tail of its own (`messages.py`). An
+event that changes a settled message (a late result, a prune mark, an edit) begins a new list, which
+shares every rendered message before the change.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ from projections.view.selection import carryover_of, is_hidden, shows_question, 
 __all__ = ["Assembly"]
 
 TOGETHER = 8
-"""So many messages wait before those of them that are over are settled, all at once: it is a look at the view that pays for it."""
+"""So many messages wait before those of them that are over are settled, all at once: it is a look
+at the view that pays for it.
+"""
 PATIENCE = 16
-"""So many messages wait at most, even if the first is open: one that was left open must not make all others wait."""
+"""So many messages wait at most, even if the first is open: one that was left open must not make
+all others wait.
+"""
 REMINDER = (
     "<system-reminder>\nThe user sent the following message:\n",
     "\n\nPlease address this message and continue with your tasks.\n</system-reminder>",
@@ -59,14 +64,14 @@ class Assembly:
         state.track_changes()
 
     def replace_state(self, state: Conversation) -> None:
-        """Go on with another state of the same conversation; what is equal in it is rendered again."""
+        """Continue with another state of the same conversation; everything is rendered again."""
         self._state = state
         self._known.clear()
         self._drafts.clear()
         state.track_changes()
 
     def view(self, excluding: str | None = None, last_words: str | None = None) -> Messages:
-        """The messages now, `last_words` of the assistant's at their end (instead of the options' `max_steps`).
+        """Return the messages now; `last_words` of the assistant replace the option `max_steps`.
 
         `excluding` leaves out the message that is about to be filled.
         """
@@ -103,7 +108,7 @@ class Assembly:
     # -- helpers -------------------------------------------------------------------------------
 
     def _append(self, tail: list[NeutralMessage], length: int, message: NeutralMessage) -> int:
-        """Append to the tail, joined to what is before it; returns the length of the shared list that still holds."""
+        """Append to the tail, joined to the message before; return the length that stays shared."""
         before = tail[-1] if tail else (self._shared[length - 1] if length else None)
         together = join(before, message, self._options.constraints)
         if before is not None and together[0] is not before:
@@ -155,7 +160,7 @@ class Assembly:
         self._shared = self._shared[:place]
 
     def _freeze(self) -> None:
-        """Move what will hardly change from the waiting messages to the shared list; the newest always waits."""
+        """Move messages that will hardly change to the shared list; the newest always waits."""
         waiting, settled, last = self._waiting, self._frozen, self._last
         impatient = len(waiting) - PATIENCE
         count = 0
@@ -180,7 +185,7 @@ class Assembly:
         del waiting[:count]
 
     def _join_frozen(self, rendered: Iterable[NeutralMessage], place: int) -> int:
-        """Put a message behind the settled ones, joined to what is before it; returns where it begins."""
+        """Append a message to the frozen ones, joined to the one before; return where it begins."""
         for index, found in enumerate(rendered):
             tail: list[NeutralMessage] = []
             length = self._append(tail, len(self._shared), found)
@@ -193,7 +198,8 @@ class Assembly:
     def _reach_back(self, place: int) -> int:
         """Where the message begins whose words at `place` are joined with what follows.
 
-        It may begin earlier, with what was put between it and a result; messages in between that showed nothing belong to it too.
+        It may begin earlier, with what was put between it and a result; messages in between that
+        showed nothing belong to it too.
         """
         owner = bisect_right(self._places, place) - 1
         begin = self._places[owner]

@@ -1,6 +1,7 @@
-"""Why a part or a message is, or is not, in the view: a reason and a sentence (spec §4.12).
+"""Why a part or a message is, or is not, in the view: a reason and a sentence.
 
-Not the view.  Looks the id up in the state, and in the whole history only when the state does not know it.
+Not the view. Looks the id up in the state, and in the whole history only when the state does not
+know it.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ _SENTENCES: dict[Reason, str] = {
 def explain(
     session: Session, projection: Projection[Conversation], version: int, options: RenderOptions, name: str
 ) -> Explanation:
-    """The reason for one part or message at a version; `NotFoundError` if the session has none of this id."""
+    """Return the reason for a part or message at a version; `NotFoundError` for others."""
     reason = reason_in(state_at(session, projection, version).state, options, session.text, name)
     if reason is None:
         added = session.find(name)

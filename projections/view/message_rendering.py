@@ -1,8 +1,9 @@
-"""A message's neutral messages, kept up to date part by part: a part that did not change is not rendered again.
+"""Render one message; a part that did not change is not rendered again.
 
-Not what a part says (`part_rendering.py`), nor what depends on other messages (`assembly.py`).  Parts that came to an end, from
-the first one on, are also arranged once and for all; so one more delta of an open message costs its own part and those that are
-still open beside it. A user's message is never open, and is rendered whole.
+Not what a part says (`part_rendering.py`), nor what depends on other messages (`assembly.py`).
+Parts that came to an end, from the first one on, are also arranged once and for all; so one more
+delta of an open message costs its own part and those that are still open beside it. A user's
+message is never open, and is rendered whole.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from projections.view.part_rendering import (
 __all__ = ["MessageRenderer", "render_user_message"]
 
 ABORTED = "aborted"
-"""Name of the error of a message that somebody stopped."""
+"""Name of the error of a message that was stopped."""
 
 
 def render_user_message(
@@ -47,7 +48,7 @@ def render_user_message(
 
 
 class _Block:
-    """What one model call said: the parts of one wire message and the results that follow it."""
+    """The output of one model call: the parts of a wire message, and the results after it."""
 
     def __init__(
         self, said: Iterable[NeutralPart] = (), results: Iterable[Result] = (), *, foreign: bool = False
@@ -59,7 +60,7 @@ class _Block:
 
 
 class MessageRenderer:
-    """One message as far as it has come.  Whoever holds it calls `touch` for each part that changed."""
+    """Renders one message as it grows; the owner calls `touch` for each part that changed."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class MessageRenderer:
         return whole
 
     def rendered(self, part: Part) -> PartRendering:
-        """What a part says, judged alone."""
+        """Return the rendering of a part by itself."""
         found = self._rendered.get(part.id)
         if found is None:
             if not self._message.user:
@@ -126,7 +127,9 @@ class MessageRenderer:
         return found
 
     def is_left_out(self) -> bool:
-        """Whether this is an assistant message that failed or is unfinished, with nothing that the model should see (spec §4.3)."""
+        """Whether this assistant message failed or is unfinished, with nothing to show the
+        model.
+        """
         return not self._message.user and self._left_out(
             content=any(self._is_content(part, self.rendered(part)) for part in self._message.parts)
         )
@@ -146,7 +149,7 @@ class MessageRenderer:
         return self._is_content(part, found)
 
     def _is_content(self, part: Part, found: PartRendering) -> bool:
-        """Whether a part makes it worth while to show a message that broke off: reasoning alone does not."""
+        """Whether a part is reason enough to show a broken-off message: reasoning alone is not."""
         return bool(found.said) and not (isinstance(part, ReasoningPart) and not part.redacted)
 
     def _left_out(self, *, content: bool) -> bool:
@@ -168,7 +171,9 @@ class MessageRenderer:
             yield NeutralMessage("tool", tuple(block.results), message.id)
 
     def _unseparated(self, block: _Block) -> tuple[NeutralPart, ...]:
-        """Turn another model's reasoning into plain texts, kept apart from the text that follows."""
+        """Turn another model's reasoning into plain texts, kept apart from the text that
+        follows.
+        """
         said = block.said
         if not block.foreign:
             return tuple(said)

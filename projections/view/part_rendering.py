@@ -1,7 +1,8 @@
 """One part of a conversation, as what it says in the view (spec §4.2-4.5).
 
-Not which messages are in the view (`selection.py`), nor what depends on neighbours: parts (`message_rendering.py`), messages (`assembly.py`); nor any
-provider's form (`formats/`).  Pure: the same part, options and bodies give the same result.
+Not which messages are in the view (`selection.py`), nor what depends on neighbours: parts
+(`message_rendering.py`), messages (`assembly.py`); nor any provider's form (`formats/`). Pure: the
+same part, options and bodies give the same result.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def is_media(mime: str) -> bool:
 
 
 class PartRendering(NamedTuple):
-    """What one part says: in its message's own words, as the result that answers it, and as media that follow the results."""
+    """The rendering of a part: its own message, its result, and media that follow the results."""
 
     said: tuple[NeutralPart, ...] = ()
     results: tuple[Result, ...] = ()
@@ -83,7 +84,7 @@ NOTHING = PartRendering()
 def render_part(
     message: Message, part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
 ) -> PartRendering:
-    """What one part of a message says, judged alone; `shows_question`: its compaction part is to be seen."""
+    """Render one part of a message by itself; `shows_question` shows a compaction part."""
     if part.removed:
         return NOTHING
     if message.user:
@@ -102,7 +103,7 @@ def render_part(
 def render_user_part(
     part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool
 ) -> tuple[NeutralPart, ...]:
-    """What one part of a user's message says that was not removed, whatever a provider refuses."""
+    """Render one part of a user's message, before any provider constraint."""
     match part:
         case TextPart(ignored=False):
             text = REDACTED if part.redacted else text_of(part.pieces, resolve)

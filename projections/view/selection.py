@@ -58,13 +58,13 @@ def shows_question(state: Conversation, message: Message, options: RenderOptions
 
 
 def carryover_of(state: Conversation, message: Message) -> Carryover | None:
-    """What is carried beside this message, if it is the summary in force."""
+    """Return the carryover shown with this message, if it is the summary in force."""
     compaction = state.compactions.get(state.in_force) if message.summary and state.in_force is not None else None
     return compaction.carried if compaction is not None and compaction.summary == message.id else None
 
 
 def visible_messages(state: Conversation, options: RenderOptions) -> list[Message]:
-    """The messages of the view in order: the marker and summary of the compaction in force, then the rest."""
+    """Return the view's messages in order: marker and summary in force, then the others."""
     shown = [message for message in state.messages.values() if not is_hidden(state, message, options)]
     compaction = state.compactions.get(state.in_force) if state.in_force is not None else None
     if compaction is None:

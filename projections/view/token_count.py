@@ -1,7 +1,8 @@
-"""The tokens of a view: of the whole request, of a message, of a part, and by kind of content.
+"""The tokens of a view: of a request, a message, a part, and by kind of content.
 
-`tokens/` counts texts; this module says which texts a view sends.  A message of a view is counted once, and the beginning
-that a view shares with the one before is not looked at again.  The count of a large text is cached under its hash.
+`tokens/` counts texts; this module says which texts a view sends. A message of a view is counted
+once, and the beginning that a view shares with the one before is not looked at again. The count of
+a large text is cached under its hash.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Re
 __all__ = ["ContentKind", "ViewCounter", "wire_messages"]
 
 ContentKind: TypeAlias = Literal["text", "reasoning", "calls", "results", "attachments"]
-"""What the content of a part is: "calls" are names and arguments, "results" are outputs without their attachments."""
+"""What the content of a part is: "calls" are names and arguments, "results" are outputs without
+their attachments.
+"""
 
 _PIECE = 1 << 18
 """Characters of a text that are encoded at a time to be hashed."""
@@ -49,13 +52,13 @@ class ViewCounter:
         os_fork.follow(self)
 
     def fork_off(self) -> None:
-        """Forget the last request in a child process: the parent may have been in the middle of counting it."""
+        """Forget the last request in a child process: the parent may have been counting it."""
         self._lock = Lock()
         self._messages, self._sums = Messages([]), [(0, 0)]
         self._others, self._others_tokens = (), 0
 
     def count(self, messages: Iterable[NeutralMessage], system: Sequence[str] = (), tools: str | None = None) -> int:
-        """Return the tokens of a request: messages, system prompt and tool schemas (JSON), frames included."""
+        """Return the tokens of a request: messages, system prompt, tool schemas (JSON), frames."""
         sequence = messages if isinstance(messages, Messages) else Messages([*messages])
         others = (*system, tools) if tools else tuple(system)
         with self._lock:
@@ -101,7 +104,7 @@ class ViewCounter:
         return self.text(content)
 
     def file(self, mime: str, url: str) -> int:
-        """Return the tokens of a file; one that is not in the URL itself is taken to be of unknown size."""
+        """Return the tokens of a file; one behind an address counts as of unknown size."""
         data = b""
         if url.startswith("data:"):
             try:

@@ -1,7 +1,7 @@
 """The context window: truncate, prune, compact, recover, and say what a loop does next.
 
-These are the public names; each is loaded when it is first used.  `ContextWindow` is the object to begin with.
-`projections/README.md` shows a loop, a summariser and a prune planner.
+These are the public names; each is loaded when it is first used. `ContextWindow` is the object to
+begin with. `projections/README.md` shows a loop, a summariser and a prune planner.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""The window for asyncio: the same object, with everything that may wait for the disk, a model or a tool awaited in a worker thread.
+"""`AsyncContextWindow`: a context window for asyncio.
 
-Not another window: `sync` is the one it wraps.  Tools, subtasks and summarisers may be coroutines.  For one task at a time, the calls of a step
-side by side (`gather`) included; what it has no method for is `asyncio.to_thread(window.sync.undo)`.  A cancelled compaction is
-asked to stop and waited for, so it is recorded as aborted and never left half.
+It wraps a `ContextWindow` (`sync`).  Calls that may wait for the disk, a model or a tool run in a
+worker thread; tools, subtasks and summarisers may be coroutines.  It serves one task at a time, but
+the calls of one step may run side by side (`gather`).  For methods that it lacks use
+`asyncio.to_thread(window.sync.undo)`.
+
+A cancelled compaction is asked to stop and awaited, so it is recorded as aborted.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ T = TypeVar("T")
 
 
 class AsyncContextWindow:
-    """`async with AsyncContextWindow(ContextWindow(session)) as window: while step := await window.next_step(): …`."""
+    """Async form of `ContextWindow`: `async with AsyncContextWindow(ContextWindow(session))`."""
 
     def __init__(self, window: ContextWindow) -> None:
         require(ContextWindow, window, "an AsyncContextWindow is that of a ContextWindow")
@@ -53,7 +56,7 @@ class AsyncContextWindow:
                 self.sync.lease.unshare()
 
     async def next_step(self, *, allow_repeats: bool = False) -> Step:
-        """What to do now; see `ContextWindow.next_step`."""
+        """Return the step to do now; see `ContextWindow.next_step`."""
         return await asyncio.to_thread(self.sync.next_step, allow_repeats=allow_repeats)
 
     async def perform(self, step: Step) -> CompactionResult | None:
@@ -71,7 +74,10 @@ class AsyncContextWindow:
         return await asyncio.to_thread(self.sync.begin, step, model, agent=agent, snapshot=snapshot)
 
     async def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], Awaitable[str]]) -> None:
-        """Run one call with a tool that is a coroutine; see `ContextWindow.run`.  A cancelled tool is left to the end of the `with`."""
+        """Run one call with a coroutine as its tool; see `ContextWindow.run`.
+
+        The end of the `async with` closes the call of a cancelled tool.
+        """
         require_function(tool, "a tool is a coroutine function that is given the arguments")
         running = await asyncio.to_thread(self.sync.start, call)
         if running is None:
@@ -84,7 +90,10 @@ class AsyncContextWindow:
             await asyncio.to_thread(self.sync.succeed, running.call, output)
 
     async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str]]) -> Session:
-        """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.  A cancelled one is recorded as aborted."""
+        """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.
+
+        A cancelled subtask is recorded as aborted.
+        """
         require_function(run, "`run` is a coroutine function that is given the sub-session")
         task = self.sync.subtask(step)
         child, call = await asyncio.to_thread(task.__enter__)
@@ -117,7 +126,9 @@ class AsyncContextWindow:
 
 
 async def afill(reply: Reply, chunks: AsyncIterable[Any]) -> str:
-    """Stream an answer into the reply; see `fill`.  Text is accepted at once, what waits for the disk does so in a thread.
+    """Stream an answer into the reply; see `fill`.
+
+    Text is accepted at once; calls that wait for the disk run in a thread.
 
     An interrupt ends it early, as it does there.
     """

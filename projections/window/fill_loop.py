@@ -1,7 +1,8 @@
-"""Filling a reply from a provider's stream: OpenAI Chat Completions chunks, as the `openai` package or any HTTP client gives them.
+"""Fill a reply from a stream of OpenAI Chat Completions chunks.
 
-Not a client, and not the importer of recorded streams (`eventlog/importers`).  For programs that run a loop; the reply is the one that
-`ContextWindow.begin` opened.  Other providers' streams can be filled by hand: `Reply` has all it takes.
+Not a client, and not the importer of recorded streams (`eventlog/importers`). For programs that run
+a loop; the reply is the one that `ContextWindow.begin` opened. Other providers' streams can be
+filled by hand: `Reply` has all it takes.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_
 def fill(reply: Reply, chunks: Iterable[Any]) -> str:
     """Stream an answer into the reply and end its step; returns the finish reason.
 
-    Text, reasoning and the arguments of calls are accepted as they come.  Without a call that waits for its result the reply is finished too;
-    with one it stays open for `RunTools`.  What the stream raises is raised here, with the reply as far as it came.  An interrupt
-    ends the stream early, and the reply is aborted as far as it came; the reason is then "aborted".
+    Text, reasoning and the arguments of calls are accepted as they come. Without a call that waits
+    for its result the reply is finished too; with one it stays open for `RunTools`. What the stream
+    raises is raised here, with the reply as far as it came. An interrupt ends the stream early, and
+    the reply is aborted as far as it came; the reason is then "aborted".
     """
     filling = ReplyFiller(reply)
     require(Iterable, chunks, "chunks are an iterable")

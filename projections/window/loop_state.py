@@ -1,8 +1,8 @@
-"""What a loop must know beside the conversation: what the last steps used, how compactions went, and requests to stop.
+"""The loop's state beside the conversation: usage, outcomes of compactions, interrupts.
 
-Not the conversation itself (`projections/conversation/state.py`) and no decision (`next_step.py`).  A projection of its own, small whatever the
-length of the history.  Usage lasts through a rollback, but what a step that was rolled back used says nothing of the window, so only
-steps of the effective history are looked at.
+A projection of its own, small however long the history is.  Usage events survive a rollback, but
+the usage of a rolled-back step says nothing of the window: only steps of the effective history
+count.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ UNCOUNTED = ("interrupted", "aborted", "undone", "rolled back")
 
 
 class StepUsage(msgspec.Struct, array_like=True, frozen=True):
-    """What the latest finished step used."""
+    """The usage of the newest finished step."""
 
     version: int
     message: str
@@ -57,7 +57,7 @@ class StepUsage(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TrailEntry(msgspec.Struct, array_like=True, frozen=True):
-    """One thing that happened to the window: a step with its tokens (0: the provider reported none), or a compaction and how it ended."""
+    """A step with its tokens (0: none reported), or a compaction and its outcome."""
 
     kind: Literal["step", "completed", "failed"]
     version: int
@@ -67,7 +67,7 @@ class TrailEntry(msgspec.Struct, array_like=True, frozen=True):
 
 
 class UndoableChange(msgspec.Struct, array_like=True, frozen=True):
-    """A prune or a compaction that can be undone: the tool parts that were cleared, or the compaction's part."""
+    """A prune or compaction that can be undone: the cleared parts, or the compaction's part."""
 
     kind: Literal["prune", "compaction"]
     version: int
@@ -120,7 +120,10 @@ class LoopState(msgspec.Struct, array_like=True):
     """Parts of `task` calls without a result."""
 
     def failed_compactions(self, usable: int | None) -> int:
-        """Automatic compactions in a row that failed, or after which the next step was over the limit again."""
+        """Count automatic compactions in a row that failed or did not help.
+
+        A compaction did not help if the next step was over the limit again.
+        """
         count = 0
         for mark in reversed(self.trail):
             if mark.kind == "step":
@@ -165,7 +168,7 @@ class LoopState(msgspec.Struct, array_like=True):
 
 
 class LoopStateProjection:
-    """The fold.  One that keeps other than the usual number of `changes` is for a replay without checkpoints."""
+    """Builds the loop's state; a replay without checkpoints may keep more `changes`."""
 
     name = "agenda"
     version = 2
@@ -296,7 +299,10 @@ class LoopStateProjection:
 
 
 def newest_change(source: EventSource, loop: LoopState) -> UndoableChange | None:
-    """The newest prune or compaction in force, also one that is older than those that the agenda keeps (the history is then read)."""
+    """Return the newest prune or compaction in force.
+
+    Reads the history if the state holds none: it keeps only the newest changes.
+    """
     if not loop.changes:
         loop, _ = replay(LoopStateProjection(sys.maxsize), source)
     return loop.changes[-1] if loop.changes else None

@@ -1,8 +1,9 @@
-"""What the loop should do now: a pure function of the projected state.
+"""The decision of the loop: a pure function from a situation to the next step.
 
-Not the doing (`window.py`), and it reads nothing but what it is given.  The order: tools of an open message, a pending subtask, a
-pending compaction, overflow, prune, the model, a queued message, stop.  (Tools come first, because a message that waits for results cannot be
-covered, and nothing else can be said before they are there.)
+Not the doing (`window.py`), and it reads nothing but what it is given. The order: tools of an open
+message, a pending subtask, a pending compaction, overflow, prune, the model, a queued message,
+stop. (Tools come first, because a message that waits for results cannot be covered, and nothing
+else can be said before they are there.)
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _NOTHING_LEFT = (
 
 
 def next_step(situation: Situation) -> Step:
-    """What to do now."""
+    """Return the next step."""
     turn = _Turn(situation)
     if turn.interrupted:
         return Stop("interrupted")
@@ -61,7 +62,7 @@ def next_step(situation: Situation) -> Step:
 
 
 class _Found:
-    """A step that was decided on: always true, whatever the step is."""
+    """A step that was decided on; always true, even if the step is false."""
 
     __slots__ = ("step",)
 
@@ -81,7 +82,9 @@ class _Turn:
         self.interrupted = situation.loop.interrupted > said and not self._is_closed_after_interrupt()
 
     def _newest_answer(self) -> LatestAnswer | None:
-        """The newest answer, also one that a compaction covers: what was answered is not asked again."""
+        """Return the newest answer, also one that a compaction covers: it is not asked for
+        again.
+        """
         answers = self._outline.answers
         last = answers[-1] if answers else None
         known = self._now.loop.answer
@@ -138,7 +141,7 @@ class _Turn:
         return _Found(Compact(compaction.part, compaction.message, compaction.auto, compaction.overflow is True))
 
     def overflow(self) -> _Found | None:
-        """The window is full, by the last step's usage, by the count of the next request, or because one was refused."""
+        """Compact if the window is full: by reported usage, by count, or after a refusal."""
         now = self._now
         policy = now.policy.overflow
         if not policy.auto:
@@ -207,7 +210,7 @@ class _Turn:
     # -- helpers -------------------------------------------------------------------------------
 
     def _goes_on(self) -> bool:
-        """Whether the model is to be called again: something was asked, or answered, that it has not seen."""
+        """Whether to call the model again: it has not seen a request, or a result."""
         asked, last = self._asked, self._last
         if asked is None:
             return False
@@ -225,7 +228,7 @@ class _Turn:
         return last.place > asked.place
 
     def _is_refused(self) -> bool:
-        """Whether the newest request was refused for its size, and nothing was said or compacted since."""
+        """Whether the newest request was refused for its size, and nothing came after it."""
         last, state = self._last, self._now.state
         if last is None or last.error is None or last.error.name != "overflow":
             return False

@@ -1,7 +1,8 @@
-"""What fills a session's window, what would go next, and what went so far: a report, as frozen values that become JSON.
+"""A report on a window: what fills it, what would go next, what went so far.
 
-Not a decision and nothing that appends: the plans are those that the window would carry out now.  Made from a `ContextWindow`; for the
-command line and for programs that show a window.  It holds ids, names and numbers, never the text of the conversation.
+Not a decision and nothing that appends: the plans are those that the window would carry out now.
+Made from a `ContextWindow`; for the command line and for programs that show a window. It holds ids,
+names and numbers, never the text of the conversation.
 """
 
 from __future__ import annotations
@@ -43,20 +44,22 @@ _A_WINDOW = "a report is on a ContextWindow"
 
 
 class StepPreview(msgspec.Struct, frozen=True):
-    """What the loop would do now, in a word ("call-model", "request-compaction", "stop" …), and why."""
+    """The next step in a word ("call-model", "request-compaction", "stop" …), and the reason."""
 
     step: str
     reason: str = ""
 
 
 class PrunePreview(msgspec.Struct, frozen=True):
-    """What a prune would clear now."""
+    """A preview of a prune: the results that it would clear now."""
 
     enabled: bool
     policy: str
     """Name of the planner."""
     inside: bool
-    """Planned as inside a loop (the newest steps are protected), not as after one (the newest turns)."""
+    """Planned as inside a loop (the newest steps are protected), not as after one (the newest
+    turns).
+    """
     freed: int
     """Tokens, calibrated."""
     parts: tuple[PartSize, ...]
@@ -64,7 +67,7 @@ class PrunePreview(msgspec.Struct, frozen=True):
 
 
 class CompactionPreview(msgspec.Struct, frozen=True):
-    """What a compaction would cover now.  Tokens are calibrated."""
+    """A preview of a compaction: the messages that it would cover now, in calibrated tokens."""
 
     messages: int
     """Messages that it would cover, beside an earlier summary."""
@@ -108,7 +111,7 @@ class CompactionFailure(msgspec.Struct, frozen=True):
 
 
 class ModelRatio(msgspec.Struct, frozen=True):
-    """What is known of how a model's provider counts."""
+    """The calibration of one model."""
 
     model: str
     counted: int
@@ -137,7 +140,9 @@ class WindowReport(msgspec.Struct, frozen=True):
     counted: int
     """The same as counted; `kinds` sum to this."""
     used: int | None
-    """Tokens of the newest step, as its provider reported them, None after a compaction and before the first."""
+    """Tokens of the newest step, as its provider reported them, None after a compaction and before
+    the first.
+    """
     auto: bool
     """Whether a full window is compacted automatically."""
     messages: int
@@ -169,7 +174,8 @@ def window_report(
 ) -> WindowReport:
     """Report on a window as it is now.
 
-    `largest`: how many messages, and parts, are listed.  `policy` and `inside` are those of `preview_prune`.
+    `largest`: how many messages, and parts, are listed. `policy` and `inside` are those of
+    `preview_prune`.
     """
     require(ContextWindow, window, _A_WINDOW)
     require(int, largest, "largest is how many are listed")
@@ -209,7 +215,7 @@ def window_report(
 
 
 def preview_prune(window: ContextWindow, *, policy: str | None = None, inside: bool = False) -> PrunePreview:
-    """What `window.prune` would do now with the same arguments; `NotFoundError` for a planner that is unknown."""
+    """Preview `window.prune` with the same arguments; `NotFoundError` for an unknown planner."""
     require(ContextWindow, window, _A_WINDOW)
     require_or_none(str, policy, "a policy is the name of a planner")
     window.state.catch_up()
@@ -222,7 +228,7 @@ def preview_prune(window: ContextWindow, *, policy: str | None = None, inside: b
 
 
 def preview_compaction(window: ContextWindow) -> CompactionPreview | None:
-    """What `window.compact` would cover now, or the compaction that was requested; None if there is nothing to compact."""
+    """Preview `window.compact`, or the requested compaction; None if there is nothing to do."""
     require(ContextWindow, window, _A_WINDOW)
     window.state.catch_up()
     now = window.state.situation()

@@ -1,8 +1,8 @@
-"""`ContextWindow`: keeps a session's request inside its model's window, and says what a loop does next.
+"""`ContextWindow`: keeps requests inside the model's window, and names the next step.
 
-Decisions are pure functions (`next_step.py`, the planners) of what `WindowState` reads.  This object carries them out with the
-session's ordinary commands.  The program calls the model and runs the tools: `begin` opens the reply to be
-filled, `RunTools` names the calls.  For one thread.
+Decisions are pure functions (`next_step.py`, the planners) of what `WindowState` reads. This object
+carries them out with the session's ordinary commands. The program calls the model and runs the
+tools: `begin` opens the reply to be filled, `RunTools` names the calls. For one thread.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class RunningCall(NamedTuple):
 class ContextWindow:
     """Keeps a session inside its model's window.
 
-    `with ContextWindow(session) as window` also holds the lease, and closes what the program leaves open.
+    `with ContextWindow(session) as window` also holds the lease, and closes what the program leaves
+    open.
     """
 
     lease: Lease | None = None
@@ -87,14 +88,14 @@ class ContextWindow:
 
         Raises `CallError` for arguments of other types.
 
-        `policy` (or the name of one), `model` and `limits` win over what the session recorded; `with` and `record` record them.
-        `options` (provider constraints, reminders) win over the policy's preset; their model is the session's, and every step
-        records them.
-        `summary_model` is recorded with summaries; its limits are taken to be those of the model.
-        `recall` offers the model a tool that reads truncated output: `with` adds it to the session's tools, and `run` answers its
-        calls.
-        `environment` has the switches (`EVENTLOG_PRUNE` …), `os.environ` by default.
-        Checkpoints are stored after every compaction, and after `checkpoint_every` events.
+        `policy` (or the name of one), `model` and `limits` win over what the session recorded;
+        `with` and `record` record them. `options` (provider constraints, reminders) win over the
+        policy's preset; their model is the session's, and every step records them. `summary_model`
+        is recorded with summaries; its limits are taken to be those of the model. `recall` offers
+        the model a tool that reads truncated output: `with` adds it to the session's tools, and
+        `run` answers its calls. `environment` has the switches (`EVENTLOG_PRUNE` …), `os.environ`
+        by default. Checkpoints are stored after every compaction, and after `checkpoint_every`
+        events.
         """
         require(int, checkpoint_every, "checkpoint_every is a number of events")
         require_call(summarizer, "a summariser is a function that is given a request")
@@ -135,7 +136,7 @@ class ContextWindow:
                 self.session.release(self.lease)
 
     def record(self) -> None:
-        """Record the policy, model, limits and `recall` tool that were given, unless the session has them."""
+        """Record the given policy, model, limits and `recall` tool, unless the session has them."""
         self.state.catch_up()
         self._offer_recall()
         model, limits, policy = self.state.unrecorded
@@ -181,9 +182,10 @@ class ContextWindow:
         agent: str = "",
         snapshot: str | None = None,
     ) -> tuple[Reply, ModelRequest]:
-        """Open the reply that a step fills, and record the request for it; needs the lease (`with`).
+        """Open the reply that a step fills, and record its request; needs the lease (`with`).
 
-        The program fills the reply and ends it with `reply.finish`, after `reply.end_step` where tools run in between.
+        The program fills the reply and ends it with `reply.finish`, after `reply.end_step` where
+        tools run in between.
         """
         require(CallModel, step, "the step that a reply fills is a CallModel")
         require(str, agent, "an agent is a str")
@@ -217,9 +219,9 @@ class ContextWindow:
     def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], str]) -> None:
         """Run one call of the open reply, and record its result.
 
-        The tool is started once the start is durable.  `tool` is given the arguments (a JSON object) and returns the
-        output; an `Exception` that it raises is recorded as the call's failure, and so are arguments that are no
-        JSON object.  The window answers calls of `recall` itself.
+        The tool is started once the start is durable. `tool` is given the arguments (a JSON object)
+        and returns the output; an `Exception` that it raises is recorded as the call's failure, and
+        so are arguments that are no JSON object. The window answers calls of `recall` itself.
         """
         require_function(tool, "a tool is a function that is given the arguments")
         running = self.start(call)
@@ -235,7 +237,8 @@ class ContextWindow:
     def start(self, call: PendingCall) -> RunningCall | None:
         """Record, durably, that a call of the open reply runs; None if it has its result already.
 
-        A call has it at once if its arguments are no JSON object (a failure), or if the window answers it (`recall`).
+        A call has it at once if its arguments are no JSON object (a failure), or if the window
+        answers it (`recall`).
         """
         require(PendingCall, call, "a call that is to run is a PendingCall")
         reply = self.state.open_reply
@@ -285,7 +288,8 @@ class ContextWindow:
     def run_subtask(self, step: RunSubtask, run: Callable[[Session], str]) -> Session:
         """Give a subtask to a sub-session and record the answer as the result of a `task` call.
 
-        `run` works on the sub-session and returns the answer.  After a crash it gets the same sub-session again.
+        `run` works on the sub-session and returns the answer. After a crash it gets the same
+        sub-session again.
         """
         require_function(run, "`run` is a function that is given the sub-session")
         with self.subtask(step) as (child, call):
@@ -299,7 +303,9 @@ class ContextWindow:
 
     @contextmanager
     def subtask(self, step: RunSubtask) -> Generator[tuple[Session, ToolCall]]:
-        """Open a subtask: the sub-session to work on, and the call that gets its result in the block."""
+        """Open a subtask: the sub-session to work on, and the call to give a result in the
+        block.
+        """
         require(RunSubtask, step, "the step of a subtask is a RunSubtask")
         name = f"{self.session.id[:200]}-{step.part[-40:]}"
         task = step.subtask
@@ -356,7 +362,7 @@ class ContextWindow:
             return self._compact(Compact(part, message, auto=False, overflow=False))
 
     def undo(self) -> str:
-        """Undo the newest prune, compaction or rollback in force; return which of the three it was."""
+        """Undo the newest prune, compaction or rollback in force; return which it was."""
         with self.session.lease():
             self.state.catch_up()
             newest = newest_change(self.session, self.state.loop)
@@ -434,7 +440,7 @@ class ContextWindow:
 
 
 def _arguments(text: str) -> dict[str, Any] | None:
-    """Parse the arguments of a call; None if they are no JSON object.  An empty text is an empty object."""
+    """Parse the arguments of a call; None if they are no JSON object, {} for an empty text."""
     try:
         arguments = json_value(text or "{}")
     except ValueError:

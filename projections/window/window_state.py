@@ -1,4 +1,4 @@
-"""What a context window knows of its session: view, loop state, sizes, counts and settings in force.
+"""`WindowState`: a session as its window sees it: view, loop state, sizes, settings.
 
 Nothing here appends; `window.py` does.  For one thread.
 """
@@ -71,7 +71,7 @@ class ModelRequest(NamedTuple):
 
 
 class _Settings(NamedTuple):
-    """Policy (JSON), model and limits: given by the caller, recorded in the session, or in force."""
+    """Policy (JSON), model and limits: as given, as recorded, or as in force."""
 
     policy: str | None
     model: Model | None
@@ -142,7 +142,7 @@ class WindowState:
         self._live.note()
 
     def save(self) -> None:
-        """Store checkpoints of the projections, and the counts; the caller must be allowed to write."""
+        """Store checkpoints and counts; the caller must be allowed to write."""
         self._live.save()
         self._loop.save()
         self.save_counts()
@@ -193,7 +193,7 @@ class WindowState:
 
     @property
     def unrecorded(self) -> tuple[Model | None, Limits | None, str | None]:
-        """Model, limits and policy (JSON) that the caller gave and the session has not recorded so."""
+        """Model, limits and policy (JSON) that were given and are not recorded so."""
         state = self._live.state
         policy, model, limits = self._given
         return (
@@ -227,7 +227,7 @@ class WindowState:
 
     @property
     def model_name(self) -> str:
-        """The model that counts are calibrated for: given, recorded, else the newest that answered, else ""."""
+        """The model to calibrate for: given, recorded, else the newest that answered, else ""."""
         if self.model is not None:
             return self.model.name
         return next((message.model for message in reversed(self.loop.pending) if not message.summary), "")
@@ -238,15 +238,19 @@ class WindowState:
         return self._counter
 
     def new_counter(self) -> ViewCounter:
-        """Return a counter of requests, before calibration; it shares the stored counts of large texts."""
+        """Return an uncalibrated counter of requests; it shares the cached counts of large
+        texts.
+        """
         return ViewCounter(self._counter, self._named_model, self._cache)
 
     def calibrated(self, counted: int) -> int:
-        """Return the tokens that the provider will report for a request with so many counted ones."""
+        """Return the tokens that the provider will report for a request with so many counted
+        ones.
+        """
         return self.loop.calibration.apply(self.model_name, counted) if self._is_calibrated else counted
 
     def count(self, messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
-        """Return the tokens that the provider will report for a piece of a request, or for another request."""
+        """Return the calibrated tokens of a piece of a request, or of another request."""
         return self._in_proportion(self.new_counter().count(messages, system))
 
     @property

@@ -1,9 +1,10 @@
 """The summariser that needs no model: it fills the template from the messages themselves.
 
-Deterministic, in any language, and bounded: each section has a room in UTF-8 bytes, some 1,500 tokens in all,
-and what is over is left out, oldest first.  A previous summary is merged section by section, also one of another program's, so
-ten compactions give a text of the size of one. What cannot be known without understanding (decisions, who prefers what) is kept
-as it was said, or carried on from the previous summary. Not a request (`request.py`).
+Deterministic, in any language, and bounded: each section has a room in UTF-8 bytes, some 1,500
+tokens in all, and what is over is left out, oldest first. A previous summary is merged section by
+section, also one of another program's, so ten compactions give a text of the size of one. What
+cannot be known without understanding (decisions, who prefers what) is kept as it was said, or
+carried on from the previous summary. Not a request (`request.py`).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _HOW = ("read", "written", "used")
 
 
 class _Tally(msgspec.Struct):
-    """What became of the calls of one tool."""
+    """The calls of one tool: how many, how many failed, and the last one's subject."""
 
     calls: int = 0
     failed: int = 0
@@ -61,7 +62,7 @@ class _Tally(msgspec.Struct):
 
 
 class _Facts(msgspec.Struct):
-    """What the messages of a request tell, in order."""
+    """The facts in the messages of a request, in order."""
 
     users: list[str] = msgspec.field(default_factory=list[str])
     answer: str = ""
@@ -142,7 +143,7 @@ def _add_result(told: _Facts, call: Call | None, result: Result) -> None:
 
 
 def _what(call: Call | None) -> str:
-    """What a call was about: the first text among its arguments."""
+    """Return the subject of a call: the first text among its arguments."""
     if call is None:
         return ""
     try:
@@ -161,7 +162,10 @@ def _texts(message: NeutralMessage) -> str:
 
 
 def _goal(sections: dict[str, list[str]], told: _Facts) -> None:
-    """The first request is the goal, the newest stands beside it; those between may be wishes that still hold."""
+    """Fill Goal and Constraints: the first request is the goal, the newest stands beside it.
+
+    Requests between them may be wishes that still hold.
+    """
     before = sections["Goal"]
     goals = [point for point in before if not point.startswith(_NEWEST)] or told.users[:1]
     newest = next((point for point in before if point.startswith(_NEWEST)), "").removeprefix(_NEWEST)
@@ -260,7 +264,7 @@ def _fitted(points: Sequence[str], room: int, *, oldest_go: bool) -> list[str]:
 
 
 def _ends(points: Sequence[str], room: int) -> list[str]:
-    """The points as they are, or only the first and the last ones, half of the room for either."""
+    """Return all points, or the first and the last ones, half of the room for either."""
     first = _fitted(points, room // 2, oldest_go=False)
     last = _fitted(points[len(first) :], room // 2, oldest_go=True)
     return [*first, *last]
@@ -272,7 +276,7 @@ def _point(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A name or path between backticks, without any of its own, so that it is read back as it was written."""
+    """Return a name between backticks, without backticks of its own, so that it reads back."""
     name = _line(text).replace("`", "'")
     return f"`{name or '?'}`"
 

@@ -1,8 +1,8 @@
-"""What a summariser is asked: the head of the conversation as neutral messages, and the words that ask.
+"""The request to a summariser: the conversation's head, and the words that ask.
 
-Not who answers (`summarizer.py`) and not which messages the head has (`selection.py`).  Pure.  A head that is too large for one
-request is asked for in chunks of whole messages, each anchored on the summary of the one before, so a call and its result stay
-together.
+Not who answers (`summarizer.py`) and not which messages the head has (`selection.py`). Pure. A head
+that is too large for one request is asked for in chunks of whole messages, each anchored on the
+summary of the one before, so a call and its result stay together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ __all__ = [
 ]
 
 RequestCounter: TypeAlias = Callable[[Sequence[NeutralMessage], Sequence[str]], int]
-"""Tokens of a request with these messages and these system segments, by the counter of the summary's model."""
+"""Tokens of a request with these messages and these system segments, by the counter of the
+summary's model.
+"""
 
 MessagesTransform: TypeAlias = Callable[[list[NeutralMessage]], Sequence[NeutralMessage]]
 """A hook that changes what is to be summarised."""
@@ -49,7 +51,7 @@ KEPT_CHARACTERS = 4_000
 
 
 class SummaryFacts(msgspec.Struct, frozen=True):
-    """What the messages of a request do not say of themselves; for summarisers that are no models."""
+    """Facts that a request's messages do not show, for summarisers that are no models."""
 
     synthetic: frozenset[str] = frozenset()
     """User messages that the program wrote."""
@@ -90,7 +92,7 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
 
 class SummaryJob:
-    """A head to be summarised, in as many requests as it takes.  `request(after, previous)` gives one after the other."""
+    """A head to summarise, in as many requests as it takes; `request(after, previous)`."""
 
     def __init__(
         self,
@@ -111,10 +113,11 @@ class SummaryJob:
     ) -> None:
         """Render the head.
 
-        `kept` are messages that stay visible beside the summary; those of the user's among them are told at their place, cut to
-        `KEPT_CHARACTERS`, because the rest is about them.  `options` are those of the view; media are stripped from it and outputs
-        capped.  `max_input` are the tokens that the model may be sent (None: any number).  `context` is put behind the prompt;
-        `prompt` replaces it, and then the previous summary goes before it, so that it is not lost.
+        `kept` are messages that stay visible beside the summary; those of the user's among them are
+        told at their place, cut to `KEPT_CHARACTERS`, because the rest is about them. `options` are
+        those of the view; media are stripped from it and outputs capped. `max_input` are the tokens
+        that the model may be sent (None: any number). `context` is put behind the prompt; `prompt`
+        replaces it, and then the previous summary goes before it, so that it is not lost.
         """
         beside = {message.id: message for message in kept if message.user}
         messages = [*head]
@@ -156,10 +159,12 @@ class SummaryJob:
         max_input: int | None = None,
         upto: int | None = None,
     ) -> SummaryRequest:
-        """The request for the units from `after` on, as many as fit and at most up to `upto`, anchored on `previous`.
+        """Return the request for the units from `after` on, as many as fit, at most up to `upto`.
 
-        `max_input` goes before the job's own, for a provider that turned out to take less.  Raises `MessageTooLargeError` if not
-        even the first unit fits.
+        `previous` is the summary of the units before.
+
+        `max_input` goes before the job's own, for a provider that turned out to take less. Raises
+        `MessageTooLargeError` if not even the first unit fits.
         """
         limit = self._max_input if max_input is None else max_input
         prompt = self._worded(previous)
@@ -234,7 +239,7 @@ _OPENING = NeutralMessage("user", (Text(GOES_ON),))
 
 
 def summary_options(options: RenderOptions, policy: CompactionPolicy, model: Model | None) -> RenderOptions:
-    """The options of a view, for what is to be summarised: no media, outputs capped, nothing that belongs to the next step."""
+    """Return the view's options for a summary: no media, capped outputs, no reminders."""
     return msgspec.structs.replace(
         options,
         model=model or options.model,
@@ -246,7 +251,7 @@ def summary_options(options: RenderOptions, policy: CompactionPolicy, model: Mod
 
 
 def _units(messages: Iterable[NeutralMessage]) -> list[list[NeutralMessage]]:
-    """The messages in groups that stay together: all that one stored message became, and results with what called them."""
+    """Group messages that stay together: those of one stored message, and calls with results."""
     units: list[list[NeutralMessage]] = []
     for message in messages:
         if units and (message.role == "tool" or (message.source and message.source == units[-1][-1].source)):

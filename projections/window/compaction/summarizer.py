@@ -1,7 +1,7 @@
 """The writer of summaries: any callable, sync or async, whole or piece by piece.
 
-Not one of them (`digest.py`, `http_summarizer.py`), and not what becomes of their pieces.  `pieces` drives any of them from
-ordinary code, `apieces` from a coroutine.
+Not one of them (`digest.py`, `http_summarizer.py`), and not what becomes of their pieces. `pieces`
+drives any of them from ordinary code, `apieces` from a coroutine.
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ Summarizer: TypeAlias = Callable[[SummaryRequest], Summary]
 
 
 def pieces(summarizer: Summarizer, request: SummaryRequest) -> Generator[Piece]:
-    """What the summariser answers, as it comes.  Empty pieces are left out; what it raises is raised here.
+    """Yield the pieces of a summariser's answer, as they come; empty pieces are left out.
 
-    `SummarizerRefusedError` for an answer that is over `LONGEST_SUMMARY` or `MOST_PIECES`, and may have no end.
-    An async summariser runs on an event loop of its own in a thread of its own, so this works wherever it is called from, a running
-    loop included (which then waits).  Closing the iterator early closes the summariser's, so a request on its way is given up.
+    `SummarizerRefusedError` for an answer that is over `LONGEST_SUMMARY` or `MOST_PIECES`, and may
+    have no end. An async summariser runs on an event loop of its own in a thread of its own, so
+    this works wherever it is called from, a running loop included (which then waits). Closing the
+    iterator early closes the summariser's, so a request on its way is given up.
     """
     answer = summarizer(request)
     if isinstance(answer, (AsyncIterable, Awaitable)):
@@ -138,7 +139,7 @@ async def _step(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -
 
 
 async def _shut(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -> None:
-    """Give up the step that is being taken (the caller was interrupted), close the answer, end what it left running."""
+    """Cancel the step in progress (the caller was interrupted) and all tasks; close the answer."""
     await _cancelled(task for task in taking if not task.done())
     await steps.aclose()
     await _cancelled(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
@@ -153,14 +154,17 @@ async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 class _Limits:
-    """What a summary may still have."""
+    """The pieces and characters that a summary may still have."""
 
     def __init__(self) -> None:
         self._pieces = MOST_PIECES
         self._characters = LONGEST_SUMMARY
 
     def taken(self, piece: object) -> Iterator[Piece]:
-        """The piece, unless it is an empty text; `CallError` if it is none, `SummarizerRefusedError` if there is no room for it."""
+        """Yield a piece, unless it is empty; `CallError` for other types.
+
+        Raises `SummarizerRefusedError` if the summary gets too long.
+        """
         if not isinstance(piece, (str, Usage, ToolCalled)):
             raise CallError(f"a summariser gave a {type(piece).__name__}; expected text, Usage or ToolCalled")
         self._pieces -= 1

@@ -1,7 +1,8 @@
 """The results of a view that may be pruned, oldest first, with running sums of tokens.
 
-Kept from one step of the loop to the next like the outline that they are taken from: only results of messages that changed are looked
-at again.  A result that is no larger than the marker that would stand in its place is no candidate: clearing it frees nothing.
+Kept from one step of the loop to the next like the outline that they are taken from: only results
+of messages that changed are looked at again. A result that is no larger than the marker that would
+stand in its place is no candidate: clearing it frees nothing.
 """
 
 from __future__ import annotations

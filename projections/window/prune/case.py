@@ -1,7 +1,8 @@
-"""What a prune planner is given: the view, the policy, the sizes; and the walk over what may be pruned.
+"""The case that a prune planner decides: view, policy, sizes, and the results there are.
 
-Not a planner (`recency.py` and those beside it).  The walk goes from the newest part to the oldest and leaves
-out what no planner may touch: protected turns or steps, protected tools, results that are no results or are not shown.
+Not a planner (`recency.py` and those beside it). The walk goes from the newest part to the oldest
+and leaves out what no planner may touch: protected turns or steps, protected tools, results that
+are no results or are not shown.
 """
 
 from __future__ import annotations
@@ -64,16 +65,18 @@ class PruneCase:
 
     @property
     def protect(self) -> int:
-        """Tokens of the newest results that stay: as the policy says, at most a quarter of usable."""
+        """Tokens of the newest results that stay: as the policy says, at most a quarter of
+        usable.
+        """
         return self._scaled(self.policy.protect, 4)
 
     @property
     def minimum(self) -> int:
-        """Tokens that must be freed at least, and one more: as the policy says, at most an eighth of usable."""
+        """Tokens that a prune must exceed: as the policy says, at most an eighth of usable."""
         return self._scaled(self.policy.minimum, 8)
 
     def results(self) -> Iterator[ToolResult]:
-        """Every result of the view that is complete and shown, newest first, with no regard to protection."""
+        """Yield every complete, visible result, newest first, protected ones included."""
         return reversed(self.candidates.outline.results)
 
     def prunable(self) -> Iterator[ToolResult]:
@@ -86,7 +89,7 @@ class PruneCase:
                 yield found
 
     def is_prunable(self, found: ToolResult) -> bool:
-        """Whether a result may be pruned at all: outside what is protected, not pruned yet, and larger than the marker."""
+        """Whether a result may be pruned: not protected, not pruned, larger than the marker."""
         return (
             found.message < self.unprotected
             and found.part.tool not in self.policy.protected_tools
@@ -95,7 +98,7 @@ class PruneCase:
 
     @cached_property
     def unprotected(self) -> int:
-        """How many messages at the beginning of the view are outside the protected turns, or steps inside a loop."""
+        """Number of messages before the protected turns, or steps inside a loop."""
         outline = self.candidates.outline
         begins, count = (outline.steps, self.policy.steps) if self.inside else (outline.turns, self.policy.turns)
         if count is None or count <= 0:
@@ -126,7 +129,9 @@ class PruneCase:
     def plan(
         self, chosen: Iterable[ToolResult], name: str, *, least: int | None = None, marker: int = CLEARED_TOKENS
     ) -> PrunePlan | None:
-        """The plan that prunes these; None unless they free more than `least` tokens (the policy's minimum if not given).
+        """Return the plan that prunes these results; None if they free `least` tokens or fewer.
+
+        `least` is the policy's minimum by default.
 
         `marker` are the tokens that come in place of each.
         """

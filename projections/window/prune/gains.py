@@ -1,12 +1,14 @@
 """The gain of pruning all candidates from one on, for each of them.
 
-For `cost_aware.py`.  Kept beside the candidates: a look counts the messages that changed and those after them.  With T tokens of the
-view, D tokens before a result, F tokens that clearing all candidates before it frees, and F' those of all that may go, beginning at it gains
+For `cost_aware.py`. Kept beside the candidates: a look counts the messages that changed and those
+after them. With T tokens of the view, D tokens before a result, F tokens that clearing all
+candidates before it frees, and F' those of all that may go, beginning at it gains
 
     N * (F' - F) * read - (T - D - (F' - F)) * (write - read)
 
-and of that only D and F differ from one beginning to another.  So each candidate has a standing of its own,
-D * (write - read) - F * (N * read + write - read), and the best of the oldest n is known for every n.
+and of that only D and F differ from one beginning to another. So each candidate has a standing of
+its own, D * (write - read) - F * (N * read + write - read), and the best of the oldest n is known
+for every n.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Pruning as OpenCode 1.18 does it, weaknesses included; for its preset only (`parity/FACTS.md`, "prune").
+"""The planner "opencode": prunes as OpenCode 1.18 does, weaknesses included.
 
-A planner for `planner.py`.  It differs from `recency` in what it walks: all messages in the order of their beginning, so that the tail of a
-compaction, which began before the summary, is out of reach; every user message begins a turn, also the marker of a compaction and what
-the program wrote; a summary ends the walk, also a failed one; and the first result that is already pruned ends it too.  Results that are no
-larger than the marker in their place are cleared too, and the marker does not lessen what counts as freed.
+A planner for `planner.py`. It differs from `recency` in what it walks: all messages in the order of
+their beginning, so that the tail of a compaction, which began before the summary, is out of reach;
+every user message begins a turn, also the marker of a compaction and what the program wrote; a
+summary ends the walk, also a failed one; and the first result that is already pruned ends it too.
+Results that are no larger than the marker in their place are cleared too, and the marker does not
+lessen what counts as freed.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ __all__ = ["opencode"]
 
 
 def opencode(case: PruneCase) -> PrunePlan | None:
-    """Every result beyond the newest `protect` tokens before the newest `turns` turns, if they have more than `minimum`."""
+    """Prune results beyond the newest `protect` tokens, before the newest turns."""
     return case.plan(case.beyond(_walk(case)), "opencode", marker=0)
 
 

@@ -1,7 +1,8 @@
 """The outline of a view: its messages, turns, steps and results, and what still waits.
 
-Kept from one step of the loop to the next: a look takes in the messages that began or changed since the look before, and begins anew
-only where the view itself was rearranged (compaction, rollback, removal, promotion).  Pure, and equal to an outline made anew.
+Kept from one step of the loop to the next: a look takes in the messages that began or changed since
+the look before, and begins anew only where the view itself was rearranged (compaction, rollback,
+removal, promotion). Pure, and equal to an outline made anew.
 """
 
 from __future__ import annotations
@@ -99,13 +100,17 @@ class Outline:
         self.turn_place = 0
         """Place of the newest message that begins a turn."""
         self.said_place = 0
-        """Place of the newest message of the user's or the program's, in the view or not; none that a compaction left or added."""
+        """Place of the newest message of the user's or the program's, in the view or not; none that
+        a compaction left or added.
+        """
         self.turns: list[int] = []
         """Indexes of the messages that begin turns."""
         self.steps: list[int] = []
         """Indexes of the model calls that said something."""
         self.results: list[ToolResult] = []
-        """Every result that is complete and shown, or would be if it were not pruned; oldest first."""
+        """Every result that is complete and shown, or would be if it were not pruned; oldest
+        first.
+        """
         self._open: dict[str, Message] = {}
         self._index: dict[str, int] = {}
         for mark in self._marks:
@@ -189,7 +194,7 @@ def is_result(part: ToolPart) -> bool:
 
 
 def _shape(state: Conversation) -> tuple[int, str | None]:
-    """What decides over summaries and their questions, beside the messages themselves."""
+    """Return what decides on summaries and their questions, beside the messages."""
     return len(state.compactions), state.in_force
 
 

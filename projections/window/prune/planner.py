@@ -1,7 +1,7 @@
-"""Which old tool results are to be cleared now: the planners by name, and the question put to one of them.
+"""The prune planners by name, and the call of the one that the policy names.
 
-Not the walk that all of them take (`case.py`), and not the clearing, which is an event.  A planner is a pure function of a
-case: the view, the policy and the sizes.
+Not the walk that all of them take (`case.py`), and not the clearing, which is an event. A planner
+is a pure function of a case: the view, the policy and the sizes.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ def plan_prune(
     inside: bool,
     candidates: Candidates | None = None,
 ) -> PrunePlan | None:
-    """The results to clear now, or None if there is nothing to do; the state is that of the model view.
+    """Return the results to clear now, or None; `state` is that of the model view.
 
-    `options` are the view's; `usable` is None for an unlimited window; `inside` says that a loop goes on, so that steps are protected
-    instead of turns; `candidates` are those of the view, if they are kept.  `NotFoundError` for a policy that names no planner.
+    `options` are the view's; `usable` is None for an unlimited window; `inside` says that a loop
+    goes on, so that steps are protected instead of turns; `candidates` are those of the view, if
+    they are kept. `NotFoundError` for a policy that names no planner.
     """
     planner = PLANNERS.get(policy.policy)
     if planner is None:

@@ -1,8 +1,9 @@
 """The results that a later result or a later writing made stale.
 
-For `superseded.py`, which says when that is.  Kept beside the candidates.  The view is read from its beginning, and every result
-waits for what would supersede it: its own call again, and for each file that it shows, a writing of the file or another result that shows
-as much.  What is read wakes those that wait for it.  All of this is journaled, so that a look takes back what messages that changed had
+For `superseded.py`, which says when that is. Kept beside the candidates. The view is read from its
+beginning, and every result waits for what would supersede it: its own call again, and for each file
+that it shows, a writing of the file or another result that shows as much. What is read wakes those
+that wait for it. All of this is journaled, so that a look takes back what messages that changed had
 said, and reads on from the first of them.
 """
 
@@ -37,7 +38,7 @@ class _Waiter:
 
 
 class _Entry(NamedTuple):
-    """What a message did: let one wait for a subject, or woke all who did."""
+    """An action of a message: one result waits for a subject, or all that wait are woken."""
 
     message: int
     subject: Subject
@@ -57,9 +58,13 @@ class StaleResults:
         """For each stale result in how many ways it is, one or two."""
         self._journal: list[_Entry] = []
         self._same = 0
-        """Messages at the beginning in which no result became stale or fresh since the sums were made."""
+        """Messages at the beginning in which no result became stale or fresh since the sums were
+        made.
+        """
         self._sizes = [0]
-        """Tokens of those that are not stale, of as many of the oldest candidates as the place in the list says."""
+        """Tokens of those that are not stale, of as many of the oldest candidates as the place in
+        the list says.
+        """
         self._counts = [0]
         """How many these are."""
 

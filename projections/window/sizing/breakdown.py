@@ -1,7 +1,8 @@
-"""What a request is filled with: its counted tokens by kind, by tool, by message and by part.
+"""Break a request down into tokens by kind, by tool, by message and by part.
 
-Not the plans for making it smaller (`report.py`).  Counted from the neutral view itself, text by text, so the kinds sum to the
-count of the whole request; nothing of the conversation's text is in it.
+Not the plans for making it smaller (`report.py`). Counted from the neutral view itself, text by
+text, so the kinds sum to the count of the whole request; nothing of the conversation's text is in
+it.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class TokensByKind(msgspec.Struct, frozen=True):
 
 
 class ToolSize(msgspec.Struct, frozen=True):
-    """What the calls of one tool take."""
+    """Tokens of the calls of one tool."""
 
     tool: str
     calls: int
@@ -81,7 +82,7 @@ class ToolSize(msgspec.Struct, frozen=True):
 
 
 class MessageSize(msgspec.Struct, frozen=True):
-    """What one message takes, frames included."""
+    """Tokens of one message, frames included."""
 
     id: str
     role: str
@@ -90,7 +91,7 @@ class MessageSize(msgspec.Struct, frozen=True):
 
 
 class PartSize(msgspec.Struct, frozen=True):
-    """What one part takes; of a tool part: the call, its result and what is attached to that."""
+    """Tokens of one part; of a tool part: the call, its result and the attachments."""
 
     id: str
     message: str
@@ -117,7 +118,7 @@ class Breakdown(msgspec.Struct, frozen=True):
 def break_down(
     state: Conversation, view: ModelView, options: RenderOptions, resolve: Resolver, counter: ViewCounter
 ) -> Breakdown:
-    """Take a view apart: `state` is the conversation that it shows, `options` are those it was rendered with."""
+    """Break down a view; `state` and `options` are those that it was rendered from."""
     sizer = _Sizer(state, options, resolve, counter)
     sources = {sent.source for sent in view.messages}
     shown = [message for message in visible_messages(state, options) if message.id in sources]

@@ -1,8 +1,9 @@
-"""Sizes as planners ask for them (`measure.py`): counted by `tokens/`, or as OpenCode 1.18 estimates them.
+"""Sizes of messages and results: counted tokens, or OpenCode 1.18's estimate.
 
-Not a decision, and not the count of a whole request (`ModelView.tokens`), whose sum the messages' sizes are but for the few
-tokens that begin the answer.  A message is counted once and again only when something in it changed; a large text is counted
-once wherever it stands, because its count is kept under its hash.
+Not a decision, and not the count of a whole request (`ModelView.tokens`), whose sum the messages'
+sizes are but for the few tokens that begin the answer. A message is counted once and again only
+when something in it changed; a large text is counted once wherever it stands, because its count is
+kept under its hash.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Stamp: TypeAlias = tuple[object, ...]
 class Sizes(ABC):
     """Sizes of what one conversation holds, each kept until what it is the size of changes.
 
-    For one thread.  `options` are those the view is rendered with: they decide what a message sends.
+    For one thread. `options` are those the view is rendered with: they decide what a message sends.
     """
 
     def __init__(self, state: Conversation, options: RenderOptions, resolve: Resolver) -> None:
@@ -51,7 +52,7 @@ class Sizes(ABC):
         """Tokens that the provider reports for one counted here."""
 
     def update(self, state: Conversation) -> None:
-        """Go on with another state of the same conversation; sizes of what is equal in it are kept."""
+        """Continue with another state of the same conversation; sizes of equal messages stay."""
         self._state = state
 
     def text(self, content: Content) -> str:
@@ -60,14 +61,14 @@ class Sizes(ABC):
 
     @abstractmethod
     def messages(self, messages: Sequence[Message]) -> int:
-        """Tokens that these messages send, one after another; a message that sends nothing counts nothing."""
+        """Return the tokens that these messages send; a message that sends nothing counts 0."""
 
     @abstractmethod
     def sent(self, message: Message) -> int:
         """Tokens that one message sends, before calibration."""
 
     def counted(self, part: ToolPart) -> int:
-        """Tokens of a completed tool's result as it is sent when it is not pruned, before calibration."""
+        """Return the tokens of a completed result as if it were not pruned, uncalibrated."""
         stamp = (part.output, part.attachments)
         known = self._results.get(part.id)
         if known is None or known[0] != stamp:
@@ -90,7 +91,8 @@ class Sizes(ABC):
         if known is None or known[0] != stamp:
             draft = MessageRenderer(message, self._options, self._resolve, shows_question=question, carried=carried)
             units = self._count_message(draft.messages())
-            # Rendering joins the pieces of texts, so what the message is made of is looked at again.
+            # Rendering joins the pieces of texts, so what the message is made of is looked at
+            # again.
             known = self._messages[message.id] = ((beside, _message_stamp(message)), units)
         return known[1]
 
@@ -104,7 +106,7 @@ class Sizes(ABC):
 
 
 class TokenSizes(Sizes):
-    """Tokens by a counter, frames and attachments included, times `ratio` (calibration; 1: as counted)."""
+    """Counted tokens, frames and attachments included, times `ratio` (1: uncalibrated)."""
 
     def __init__(
         self,
@@ -138,10 +140,10 @@ class TokenSizes(Sizes):
 
 
 class CharsSizes(Sizes):
-    """OpenCode 1.18's estimates (`parity/FACTS.md`): a quarter of the UTF-16 units, halves rounded up.
+    """OpenCode 1.18's estimate: a quarter of the UTF-16 units, halves rounded up.
 
-    Messages are measured as the JSON array of their `ModelMessage` form, media and marks included; a result as its stored
-    output alone, without its attachments.
+    Messages are measured as the JSON array of their `ModelMessage` form, media and marks included;
+    a result as its stored output alone, without its attachments.
     """
 
     def messages(self, messages: Sequence[Message]) -> int:
@@ -176,7 +178,9 @@ def sizes_named(
     ratio: float = 1.0,
     cache: CountCache | None = None,
 ) -> Sizes:
-    """The sizes that a policy's `counter` means, already resolved: an encoding or "chars/4"; `NotFoundError` for another name.
+    """Return the sizes for a resolved counter: an encoding, or "chars/4".
+
+    Raises `NotFoundError` for another name.
 
     OpenCode's estimate is never calibrated, so "chars/4" takes no notice of `ratio`.
     """
@@ -204,13 +208,13 @@ def _carried_stamp(carried: Carryover) -> Stamp:
 
 
 def _part_stamp(part: Part) -> Stamp:
-    """All fields, with the growing texts as they are now; equal strings are the same objects, so comparing is cheap."""
+    """Return all fields, growing texts as they are now; comparing equal strings is cheap."""
     fields: Iterable[object] = msgspec.structs.astuple(part)
     return tuple(tuple(cast("list[object]", field)) if isinstance(field, list) else field for field in fields)
 
 
 def _filled(sent: Sequence[NeutralMessage]) -> tuple[list[NeutralMessage], int]:
-    """The messages with each empty text a blank, because OpenCode sends those too, and how many there were."""
+    """Replace empty texts by a blank, because OpenCode sends them; return their number, too."""
     found: list[NeutralMessage] = []
     added = 0
     for message in sent:

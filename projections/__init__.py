@@ -3,8 +3,8 @@
     from projections import ModelView
     view = ModelView.of(session)
 
-These are the public names; each is loaded when it is first used, so that the command line starts quickly.
-Modules below may move.
+These are the public names; each is loaded when it is first used, so that the command line starts
+quickly. Modules below may move.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The effect of each event on a conversation, total over the closed union of events.
 
-Not the state itself (`state.py`) and not the loop that feeds it (`replay/loop.py`). Events that
-touch what was let go do nothing: they cannot change what is left. A part that begins is made here
-from what `PartStarted` says of it.
+`state.py` has the state.  Events about evicted messages do nothing: they cannot change what the
+state still holds.  A part that begins is made here from its `PartStarted`.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def _nothing(state: Conversation, event: ev.Event, version: int, time: int) -> N
 
 
 def _unknown(state: Conversation, event: ev.Event, version: int, time: int) -> None:
-    """An event of a kind that this fold has never heard of."""
+    """Raise for an event of a kind that this program does not know."""
     del state, time
     raise UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
 
@@ -234,7 +233,7 @@ def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -
 
 
 def _add(state: Conversation, message: str, part: Part) -> None:
-    """A part begins; nothing if its message was let go."""
+    """Add a part that begins; do nothing if its message was evicted."""
     found = state.messages.get(message)
     if found is not None:
         state.add_part(found, part)

@@ -1,8 +1,7 @@
 """The carryover of a compaction: todos, pins and touched files, beside the summary.
 
-Not the summary, and not the fold that gathers this (`apply.py`). What was carried is fixed when the
-compaction completes, so the beginning of the view stays as it is; how it is worded is
-`view/carryover_text.py`.
+No model is asked for it.  It is fixed when the compaction completes, so the beginning of the view
+stays as it is.  `view/carryover_text.py` words it.
 """
 
 from __future__ import annotations

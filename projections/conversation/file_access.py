@@ -1,6 +1,6 @@
 """The files that a tool call names, by the argument names that coding agents use.
 
-Not what the tool did to them, beyond reading or writing as its name says.  Pure.
+Whether a tool reads or writes is guessed from its name.  Pure.
 """
 
 from __future__ import annotations

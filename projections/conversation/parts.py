@@ -1,9 +1,8 @@
 """The data of a conversation: messages, parts and compactions with their marks.
 
-Not the fold that fills them (`state.py`), and not what the model sees (`view/neutral.py`). Structs
-here are mutable and stored as arrays: a new field goes to the end, with a default. Texts are lists
-of pieces, because they grow; `Conversation.encode` joins them first. There are no cycles among
-them, so the collector need not look at them (`gc=False`).
+Structs here are mutable and stored as arrays: a new field goes to the end, with a default.  Texts
+are lists of pieces, because they grow; `Conversation.encode` joins them first.  None of them can be
+part of a cycle, so the garbage collector need not look at them (`gc=False`).
 """
 
 from __future__ import annotations

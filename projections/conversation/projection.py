@@ -25,16 +25,16 @@ class ConversationProjection:
         return Conversation(whole=self.whole)
 
     apply = staticmethod(apply_module.apply)
-    """Take in an event."""
+    """Apply an event."""
 
     def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
-        """Take in a run of deltas, whole."""
+        """Apply a whole run of deltas."""
         del version, time
         state.apply_run(run)
         return state
 
     def apply_batch(self, state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
-        """Take in all events of an append, or those before a rollback."""
+        """Apply all events of an append, or those before a rollback."""
         return state, apply_module.apply_batch(state, batch, version)
 
     def encode(self, state: Conversation) -> bytes:

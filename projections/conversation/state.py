@@ -101,7 +101,7 @@ class Conversation:
         """The messages that began, the newest last."""
         self.reshaped = True
         self.tracks_changes = False
-        """Whether anybody looks at these three."""
+        """Whether a reader wants `changed`, `added` and `reshaped` recorded."""
 
     # -- bytes ----------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Conversation:
         self.reshaped = False
 
     def apply_run(self, run: DeltaRun) -> None:
-        """Take in a run of deltas, whole."""
+        """Apply a whole run of deltas."""
         if len(run.keys) == 1:
             part, field = run.keys[0]
             self.append_delta(PartDelta(part, field, run.text))
@@ -250,7 +250,7 @@ class Conversation:
         return Pin(pin.pin, pin.part, texts_of(found[1]), found[1].redacted)
 
     def carry(self, compaction: Compaction) -> None:
-        """Fix what a completed compaction carries, before anything is let go."""
+        """Fix what a completed compaction carries over, before messages are evicted."""
         compaction.carried = self.to_carry() or None
         self.pins = {name: self._pinned(pin) for name, pin in self.pins.items()}
 

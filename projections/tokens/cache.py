@@ -1,7 +1,7 @@
 """Caches of token counts: in memory, and among the log's derived values.
 
-Not a source of truth: any count may be missing and is then counted again. Counts belong to an
-encoding's name and a body's hash, never to a session, so forks and copies share them.
+Any count may be missing and is then counted again.  Counts belong to an encoding's name and a
+body's hash, never to a session, so forks and copies share them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calibration: how a provider counts, learned from the usage that it reports, per model.
 
-Not a counter, and not a fold: the fold that holds a `Calibration` decides which steps it sees.
+The projection that holds a `Calibration` decides which steps it sees.
 Values are frozen, hold integers only and encode with msgspec, so replay gives equal bytes.
 
 **The rule.** A provider's count of a request is taken for `fixed + ratio * counted`: `fixed` is

@@ -1,7 +1,7 @@
-"""How many tokens a text has: exactly with a vocabulary, or as OpenCode estimates it.
+"""Counters of tokens: exact with a vocabulary, or OpenCode's estimate.
 
-Not the cache (`cache.py`) and not calibration (`calibration.py`).
 Counters are stateless values with a name; counts are pure functions of the name and the text.
+`cache.py` stores counts, `calibration.py` corrects them.
 """
 
 from __future__ import annotations

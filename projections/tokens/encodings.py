@@ -1,9 +1,8 @@
 """Encodings: which one a model has, and its encoder, built once from the package.
 
-Not a counter (`counter.py`). Nothing is loaded at import: the first count reads the vocabulary (0.1
-s for o200k_base), and what is more than a few short texts has tiktoken imported and its tables
-built (0.25 s more, and 50 MB that stay, two thirds of it those tables). tiktoken's own registry is
-not used, because it downloads.
+Nothing is loaded at import.  The first count reads the vocabulary (0.1 s for o200k_base).  More
+than a few short texts import tiktoken and build its tables (0.25 s more, and 50 MB that stay, two
+thirds of them tables).  tiktoken's own registry is not used, because it downloads.
 """
 
 from __future__ import annotations

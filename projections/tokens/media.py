@@ -1,6 +1,6 @@
-"""The tokens of images and documents, by stated rules.
+"""Tokens of images and documents, by stated rules.
 
-Not decoding: sizes come from the first bytes of PNG, JPEG, GIF and WebP.
+Nothing is decoded: sizes come from the first bytes of PNG, JPEG, GIF and WebP.
 
 Images, from the providers' documentation of their vision models:
 

@@ -1,9 +1,9 @@
 """Byte pair encoding in Python, for a process's first texts.
 
-Not an encoder: it says how many tokens there are, not which, and only of plain ASCII, where the
-patterns need no tables of Unicode. The native encoder's tables take 0.25 s and 35 MB beside the
-ranks; without them a count takes four times as long (0.35 µs a character), so for the first `FEW`
-characters this is the quicker way. Both count alike.
+It says how many tokens there are, not which, and only for ASCII, where the patterns need no Unicode
+tables.  The native encoder's tables take 0.25 s and 35 MB beside the ranks; without them a count
+takes four times as long (0.35 µs a character), so this way is quicker for the first `FEW`
+characters.  Both count alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The tokens of a whole request: the texts that are sent, and a frame around each message.
 
-Not rendering: it is given plain strings.
-
 The rule, published for OpenAI's chat models and confirmed by the usage in recorded requests: each
 message costs four tokens for its frame (its start, its role, the end of the head, its end), and a
 request three more, which begin the answer. The frame's marks are special tokens, so nothing merges

@@ -1,6 +1,6 @@
 """The tokens of a streaming text: estimated while it grows, counted when it ends.
 
-Not a fold: a projection keeps the two integers `chars` and `utf8` in its own state and asks
+A projection stores the two integers `chars` and `utf8` in its own state and asks
 `Counter.estimate`.
 """
 

@@ -1,13 +1,11 @@
 """Token vocabularies that ship with the package: packed, checked, read without a network.
 
-Not an encoder (`encodings.py` builds those) and not a downloader.
-
 A vocabulary is published as text: one line `base64(token) SPACE rank NEWLINE` per token, ranks 0,
-1, 2 … in order. `projections/vocab/NAME.ranks` holds the same facts as `zstd(table)`, where `table`
-is a msgpack array of the tokens' bytes in rank order; a token's rank is its place. Read this way
-the 200,000 tokens of o200k_base become a dictionary in a quarter of the time that the text form
-takes (0.055 s for 0.21). `pack` makes the table, `published_form` gives the text back byte for
-byte, and the SHA-256 of both are pinned below.
+1, 2 … in order.  `projections/vocab/NAME.ranks` holds the same facts as `zstd(table)`, where
+`table` is a msgpack array of the tokens' bytes in rank order; a token's rank is its place.  Read
+this way the 200,000 tokens of o200k_base become a dictionary in a quarter of the time that the text
+form takes (0.055 s for 0.21).  `pack` makes the table, `published_form` gives the text back byte
+for byte, and the SHA-256 of both are pinned below.
 """
 
 from __future__ import annotations

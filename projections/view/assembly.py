@@ -1,10 +1,9 @@
 """The view's messages as one sequence, kept up to date at O(1) per event.
 
-Not which messages there are (`selection.py`) nor the form of each (`message_rendering.py`), but
-what depends on neighbours: order, alternation, reminders. What is settled lies in one list that
-views share; a view is that list up to a length, and a short tail of its own (`messages.py`). An
-event that changes a settled message (a late result, a prune mark, an edit) begins a new list, which
-shares every rendered message before the change.
+This module does what depends on neighbours: order, alternation, reminders.  Messages that will
+hardly change are frozen into one list that views share; a view is that list up to a length, and a
+short tail of its own (`messages.py`).  An event that changes a frozen message (a late result, a
+prune mark, an edit) begins a new list, which shares every rendered message before the change.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ from projections.view.selection import carryover_of, is_hidden, shows_question, 
 __all__ = ["Assembly"]
 
 TOGETHER = 8
-"""So many messages wait before those of them that are over are settled, all at once: it is a look
-at the view that pays for it.
-"""
+"""Messages that wait before finished ones are frozen, all at once."""
 PATIENCE = 16
 """So many messages wait at most, even if the first is open: one that was left open must not make
 all others wait.
@@ -38,7 +35,7 @@ REMINDER = (
     "<system-reminder>\nThe user sent the following message:\n",
     "\n\nPlease address this message and continue with your tasks.\n</system-reminder>",
 )
-"""Around a message that arrived while a turn runs (seed 000 §6.3)."""
+"""Words around a message that arrived while a turn runs."""
 
 
 class Assembly:
@@ -53,7 +50,7 @@ class Assembly:
         self._shared: list[NeutralMessage] = []
         self._frozen: list[Message] = []
         self._places: list[int] = []
-        """Where in `_shared` each settled message begins."""
+        """Where in `_shared` each frozen message begins."""
         self._index: dict[str, int] = {}
         self._waiting: list[Message] = []
         self._known: dict[str, tuple[NeutralMessage, ...]] = {}
@@ -100,7 +97,7 @@ class Assembly:
         return Messages(self._shared, length, tuple(tail))
 
     def catch_up(self) -> None:
-        """Take in what changed since the last look."""
+        """Apply what changed since the last call."""
         state = self._state
         if state.changed or state.added or state.reshaped:
             self._catch_up()
@@ -146,7 +143,7 @@ class Assembly:
             self._freeze()
 
     def _thaw(self, index: int) -> None:
-        """Make the settled messages from `index` on wait again.
+        """Make the frozen messages from `index` on wait again.
 
         Messages that were joined into one begin at the same place and go together.
         """

@@ -1,7 +1,4 @@
-"""The wording of what a compaction carries over, which the view shows behind the summary.
-
-Not what is carried (`conversation/carryover.py`).  Pure.
-"""
+"""The words of a carryover, which the view shows behind the summary."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Why a part or a message is, or is not, in the view: a reason and a sentence.
 
-Not the view. Looks the id up in the state, and in the whole history only when the state does not
-know it.
+Looks the id up in the state, and in the history only if the state does not have it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Render one message; a part that did not change is not rendered again.
 
-Not what a part says (`part_rendering.py`), nor what depends on other messages (`assembly.py`).
-Parts that came to an end, from the first one on, are also arranged once and for all; so one more
-delta of an open message costs its own part and those that are still open beside it. A user's
-message is never open, and is rendered whole.
+Ended parts at the beginning are also arranged for good, so one more delta of an open message costs
+its own part and the other open parts.  A user's message is never open and is rendered whole.
 """
 
 from __future__ import annotations

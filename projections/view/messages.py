@@ -1,7 +1,4 @@
-"""The messages of one view, sharing what it can with the views before and after it.
-
-Not how they come to be (`assembly.py`).
-"""
+"""The messages of one view, sharing what it can with the views before and after it."""
 
 from __future__ import annotations
 

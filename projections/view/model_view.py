@@ -1,8 +1,8 @@
 """`ModelView` and `LiveView`: what the model would be sent, now, at any version, or live.
 
-Not any provider's form (`formats/`). This is the public face of the modules beside it: the fold
-(`conversation/state.py`, `conversation/apply.py`), which messages (`selection.py`), their form
-(`part_rendering.py`), their sequence (`assembly.py`), and why (`explain.py`).
+The public face of this folder: `conversation/` builds the state, `selection.py` picks the messages,
+`part_rendering.py` and `message_rendering.py` render them, `assembly.py` puts them in sequence,
+`explain.py` says why a part is shown or not.  `formats/` has the providers' forms.
 """
 
 from __future__ import annotations
@@ -200,12 +200,12 @@ class LiveView:
         return self.excluding(None)
 
     def advance(self) -> ModelView:
-        """Take in what the session got since, and give the view."""
+        """Apply the events that came since, and return the view."""
         self.catch_up()
         return self.excluding(None)
 
     def catch_up(self) -> bool:
-        """Take in what the session got since; True if there was anything."""
+        """Apply the events that came since; return whether there were any."""
         changed = self._follower.advance()
         if self._follower.renewed:
             self._follower.renewed = False
@@ -213,7 +213,7 @@ class LiveView:
         return changed
 
     def note(self) -> None:
-        """Apply recorded changes as the next view would, so that later changes are told apart."""
+        """Bring the assembly up to date, so that the state records only later changes."""
         self._assembly.catch_up()
 
     def excluding(self, message: str | None, *, max_steps: str | None = None) -> ModelView:

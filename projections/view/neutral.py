@@ -1,9 +1,8 @@
 """The neutral form of a request: messages of text, reasoning, files, calls, results.
 
-Not the form of any provider (`formats/`) and not the record of what happened
-(`conversation/parts.py`). A call is answered by exactly one result: in the same message if the
-provider executed the tool, else in the message of role "tool" that follows. None of these can be
-part of a cycle, so the collector need not look at them (`gc=False`).
+`formats/` turns it into a provider's form.  A call is answered by exactly one result: in the same
+message if the provider executed the tool, else in the message of role "tool" that follows.  None of
+these structs can be part of a cycle, so the garbage collector need not look at them (`gc=False`).
 """
 
 from __future__ import annotations

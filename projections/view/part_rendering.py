@@ -1,8 +1,7 @@
-"""One part of a conversation, as what it says in the view (spec §4.2-4.5).
+"""Render one part of a conversation as neutral parts.
 
-Not which messages are in the view (`selection.py`), nor what depends on neighbours: parts
-(`message_rendering.py`), messages (`assembly.py`); nor any provider's form (`formats/`). Pure: the
-same part, options and bodies give the same result.
+`message_rendering.py` joins the parts of a message, `assembly.py` the messages, and `formats/`
+turns them into a provider's form.  Pure: the same part, options and bodies give the same result.
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ def _capability(mime: str) -> Capability | None:
 
 
 class ForeignReasoning(Text, frozen=True, gc=False):
-    """Another model's reasoning, to be told as text; never in a view as such."""
+    """Another model's reasoning, to be sent as text; a view never contains this type."""
 
 
 def _assistant_part(message: Message, part: Part, options: RenderOptions, resolve: Resolver) -> PartRendering:

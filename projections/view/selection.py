@@ -1,6 +1,6 @@
-"""Which messages are in the view, and in which order (spec §4.1).
+"""The messages of the view, and their order.
 
-Not their form (`part_rendering.py`) and not their parts.  Pure functions of a conversation's state.
+Pure functions of a conversation's state.
 """
 
 from __future__ import annotations

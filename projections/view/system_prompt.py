@@ -1,7 +1,4 @@
-"""The system prompt of a view: at most two segments, the first stable for provider caches.
-
-Not who wrote it.  Pure.
-"""
+"""The system prompt of a view: at most two segments, the first stable for provider caches."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fill a reply from a stream of OpenAI Chat Completions chunks.
 
-Not a client, and not the importer of recorded streams (`eventlog/importers`). For programs that run
-a loop; the reply is the one that `ContextWindow.begin` opened. Other providers' streams can be
-filled by hand: `Reply` has all it takes.
+Chunks come from the `openai` package or any HTTP client; the reply is the one that
+`ContextWindow.begin` opened.  A program fills a reply from other providers' streams with the
+methods of `Reply`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ReplyFiller:
         return self._reasoning is not None and any(map(_says, _choices(chunk)))
 
     def take(self, chunk: Mapping[str, Any]) -> None:
-        """Take in one chunk; what it says that is not known here is left alone."""
+        """Apply one chunk; unknown fields are ignored."""
         usage = chunk.get("usage")
         if usage:
             self._usage = chat_usage(usage)

@@ -1,7 +1,7 @@
 """Hooks: change the system prompt, the messages, or a summary's prompt; veto continuing.
 
-Not what is done with the answers (`window.py`, `compact.py`). What a hook changes of a request is
-recorded with the step as a patch of the view, so that the request can be rebuilt without the hook.
+The change that a hook makes is recorded with the step as a patch of the view, so that the request
+can be rebuilt without the hook.
 """
 
 from __future__ import annotations

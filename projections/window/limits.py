@@ -1,8 +1,7 @@
 """Limits of the window: what a request may have, and when it has too much.
 
-Not the counting (`sizing/sizes.py`) and not what is done about it (`next_step.py`). Pure. `usable`
-is what a request may fill before the conversation must be compacted, in tokens; None stands for an
-unlimited window.
+Pure.  `usable` is what a request may have before the conversation must be compacted, in tokens;
+None is an unlimited window.
 """
 
 from __future__ import annotations

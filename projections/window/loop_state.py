@@ -182,7 +182,7 @@ class LoopStateProjection:
         return LoopState()
 
     def apply(self, state: LoopState, event: ev.Event, version: int, time: int) -> LoopState:
-        """Take in an event; those that say nothing of the window change nothing."""
+        """Apply an event; those that say nothing of the window change nothing."""
         del time
         match event:
             case ev.UserMessageAdded(synthetic=False, cause=None, delivery="steer"):
@@ -286,7 +286,7 @@ class LoopStateProjection:
         return state
 
     def apply_batch(self, state: LoopState, batch: Batch, version: int) -> tuple[LoopState, int]:
-        """Take in all events of an append, or those before a rollback."""
+        """Apply all events of an append, or those before a rollback."""
         return apply_each(self, state, batch, version)
 
     def encode(self, state: LoopState) -> bytes:

@@ -1,9 +1,8 @@
 """The decision of the loop: a pure function from a situation to the next step.
 
-Not the doing (`window.py`), and it reads nothing but what it is given. The order: tools of an open
-message, a pending subtask, a pending compaction, overflow, prune, the model, a queued message,
-stop. (Tools come first, because a message that waits for results cannot be covered, and nothing
-else can be said before they are there.)
+The order: tools of an open message, a pending subtask, a pending compaction, overflow, prune, the
+model, a queued message, stop.  Tools come first: a message that waits for results cannot be
+covered, and nothing else can be said before the results are there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The context policy: every number and switch of the window, recorded in the session.
 
-Not the decisions (`limits.py`, `truncation.py`, `prune/planner.py`, `compaction/selection.py`,
-`next_step.py`), which are pure functions of it. A policy is recorded in the session as JSON
-(`SettingsSet.policy`), so that a replay decides as was decided; environment variables switch things
-off on one machine without being recorded.
+The decisions are pure functions of it: `limits.py`, `truncation.py`, `prune/planner.py`,
+`compaction/selection.py`, `next_step.py`.  It is recorded as JSON (`SettingsSet.policy`), so that a
+replay decides as was decided.  Environment variables switch parts off on one machine and are not
+recorded.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class LoopPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     """Bounds of a loop."""
 
     max_steps: int | None = None
-    """Model calls of one turn; the last is told to come to an end."""
+    """Model calls of one turn; the view of the last call says that no tools may follow."""
     doom_loop: int = 3
     """Identical calls in a row that are reported; 0: none are."""
 

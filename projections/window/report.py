@@ -1,8 +1,8 @@
 """A report on a window: what fills it, what would go next, what went so far.
 
-Not a decision and nothing that appends: the plans are those that the window would carry out now.
-Made from a `ContextWindow`; for the command line and for programs that show a window. It holds ids,
-names and numbers, never the text of the conversation.
+Made from a `ContextWindow`, for the command line and for programs that show a window.  The plans in
+it are those that the window would carry out now.  It holds ids, names and numbers, never the text
+of the conversation.
 """
 
 from __future__ import annotations

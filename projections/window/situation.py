@@ -1,7 +1,7 @@
 """The situation that `next_step` and the planners decide on: conversation, policy, sizes.
 
-Not the decision what to do (`next_step.py`), which asks these questions, as do the window that
-carries plans out and the report that shows them. Pure.
+Its questions are shared by the decision, by the window that carries plans out, and by the report
+that shows them.  Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The steps of a loop: what `next_step.py` may say is to be done, and by whom.
+"""The steps of a loop: what `next_step` may ask for.
 
-Not the decision.  Steps that end a loop are false, so that a loop is `while step := …`.
+A step that ends the loop is false, so that a loop is `while step := …`.
 """
 
 from __future__ import annotations

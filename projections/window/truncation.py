@@ -1,14 +1,13 @@
 """Truncation: when a tool ends, the view gets a preview of an output that is too long.
 
-Not the storing, which keeps the whole output, and not the reading of the rest
-(`retrieval/recall.py`). Pure, and decided once: the preview is recorded with the result, so a later
-policy changes no view.
+The whole output is stored, and `retrieval/recall.py` reads the rest.  Pure, and decided once: the
+preview is recorded with the result, so a later policy changes no view.
 
-What is left out is one stretch of the text, its middle (`both`), its end (`head`) or its beginning
-(`tail`); a marker stands there. Cuts are made between lines unless that would give away more than
-half of a side, as it would with one very long line; then they are made between characters. Lines
-end with a line feed and count from 1; bytes are those of UTF-8 and count from 0; ranges of lines
-include their end, ranges of bytes do not.
+One stretch of the text is left out, its middle (`both`), its end (`head`) or its beginning
+(`tail`), and a marker stands there.  Cuts are made between lines unless that would waste more than
+half of a side, as with one very long line; then they are made between characters.  Lines end with a
+line feed and count from 1; bytes are those of UTF-8 and count from 0.  Ranges of lines include
+their end, ranges of bytes do not.
 """
 
 from __future__ import annotations

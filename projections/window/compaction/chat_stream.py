@@ -1,8 +1,7 @@
 """Read the answer of an OpenAI-compatible endpoint as pieces: server-sent events, or JSON.
 
-Not the client that asks (`http_summarizer.py`). Pure: bytes in, pieces out. No error holds text of
-the answer, nor a word of a provider's message, which may repeat a key; only its error code, if that
-is one word.
+Pure: bytes in, pieces out.  Errors hold no text of the answer and no words of a provider, which may
+repeat a key; only its error code, if that is one word.
 """
 
 from __future__ import annotations

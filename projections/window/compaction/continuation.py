@@ -1,6 +1,6 @@
 """The message after a compaction: the refused request again, or a word to continue.
 
-Not the decision whether (`window/window.py`), and it appends nothing.  Pure.
+Pure; `window/compact.py` decides whether it is said.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Sections of summaries by other programs, found by the headings of coding agents.
 
-Not the template's own (`template.py`), whose sections are looked for first. Pure. The digest asks
-it, so that an imported session that was summarised before keeps its goal, its files and its next
-steps.
+The offline summariser looks for the template's own sections first, then for these, so that an
+imported session that was summarised before keeps its goal, its files and its next steps.  Pure.
 """
 
 from __future__ import annotations

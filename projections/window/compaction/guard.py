@@ -1,6 +1,6 @@
-"""The judgement of a summary before it may stand for anything.
+"""The check of a summary before it takes the place of messages.
 
-Not what happens to a refused one (`window/compact.py`).  Pure.
+Pure; `window/compact.py` records a refusal.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """`HttpSummarizer`: summaries from an OpenAI-compatible HTTP endpoint, streamed.
 
-Not the reading of its answers (`chat_stream.py`). Needs the extra `http` (`pip install
-'everdelta[http]'`), which is loaded with the first request. An API key is sent and shown nowhere
-else: errors hold a status and an error code, and never an address, a header, or what a provider
-said.
+Needs the extra `http` (`pip install 'everdelta[http]'`), loaded with the first request.  The API
+key is sent and shown nowhere else: errors hold a status and an error code, never an address, a
+header, or a provider's words.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The summariser that needs no model: it fills the template from the messages themselves.
+"""The offline summariser: fills the template from the messages, without a model.
 
 Deterministic, in any language, and bounded: each section has a room in UTF-8 bytes, some 1,500
-tokens in all, and what is over is left out, oldest first. A previous summary is merged section by
-section, also one of another program's, so ten compactions give a text of the size of one. What
-cannot be known without understanding (decisions, who prefers what) is kept as it was said, or
-carried on from the previous summary. Not a request (`request.py`).
+tokens in all, and the oldest points are left out.  A previous summary, also another program's, is
+merged section by section, so ten compactions give a text of the size of one.  Decisions and
+preferences, which only a reader understands, stay in the words they were said in, or are copied
+from the previous summary.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The record of a summary request, and the request built again from it.
 
-Not the request itself (`request.py`). Everything that shaped it is in the events before it, in this
-record, or in the compaction's own event; the words of the template belong to the renderer's name,
-`summary/1`, and change only with it.
+The events before the request, this record and the compaction's own event say all that shaped it.
+The words of the template belong to the renderer's name, `summary/1`, and change only with it.
 """
 
 from __future__ import annotations
@@ -40,9 +39,7 @@ class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the view; what a summary changes of them follows from the rest."""
     tool_output_limit: int = CompactionPolicy().tool_output_limit
     without: tuple[str, ...] = ()
-    """Messages of the covered range that are neither kept nor told: the one that will be said
-    again.
-    """
+    """Covered messages that are neither kept nor summarised: the one that is said again."""
     after: int = 0
     """Units that earlier requests of the same compaction have summarised."""
     upto: int = 0

@@ -1,8 +1,8 @@
 """The request to a summariser: the conversation's head, and the words that ask.
 
-Not who answers (`summarizer.py`) and not which messages the head has (`selection.py`). Pure. A head
-that is too large for one request is asked for in chunks of whole messages, each anchored on the
-summary of the one before, so a call and its result stay together.
+`selection.py` says which messages the head has.  Pure.  A head that is too large for one request is
+asked for in chunks of whole messages, each anchored on the summary of the chunk before, so a call
+and its result stay together.
 """
 
 from __future__ import annotations

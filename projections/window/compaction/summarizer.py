@@ -1,7 +1,7 @@
-"""The writer of summaries: any callable, sync or async, whole or piece by piece.
+"""Summarisers: any callable, sync or async, that answers with a text or with its pieces.
 
-Not one of them (`digest.py`, `http_summarizer.py`), and not what becomes of their pieces. `pieces`
-drives any of them from ordinary code, `apieces` from a coroutine.
+`pieces` drives every one of them from ordinary code. `offline.py` and `http_summarizer.py` are two
+that ship.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ async def _step(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -
 
 
 async def _shut(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -> None:
-    """Cancel the step in progress (the caller was interrupted) and all tasks; close the answer."""
+    """Cancel the step of an interrupted caller, and all tasks; close the answer."""
     await _cancelled(task for task in taking if not task.done())
     await steps.aclose()
     await _cancelled(task for task in asyncio.all_tasks() if task is not asyncio.current_task())

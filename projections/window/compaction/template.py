@@ -1,8 +1,7 @@
 """The template of a summary, and the prompt that asks a model for one.
 
-Not the request around them (`request.py`) and not the judgement of an answer (`guard.py`). The
-section names are those of seed 001, so that summaries written elsewhere are understood; the words
-are our own.
+The section names are those that coding agents use, so that summaries written elsewhere are
+understood.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Candidates:
         self._beside: dict[object, object] = {}
 
     def look(self) -> None:
-        """Take in what changed in the outline."""
+        """Apply what changed in the outline."""
         outline, mark = self.outline, self._mark
         kept = self.before(mark.results)
         del self.all[kept:], self._sums[kept + 1 :]

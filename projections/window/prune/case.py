@@ -1,8 +1,7 @@
 """The case that a prune planner decides: view, policy, sizes, and the results there are.
 
-Not a planner (`recency.py` and those beside it). The walk goes from the newest part to the oldest
-and leaves out what no planner may touch: protected turns or steps, protected tools, results that
-are no results or are not shown.
+The results go from the newest to the oldest; `prunable` leaves out those that no planner may touch:
+protected turns or steps, protected tools, incomplete or hidden results.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Gains:
         """For each candidate the best to begin at of those up to it, the newest of equals."""
 
     def look(self, policy: PrunePolicy) -> None:
-        """Take in what changed in the view, after the candidates did."""
+        """Apply what changed in the view; call it after the candidates did."""
         candidates, mark, prices = self._candidates, self._mark, policy.prices
         anew = (prices.cache_write or prices.input) - prices.cache_read
         rates = _Rates(anew, policy.expected_turns * prices.cache_read + anew)

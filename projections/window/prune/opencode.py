@@ -1,11 +1,10 @@
 """The planner "opencode": prunes as OpenCode 1.18 does, weaknesses included.
 
-A planner for `planner.py`. It differs from `recency` in what it walks: all messages in the order of
-their beginning, so that the tail of a compaction, which began before the summary, is out of reach;
-every user message begins a turn, also the marker of a compaction and what the program wrote; a
-summary ends the walk, also a failed one; and the first result that is already pruned ends it too.
-Results that are no larger than the marker in their place are cleared too, and the marker does not
-lessen what counts as freed.
+It differs from `recency` in the results that it walks over.  It takes all messages in the order of
+their beginning, so the tail of a compaction, which began before the summary, is out of reach.
+Every user message begins a turn, also a compaction's marker and the program's own.  A summary ends
+the walk, also a failed one, and so does the first pruned result.  Results no larger than the marker
+are cleared, too, and the marker does not lessen what counts as freed.
 """
 
 from __future__ import annotations

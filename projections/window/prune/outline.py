@@ -1,4 +1,4 @@
-"""The outline of a view: its messages, turns, steps and results, and what still waits.
+"""The outline of a view: its messages, turns, steps and results, and queued messages.
 
 Kept from one step of the loop to the next: a look takes in the messages that began or changed since
 the look before, and begins anew only where the view itself was rearranged (compaction, rollback,
@@ -51,7 +51,7 @@ class Outline:
         self._begin(state)
 
     def look(self, state: Conversation) -> None:
-        """Take in what changed, before the view does (which then forgets what changed)."""
+        """Apply recorded changes; call it before the view does, which forgets them."""
         if state is not self._state or state.reshaped or _shape(state) != self._shape:
             self._begin(state)
             return
@@ -122,13 +122,13 @@ class Outline:
         self.answers.sort(key=_place)
 
     def _add(self, message: Message) -> None:
-        """Take in a message that began: it is the newest."""
+        """Add a message that began: it is the newest."""
         self._note(message)
         if not self._kinds[message.id][0]:
             self._show(message)
 
     def _note(self, message: Message) -> None:
-        """Take in what counts of a message wherever it is, in the view or not."""
+        """Note what counts of a message wherever it is, in the view or not."""
         self._kinds[message.id] = _, asks = self._kind(message)
         if message.waiting and not message.removed:
             self.waiting[message.id] = message
@@ -151,7 +151,7 @@ class Outline:
         self._change(message)
 
     def _change(self, message: Message) -> None:
-        """Take in what may change of a message that stays where it is."""
+        """Apply what may change of a message that stays where it is."""
         index = self._index.get(message.id)
         if index is None:
             return

@@ -1,7 +1,6 @@
 """The prune planners by name, and the call of the one that the policy names.
 
-Not the walk that all of them take (`case.py`), and not the clearing, which is an event. A planner
-is a pure function of a case: the view, the policy and the sizes.
+A planner is a pure function of a `PruneCase` (`case.py`).  The window records its plan as an event.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class StaleResults:
         return part in self._reasons
 
     def look(self) -> None:
-        """Take in what changed in the view, after the candidates did."""
+        """Apply what changed in the view; call it after the candidates did."""
         mark, messages = self._mark, self._candidates.outline.messages
         self._same = mark.messages
         self._take_back(mark.messages)

@@ -1,8 +1,7 @@
 """List the messages that a compaction covers, by their ids, so that each can be recalled.
 
-Not their text (`recall.py`), and nothing is appended. The messages of an earlier compaction, whose
-summary a later one brought up to date, are listed under the earlier one, and its summary under the
-later. Reads the whole history: that is what is asked for.
+The messages of an earlier compaction, whose summary a later one updated, are listed under the
+earlier one, and its summary under the later one.  Reads the whole history; appends nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Excerpts of a text: a range of lines, a range of bytes, or the matches of a search.
 
-Not where the text comes from (`recall.py`). Pure. Lines end with a line feed and count from 1, a
-range of them includes its end; bytes are those of UTF-8 and count from 0, a range of them does not.
-So a truncation's marker names them.
+Pure.  Lines end with a line feed and count from 1, and a range includes its end; bytes are those of
+UTF-8 and count from 0, and a range does not include its end.  A truncation's marker names ranges in
+the same way.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Read one part or message from the log by its id, at the cost of its own events.
 
-Not which piece of it is wanted (`recall.py`). A part that a prune, a truncation or a compaction
-hides from the view is read all the same; what was rolled back or removed is gone, and what was
-redacted shows as redacted. The session's facts tell at which versions a part began, changed and was
-edited, so the cost does not grow with the history before or after it.
+A part that a prune, a truncation or a compaction hides from the view is read all the same.
+Rolled-back and removed parts are gone, and redacted ones show as redacted.  The session's facts
+tell at which versions a part began, changed and was edited, so the cost does not grow with the
+history.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Break a request down into tokens by kind, by tool, by message and by part.
 
-Not the plans for making it smaller (`report.py`). Counted from the neutral view itself, text by
-text, so the kinds sum to the count of the whole request; nothing of the conversation's text is in
-it.
+Counted from the view part by part, so the kinds sum to the count of the whole request.  The result
+holds no text of the conversation.
 """
 
 from __future__ import annotations

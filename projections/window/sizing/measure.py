@@ -1,8 +1,7 @@
 """`Measure`: the sizes that planners decide by.
 
-Not the counting (`projections/tokens`) and not any decision. Planners are given one: a `Measure` is
-a value that answers from the state of a conversation, so that planners stay pure functions. Sizes
-are kept per message and asked again only for what changed.
+A `Measure` answers from the state of a conversation, so planners stay pure functions.  It keeps
+sizes per message and counts again only what changed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Sizes of messages and results: counted tokens, or OpenCode 1.18's estimate.
 
-Not a decision, and not the count of a whole request (`ModelView.tokens`), whose sum the messages'
-sizes are but for the few tokens that begin the answer. A message is counted once and again only
-when something in it changed; a large text is counted once wherever it stands, because its count is
-kept under its hash.
+The sizes of all messages sum to the count of the request, but for the few tokens that begin the
+answer.  A message is counted again only when something in it changed; the count of a large text is
+cached under its hash.
 """
 
 from __future__ import annotations

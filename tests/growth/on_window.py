@@ -228,7 +228,7 @@ WINDOW: Table = {
     "ContextWindow.view, wide": constant(lambda _, window: window.view(), _wide_question),
     "PruneCase.beyond": constant(lambda _, case: case.beyond([]), _case),
     "PruneCase.calibrated": constant(lambda _, case: case.calibrated(100), _case),
-    "PruneCase.is_prunable": constant(lambda _, case: next(filter(case.is_prunable, case.results()), None), _case),
+    "PruneCase.is_prunable": constant(lambda _, case: any(map(case.is_prunable, islice(case.results(), 1))), _case),
     "PruneCase.messages": constant(lambda _, case: case.messages, _case),
     "PruneCase.minimum": constant(lambda _, case: case.minimum, _case),
     "PruneCase.plan": constant(lambda _, case: case.plan([], "mine"), _case),

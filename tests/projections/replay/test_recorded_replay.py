@@ -1,4 +1,4 @@
-"""Every recorded session, imported: its state replayed at any version is the state seen live, and each call has one result."""
+"""Every recorded session: replay at any version equals live, and each call has one result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Until:
             yield from stretch.spans()
 
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
-        """The same append by append."""
+        """Every event of a range of versions, append by append."""
         last = self.version if upto is None else min(upto, self.version)
         for stretch in self._stretches:
             part = stretch.cut(after, last)
@@ -96,7 +96,7 @@ def versions(session: Session) -> list[int]:
 
 
 def answered(messages: Iterator[NeutralMessage] | list[NeutralMessage]) -> None:
-    """Check that each call has exactly one result, in its own message or in those right after it."""
+    """Check that each call has exactly one result, in its message or right after it."""
     open_calls: Counter[str] = Counter()
     for message in messages:
         if message.role == "assistant":
@@ -113,7 +113,7 @@ def answered(messages: Iterator[NeutralMessage] | list[NeutralMessage]) -> None:
 @pytest.mark.promise(7)
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_replay_equals_live_at_every_version(group: int) -> None:
-    """Promise 7 over all recordings: view and transcript replayed at a version have the bytes of the live ones."""
+    """Promise 7 over all recordings: replayed view and transcript have the live bytes."""
     with eventlog.open("memory:") as store:
         for path in SOURCES[group::GROUPS]:
             try:
@@ -135,7 +135,7 @@ def test_replay_equals_live_at_every_version(group: int) -> None:
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_each_call_has_one_result(group: int) -> None:
-    """Spec §4.3: in every recorded session, now and half way through, no call stays without a result and none has two."""
+    """In every recorded session, now and half way, each call has exactly one result."""
     seen = 0
     with eventlog.open("memory:") as store:
         for path in SOURCES[group::GROUPS]:
@@ -157,7 +157,7 @@ def test_each_call_has_one_result(group: int) -> None:
 
 
 def test_the_sample_of_versions_is_what_it_says() -> None:
-    """Short sessions are looked at at every version, long ones at their end too, and nowhere twice."""
+    """Short sessions are looked at at every version, long ones at their end, too."""
     with eventlog.open("memory:") as store:
         short, long = store.create_session(), store.create_session()
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Calibration: estimates come near to what providers report, on recorded sessions and in the cases that go wrong."""
+"""Calibration: estimates come near to reported usage, on recordings and in bad cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AFTER = 5
 
 
 class Step(NamedTuple):
-    """One model call of a recorded session: what we count of its request, and the input tokens reported."""
+    """One model call of a recorded session: our count of its request, and reported tokens."""
 
     model: str
     counted: int
@@ -50,7 +50,7 @@ class Transcript:
         self.quarter += sum(map(self.chars.count, texts))
 
     def request(self) -> tuple[int, int]:
-        """What a request would count now."""
+        """Return the estimate of a request now."""
         return self.counted + frame_tokens(self.messages), self.quarter
 
 
@@ -164,7 +164,7 @@ def recorded() -> Iterator[list[Step]]:
 
 
 def test_recorded_sessions_are_estimated_within_five_per_cent() -> None:
-    """After five steps the median error against reported usage is at most 5 %, for each model and in each session."""
+    """After five steps the median error is at most 5 %, for each model and session."""
     rules = ("calibrated", "frozen after five steps", "o200k_base", "chars/4")
     errors: dict[str, dict[str, list[float]]] = {}
     sessions: list[float] = []
@@ -208,7 +208,7 @@ def taught(*steps: tuple[int, int], model: str = "m") -> Calibration:
 
 
 def test_an_unseen_model_is_taken_at_its_count() -> None:
-    """Without any usage the count itself is the estimate, and what one model taught says nothing of another."""
+    """Without usage the count itself is the estimate; models do not teach each other."""
     calibration = taught((100, 150))
     assert (calibration.apply("other", 1234), calibration.ratio("other")) == (1234, 1.0)
 
@@ -229,14 +229,14 @@ def test_one_step_of_a_request_mostly_unseen_is_no_ratio(counted: int, reported:
 
 
 def test_a_fixed_part_and_a_ratio_are_told_apart() -> None:
-    """Growth alone teaches the ratio, so a request cut down by a compaction is estimated right."""
+    """Growth alone teaches the ratio, so a compacted request is estimated right."""
     calibration = taught(*((counted, 20_000 + counted * 6 // 5) for counted in (100, 5_000, 9_000, 60_000, 90_000)))
     assert calibration.ratio("m") == pytest.approx(1.2, rel=0.001)
     assert calibration.apply("m", 3_000) == pytest.approx(23_600, rel=0.001)
 
 
 def test_one_hidden_jump_does_not_change_the_ratio() -> None:
-    """Something large that the provider counts and we do not see moves the fixed part, not the ratio."""
+    """A large part that only the provider counts moves the fixed part, not the ratio."""
     steps = [(counted, 1_000 + counted) for counted in range(1_000, 11_000, 1_000)]
     jumped = [(counted, 13_000 + counted) for counted in range(11_000, 13_000, 1_000)]
     calibration = taught(*steps, *jumped)
@@ -252,7 +252,7 @@ def test_steps_without_usage_teach_nothing() -> None:
 
 
 def test_growth_of_a_few_tokens_is_no_ratio() -> None:
-    """The noise of a frame or two must not be taken for another tokeniser: an estimate would be off by several times."""
+    """The noise of a frame or two is not taken for another tokeniser."""
     assert taught((1_000, 1_000), (1_010, 1_040)).ratio("m") < 1.1
 
 
@@ -267,7 +267,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2_000_000), st.
 
 @given(STEPS, st.integers(0, 2_000_000))
 def test_calibration_is_a_pure_value_that_survives_encoding(steps: list[tuple[str, int, int]], counted: int) -> None:
-    """Any history gives a bounded value that decodes to itself, byte for byte, with the same estimates, none negative."""
+    """Any history gives a bounded value that decodes to itself, with the same estimates."""
     calibration = Calibration()
     for model, seen, reported in steps:
         before = msgspec.msgpack.encode(calibration)

@@ -1,4 +1,4 @@
-"""Token counting: exact counts of any text, estimates while it streams, and whole requests."""
+"""Token counting: exact counts of any text, estimates while it streams, and frames."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_special_tokens_are_ordinary_text() -> None:
 
 
 def test_lone_surrogates_count_as_the_replacement_character() -> None:
-    """Surrogates never raise: a lone one counts as U+FFFD, a pair as its character, in short and in long texts."""
+    """Surrogates never raise: a lone one counts as U+FFFD, a pair as its character."""
     counter = TokenCounter()
     for filler in ("", "word " * WINDOW):
         assert counter.count(f"{filler}a\ud800b\udc00") == counter.count(f"{filler}a\ufffdb\ufffd")
@@ -104,7 +104,7 @@ PATHOLOGICAL: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("kind", sorted(PATHOLOGICAL))
 def test_long_runs_are_counted_within_the_stated_error(kind: str) -> None:
-    """Runs without a safe cut neither raise nor take long, and are off by at most a token for each hard cut."""
+    """Runs without a safe cut do not raise or take long, and err by a token per hard cut."""
     text = PATHOLOGICAL[kind]()
     hard = sum(not safe for _, safe in split(text, WINDOW))
     assert hard > 0
@@ -116,7 +116,7 @@ def test_long_runs_are_counted_within_the_stated_error(kind: str) -> None:
 
 
 def test_long_ordinary_text_is_counted_exactly() -> None:
-    """Prose, code, minified JSON and Chinese with marks are counted to the token, however long."""
+    """Prose, code, minified JSON and Chinese are counted to the token, however long."""
     code = Path(encodings_module.__file__).read_text("utf-8")
     minified = json.dumps([{"key": i, "value": "x y" * 3} for i in range(3_000)], separators=(",", ":"))
     for text in (code * 20, minified, CHINESE * 1_000, f"{CHINESE} It's mixed text, isn't it?\n" * 500):
@@ -165,7 +165,7 @@ def test_the_estimate_is_near_the_count(name: str) -> None:
 
 
 def recorded_texts() -> Iterator[list[str]]:
-    """Every text of every message in the recorded Claude Code and Chinese sessions, a list per file."""
+    """Every text of the recorded Claude Code and Chinese sessions, a list per file."""
     for path in sorted(shared_path("data", "entireio_claude_code").glob("*.jsonl")):
         texts: list[str] = []
         for line in path.read_text("utf-8", "replace").splitlines():
@@ -182,7 +182,7 @@ def recorded_texts() -> Iterator[list[str]]:
 
 
 def test_the_sum_of_a_request_is_one_count_of_it() -> None:
-    """Counting texts one by one is within 2 % of one count of the request, joined bare or by lines, Chinese included."""
+    """Counting text by text is within 2 % of one count of the request, Chinese included."""
     counter, sessions, chinese = TokenCounter(), 0, 0
     for texts in recorded_texts():
         if not texts:
@@ -198,7 +198,7 @@ def test_the_sum_of_a_request_is_one_count_of_it() -> None:
 
 
 def test_frames_are_what_the_provider_counts() -> None:
-    """Text and frames add up to the prompt tokens that the provider reported for a recorded request."""
+    """Text and frames add up to the prompt tokens that the provider reported."""
     checked = 0
     for path in sorted(shared_path("data", "pydantic_ai_cassettes").glob("*_agent_run_stream.yaml")):
         for exchange in yaml.safe_load(path.read_text("utf-8"))["interactions"]:

@@ -14,7 +14,10 @@ LONG = "x" * PINNED_SHOWN + "the end"
 
 
 def test_a_pinned_fact_is_carried_whole_and_a_long_part_can_be_recalled() -> None:
-    """Spec §5.4: a pinned fact stands nowhere else, so none of it is left out; of a long part it is said how to read the rest."""
+    """A pinned fact stands nowhere else, so none of it is left out.
+
+    Of a long part it is said how to read the rest.
+    """
     fact, part = Pin("p1", None, (LONG,)), Pin("p2", "prt_1", (LONG,))
     assert carried_text(Carryover(pins=(fact,)), str) == f"## Pinned\n- {LONG}"
     said = carried_text(Carryover(todos=(Todo("a"),), pins=(part,)), str)
@@ -23,7 +26,7 @@ def test_a_pinned_fact_is_carried_whole_and_a_long_part_can_be_recalled() -> Non
 
 
 def test_a_file_that_a_call_failed_to_write_was_not_touched() -> None:
-    """Spec §5.4 "files touched": a refused call touched nothing; one that was broken off may have."""
+    """Files touched: a refused call touched nothing; one that was broken off may have."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         with session.assistant() as reply:

@@ -1,4 +1,4 @@
-"""The longest recorded session: its view at any past version is the view that was computed live then (promise 10)."""
+"""The longest recorded session: past views equal those computed live (promise 10)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def recorded(store: Store) -> Session:
 
 
 def said_again(source: Session, store: Store, stops: set[int]) -> tuple[Session, dict[int, tuple[bytes, int]]]:
-    """The same session written once more, with a live view beside it: digest and length of what that showed at each stop."""
+    """Write the session again beside a live view; note digest and length at each stop."""
     session: Session | None = None
     live: LiveView | None = None
     seen: dict[int, tuple[bytes, int]] = {}
@@ -64,7 +64,7 @@ def said_again(source: Session, store: Store, stops: set[int]) -> tuple[Session,
 
 @pytest.mark.parametrize("part", range(PARTS if SLOW else 1))
 def test_a_thousand_past_versions_are_what_they_were(tmp_path: Path, part: int) -> None:
-    """Issue 5: the view at 1,000 random versions of the longest session equals the view computed live then, also opened again."""
+    """The view at 1,000 random versions equals the one computed live, also after reopening."""
     with eventlog.open("memory:") as original:
         source = recorded(original)
         newest = source.version

@@ -1,4 +1,4 @@
-"""The preset `opencode-1.18` against what the real OpenCode 1.18.33 sent (spec §4.13)."""
+"""The preset `opencode-1.18` against what the real OpenCode 1.18.33 sent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_all_scenarios_are_there() -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_view_equals_what_was_sent(scenario: Scenario) -> None:
-    """Every normal request equals our view of the state it was made from, message by message, as JSON."""
+    """Every normal request equals our view of its state, message by message, as JSON."""
     pairs = [pair for pair in scenario.pairs() if pair.kind == "normal"]
     assert len(pairs) >= 2
     for pair in pairs:
@@ -57,7 +57,7 @@ def test_view_equals_what_was_sent(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("name", [name for _, name in DEVIATIONS])
 def test_deviations_keep_the_head(name: str) -> None:
-    """Where we differ we send more: everything that OpenCode sent, in its order, and the head that it lost."""
+    """Where we differ we send more: all that OpenCode sent, in its order, and the lost head."""
     shared_path("parity", "dev")
     scenario = next(found for found in SCENARIOS if found.name == "compact-fail")
     pair = next(found for found in scenario.pairs() if found.name == name)

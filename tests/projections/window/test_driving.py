@@ -21,14 +21,14 @@ def drives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_no_request_is_larger_than_the_window(drives: dict[str, Driven]) -> None:
-    """Issue 3: driven through a 32k window to its end, the view never exceeds usable, whatever the prune policy."""
+    """Driven through a 32k window, the view never exceeds usable, with any prune policy."""
     for planner, driven in drives.items():
         assert driven.blocked == "", planner
         assert 0 < driven.largest < driven.usable == 32_000
 
 
 def test_the_cost_aware_policy_costs_no_more_than_recency(drives: dict[str, Driven]) -> None:
-    """Spec §5.2: pruning only where it pays costs at most what pruning by age does, at the printed prices."""
+    """Cost-aware pruning costs at most what pruning by age does, at the printed prices."""
     assert drives["cost-aware"].cost <= drives["recency"].cost
 
 

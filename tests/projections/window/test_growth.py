@@ -27,7 +27,7 @@ POLICY = ContextPolicy(
 
 
 def fill(session: Session, number: int) -> None:
-    """A turn as large as the one that the last compaction covered, with outputs that were never seen before."""
+    """Add a turn as large as the last compaction's, with outputs that are new."""
     made = random.Random(number)
     session.user(f"question {number}")
     with session.assistant(MODEL) as reply, session.pipeline():
@@ -44,7 +44,7 @@ def view_bytes(session: Session) -> int:
 
 
 def derived(store: Store) -> int:
-    """Bytes that are stored beside events and bodies: checkpoints, counts and whatever else, keys included."""
+    """Bytes stored beside events and bodies: checkpoints, counts and others, keys included."""
     return sum(len(key) + len(value) for key, value in store.log.scan_derived(b""))
 
 
@@ -54,7 +54,7 @@ def appended(session: Session, after: int) -> int:
 
 
 def test_a_hundred_compactions_of_a_constant_view_add_next_to_nothing() -> None:
-    """Promise 14 and the issue: beside the same conversation without them a hundred compactions add less than 2 % of a view's bytes each."""
+    """Promise 14: a hundred compactions add less than 2 % of a view's bytes each."""
     with eventlog.open("memory:") as store, eventlog.open("memory:") as other:
         session, control = store.create_session(id="s"), other.create_session(id="s")
         window = ContextWindow(session, POLICY, summarizer=lambda _: sections(), environment={})
@@ -81,7 +81,7 @@ def test_a_hundred_compactions_of_a_constant_view_add_next_to_nothing() -> None:
 
 
 def test_checkpoints_have_references_and_are_few() -> None:
-    """Spec §6: a checkpoint names its bodies and does not hold them, and the older ones are let go."""
+    """A checkpoint names its bodies and does not hold them, and the older ones are let go."""
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s")
         window = ContextWindow(session, POLICY, summarizer=lambda _: sections(), environment={})

@@ -1,4 +1,4 @@
-"""A loop over a context window with a scripted model: every result of `next_step`, and what a loop does with it (spec §5, §8)."""
+"""A loop with a scripted model: every result of `next_step`, and what a loop does with it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def says_nothing(request: SummaryRequest) -> str:
 def until(
     done: int, output: str = "look", tokens: Callable[[ModelRequest], int | None] = lambda _request: None
 ) -> Callable[[ModelRequest], Reply]:
-    """Calls a tool until the view has so many results or a summary speaks of them, then answers."""
+    """Call a tool until the view has so many results or a summary speaks of them, then answer."""
     made = [0]
 
     def answer(request: ModelRequest) -> Reply:
@@ -124,7 +124,7 @@ def until(
 
 
 def test_a_turn_calls_tools_and_ends(engine: Engine) -> None:
-    """Spec §8: the model is called, its tools run, it is called with their results, and the loop stops when it has answered."""
+    """The model is called, its tools run, it is called again, and the loop stops."""
 
     def model(request: ModelRequest) -> Reply:
         if not results(request.messages):
@@ -149,7 +149,7 @@ def test_a_turn_calls_tools_and_ends(engine: Engine) -> None:
 
 
 def test_a_tool_runs_only_after_its_running_is_durable_and_its_result_is_before_the_next_call(engine: Engine) -> None:
-    """Spec §8: another handle sees the running event when the tool runs, and the result when the model is called again."""
+    """Another handle sees the running event, and the result at the next model call."""
     session = engine.open().create_session(id="s")
     session.user("go")
     other = engine.open()
@@ -187,7 +187,10 @@ def test_nothing_is_written_by_looking(session: Session) -> None:
 
 
 def test_a_reply_needs_the_lease_and_one_at_a_time(session: Session) -> None:
-    """`begin` is refused without the lease and while a reply is open; a step of the program's is not the window's to perform."""
+    """`begin` is refused without the lease and while a reply is open.
+
+    A step of the program's is not the window's to perform.
+    """
     session.user("hello")
     window = ContextWindow(session, environment={})
     step = window.next_step()
@@ -212,7 +215,7 @@ def test_a_reply_needs_the_lease_and_one_at_a_time(session: Session) -> None:
 
 
 def test_old_results_are_pruned_inside_a_loop(session: Session) -> None:
-    """Spec §5.2: inside a loop all but the newest two steps may be pruned, and the next request has them cleared."""
+    """Inside a loop all but the newest two steps may be pruned, and the next request shows it."""
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False))
     limits = Limits(context=21_000, output=1_000)
     session.user("look at everything")
@@ -226,7 +229,10 @@ def test_old_results_are_pruned_inside_a_loop(session: Session) -> None:
 
 
 def test_old_results_are_pruned_after_a_loop(session: Session) -> None:
-    """Spec §5.2: after a loop the newest two turns are protected; undoing the prune restores the view byte for byte."""
+    """After a loop the newest two turns are protected.
+
+    Undoing the prune restores the view byte for byte.
+    """
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False), prune=PrunePolicy(steps=None))
     limits = Limits(context=41_000, output=1_000)
     loop = Loop(session, lambda _request: Reply("ok"), {"look": lambda _given: "word " * 8_000}, policy, limits)
@@ -254,7 +260,7 @@ def test_old_results_are_pruned_after_a_loop(session: Session) -> None:
 
 
 def test_a_full_window_is_compacted_with_a_tail_and_the_loop_goes_on(session: Session) -> None:
-    """Spec §5.4, §5.6: a summary of the head, the newest turns and the newest user message verbatim, a word to go on, the answer."""
+    """A compaction leaves a summary, the newest turns, the newest question, a continuation."""
     talk(session, 14)
     session.user("the newest question")
     heads: list[SummaryRequest] = []
@@ -281,7 +287,7 @@ def test_a_full_window_is_compacted_with_a_tail_and_the_loop_goes_on(session: Se
 
 
 def test_a_compaction_in_the_middle_of_a_turn_keeps_what_was_asked(session: Session) -> None:
-    """Spec §5.4: a turn that does not fit is split, a call stays with its result, and the question stays in words."""
+    """A turn that does not fit is split, a call stays with its result, the question stays."""
     session.user("read it all")
     loop = Loop(
         session,
@@ -300,7 +306,7 @@ def test_a_compaction_in_the_middle_of_a_turn_keeps_what_was_asked(session: Sess
 
 
 def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_is_blocked(session: Session) -> None:
-    """Spec §5.4: an empty summary hides nothing, the one before it stays in force, and three failures in a row end in a clear error."""
+    """An empty summary hides nothing, and three failures in a row end in a clear error."""
     talk(session, 14)
     good = Loop(session, lambda _request: Reply("fine"), {}, SMALL, LIMITS, {"summarizer": summarized})
     session.user("first")
@@ -333,7 +339,7 @@ def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_
     ],
 )
 def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answer: list[Piece], reason: str) -> None:
-    """Spec §5.4 "Guard": without the sections, with a tool call, or too large to go on, a summary hides nothing."""
+    """Without sections, with a tool call, or too large, a summary hides nothing."""
     talk(session, 6)
     window = ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, summarizer=lambda _: answer, environment={})
     before = ModelView.of(session).digest
@@ -344,7 +350,7 @@ def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answ
 
 
 def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> None:
-    """Spec §5.4: what a summariser raises is recorded in the name of its kind, without its words unless they are ours."""
+    """A summariser's error is recorded by its type, without words that are not ours."""
     talk(session, 6)
 
     def foreign(request: SummaryRequest) -> Iterator[str]:
@@ -362,7 +368,7 @@ def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> 
 
 
 def test_a_compaction_is_performed_whole_also_without_the_lease(engine: Engine) -> None:
-    """Spec §5.4: a window that is not entered holds the lease from the start of a compaction to its end."""
+    """A window that is not entered holds the lease from the start of a compaction to its end."""
     session = engine.open().create_session(id="s")
     talk(session, 14)
     session.user("newest")
@@ -379,7 +385,7 @@ def test_a_compaction_is_performed_whole_also_without_the_lease(engine: Engine) 
 
 
 def test_a_compaction_that_a_crash_broke_off_is_carried_out_again(engine: Engine) -> None:
-    """Spec §8, §9: the half of a summary is never seen, also not beside the whole one that is written after the crash."""
+    """The half of a summary is never visible, also not beside the whole one after a crash."""
     store = engine.open()
     session = store.create_session(id="s")
     talk(session, 14)
@@ -419,7 +425,7 @@ def crash(session: Session) -> None:
 
 
 def test_a_model_that_is_always_over_the_limit_ends_in_a_clear_error(session: Session) -> None:
-    """Promise of the issue: a model that reports itself over the limit whatever it is sent ends after a handful of compactions."""
+    """A model that always reports itself over the limit ends after a few compactions."""
     session.user("go")
     loop = Loop(session, until(1_000, tokens=lambda _request: 100_000), {}, SMALL, LIMITS, {"summarizer": summarized})
     step = loop.run()
@@ -430,7 +436,7 @@ def test_a_model_that_is_always_over_the_limit_ends_in_a_clear_error(session: Se
 
 
 def test_compactions_that_help_are_never_counted_against_a_session(session: Session) -> None:
-    """Spec §5.4: only failures in a row stop automatic compaction, also where the provider reports no usage."""
+    """Only failures in a row stop automatic compaction, also without reported usage."""
     loop = Loop(session, lambda _request: Reply("word " * 1_500), {}, SMALL, LIMITS, {"summarizer": summarized})
     for number in range(20):
         session.user(f"question {number}")
@@ -439,7 +445,7 @@ def test_compactions_that_help_are_never_counted_against_a_session(session: Sess
 
 
 def test_a_model_that_refuses_every_request_ends_in_a_clear_error(session: Session) -> None:
-    """The same for a provider that calls every request too large."""
+    """A provider that calls every request too large ends after a few compactions."""
     talk(session, 4)
     session.user("go")
     loop = Loop(session, lambda _request: Reply(refused=True), {}, SMALL, LIMITS, {"summarizer": summarized})
@@ -450,7 +456,7 @@ def test_a_model_that_refuses_every_request_ends_in_a_clear_error(session: Sessi
 
 
 def test_a_prompt_that_alone_fills_the_window_is_reported(session: Session) -> None:
-    """Spec §5: when the system prompt and the tools alone are over, no compaction is tried, and the loop says so."""
+    """If system prompt and tools alone are over, no compaction is tried, and the loop says so."""
     session.set_system_prompt("word " * 5_000)
     session.user("go")
     loop = Loop(session, lambda _request: Reply("never"), {}, SMALL, LIMITS)
@@ -479,7 +485,7 @@ def test_a_limit_on_messages_compacts(session: Session) -> None:
 
 @pytest.mark.parametrize("switch", ["policy", "environment"])
 def test_auto_off_is_obeyed_everywhere(session: Session, switch: str) -> None:
-    """Spec §5.3: with `auto=false`, in the policy or the environment, nothing compacts by itself: not usage, count, number or refusal."""
+    """With `auto=False`, in policy or environment, nothing compacts by itself."""
     overflow = OverflowPolicy(auto=switch != "policy", max_messages=2)
     environment = {"EVENTLOG_AUTO_COMPACT": "0"} if switch == "environment" else {}
     policy = msgspec.structs.replace(SMALL, overflow=overflow)
@@ -500,7 +506,10 @@ def test_auto_off_is_obeyed_everywhere(session: Session, switch: str) -> None:
 
 
 def test_prune_off_is_obeyed_everywhere(session: Session) -> None:
-    """`EVENTLOG_PRUNE=0` switches pruning off in a loop and by hand; a value that is neither on nor off is refused."""
+    """`EVENTLOG_PRUNE=0` switches pruning off in a loop and by hand.
+
+    A value that is neither on nor off is refused.
+    """
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False), overflow=OverflowPolicy(auto=False))
     limits = Limits(context=21_000, output=1_000)
     session.user("look")
@@ -516,7 +525,7 @@ def test_prune_off_is_obeyed_everywhere(session: Session) -> None:
 
 
 def test_the_switches_are_read_from_the_environment(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The switches are those of the process unless others are given, and are not recorded in the session."""
+    """The switches are the process's unless others are given, and are not recorded."""
     monkeypatch.setenv("EVENTLOG_AUTO_COMPACT", "0")
     monkeypatch.setenv("EVENTLOG_PRUNE", "false")
     window = ContextWindow(session, SMALL)
@@ -531,7 +540,7 @@ PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
 def test_a_refused_request_is_made_again_after_a_compaction(session: Session) -> None:
-    """Spec §5.5: the message is added again with its media named, what its turn had done stays visible, and nobody asks to continue."""
+    """A refused message is added again with its media named; no continuation is asked for."""
     talk(session, 3, words=20)
     file = File("image/png", PNG, "red.png")
     session.user(
@@ -563,7 +572,7 @@ def test_a_refused_request_is_made_again_after_a_compaction(session: Session) ->
 
 
 def test_without_anything_before_it_a_refused_message_is_not_made_again(session: Session) -> None:
-    """Spec §5.5: if nothing but the refused message exists it is summarised, and the continuation tells of the media."""
+    """If only the refused message exists it is summarised; the continuation names the media."""
     session.user([Text("what is this"), File("image/png", PNG, "red.png")])
     model = scripted(Reply(refused=True), Reply("I cannot see it"))
     loop = Loop(session, model, {}, SMALL, LIMITS, {"summarizer": summarized})
@@ -578,7 +587,7 @@ def test_without_anything_before_it_a_refused_message_is_not_made_again(session:
 
 
 def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:
-    """Spec §5.6: the hook is told which compaction it is, and with its no, or the policy's, nothing asks to go on."""
+    """The hook learns which compaction it is; its no, or the policy's, stops the continuation."""
     told_of: list[AutoContinue] = []
 
     def no(found: AutoContinue) -> bool:
@@ -596,7 +605,7 @@ def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:
 
 
 def test_what_was_answered_before_a_compaction_is_not_asked_again(session: Session) -> None:
-    """Spec §8: compacted by hand after the answer, a session has nothing to do, though its newest question stays in the view."""
+    """Compacted by hand after the answer, a session has nothing to do."""
     session.user([Text("newest"), Subtask("count", "to count", "helper")])
     loop = Loop(session, lambda _request: Reply("word " * 900), {}, SMALL, LIMITS, {"summarizer": summarized})
     assert loop.run() == Stop("finished")
@@ -610,7 +619,7 @@ def test_what_was_answered_before_a_compaction_is_not_asked_again(session: Sessi
 
 
 def test_messages_that_arrive_in_a_turn_can_be_wrapped_as_reminders(session: Session) -> None:
-    """Spec §4.6: off by default; when on, it is recorded with the step, and a view with the recorded options is the same."""
+    """A last-step notice is off by default; when on, it is recorded with the step."""
     from projections import RenderOptions
 
     session.user("count")
@@ -635,7 +644,10 @@ def test_messages_that_arrive_in_a_turn_can_be_wrapped_as_reminders(session: Ses
 
 
 def test_the_last_step_of_a_turn_is_told_so_and_no_other_follows(session: Session) -> None:
-    """Spec §8: a step limit is enforced, also across compactions; the last request ends with a word that it is; a new question begins anew."""
+    """A step limit is enforced, also across compactions.
+
+    The last request ends with a word that it is; a new question begins anew.
+    """
     policy = msgspec.structs.replace(SMALL, loop=LoopPolicy(max_steps=14))
     session.user("go on and on")
     tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda given: f"{given} " + "word " * 600}
@@ -654,7 +666,7 @@ def test_the_last_step_of_a_turn_is_told_so_and_no_other_follows(session: Sessio
 
 
 def test_identical_calls_in_a_row_are_reported(session: Session) -> None:
-    """Spec §8: three identical calls in a row block the loop, whatever the order of their arguments, unless they are allowed."""
+    """Three identical calls in a row block the loop, in any argument order, unless allowed."""
     session.user("go")
     tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda _given: "nothing"}
     arguments = ['{"a": 1, "b": 2}', '{"b": 2, "a": 1}', '{ "a":1,"b":2 }']
@@ -673,7 +685,10 @@ def test_identical_calls_in_a_row_are_reported(session: Session) -> None:
 
 
 def test_a_queued_message_waits_unseen_and_is_promoted_after_the_turn(session: Session) -> None:
-    """Spec §8: a queued message is in no request of the running turn; a steering one is in the next; each queued has a turn of its own."""
+    """A queued message is in no request of the running turn; a steering one is in the next.
+
+    Each queued has a turn of its own.
+    """
     session.user("first")
     arrived: list[str] = []
 
@@ -720,7 +735,7 @@ def test_a_queued_message_waits_unseen_and_is_promoted_after_the_turn(session: S
 
 
 def test_subtasks_run_in_sub_sessions_before_the_model_is_called(engine: Engine) -> None:
-    """Spec §8: each subtask has a sub-session with its prompt, its answer is a result, a failing one is a failed call, and none runs twice."""
+    """Each subtask has a sub-session, its answer is a result, and none runs twice."""
     store = engine.open()
     session = store.create_session(scope="alice")
     session.user([Text("do"), Subtask("count", "to count", "helper"), Subtask("sing", "to sing", "singer")])
@@ -752,7 +767,7 @@ def test_subtasks_run_in_sub_sessions_before_the_model_is_called(engine: Engine)
 
 
 def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine: Engine) -> None:
-    """Spec §8: after a crash inside a subtask it runs again, in the sub-session that it had."""
+    """After a crash inside a subtask it runs again, in the sub-session that it had."""
     store = engine.open()
     session = store.create_session(id="s")
     session.user([Text("do"), Subtask("count", "to count")])
@@ -785,7 +800,7 @@ def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine
 
 
 def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None:
-    """Spec §8: the loop ends at its next step, what ran is settled, and the next question is answered as ever."""
+    """After an interrupt the loop ends at its next step, and the next question is answered."""
     session = engine.open().create_session(id="s")
     other = engine.open()
     session.user("go")
@@ -807,7 +822,7 @@ def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None
 
 
 def test_an_interrupt_from_another_process_stops_the_loop(tmp_path: Path) -> None:
-    """Spec §8: another process may ask for the stop."""
+    """Another process may ask for the stop."""
     script = f"import eventlog\nwith eventlog.open({str(tmp_path / 'store')!r}) as s: s.session('s').interrupt()"
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
@@ -824,7 +839,7 @@ def test_an_interrupt_from_another_process_stops_the_loop(tmp_path: Path) -> Non
 
 
 def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
-    """Spec §8: a stream is ended early, what it had said stays, and an interrupt from before the answer does not count."""
+    """A stream is ended early with what it had said; an older interrupt does not count."""
     session = engine.open().create_session(id="s")
     other = engine.open().session("s")
     closed: list[bool] = []
@@ -856,7 +871,7 @@ def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
 
 
 def test_an_interrupt_stops_a_summary_and_is_not_taken_for_a_later_one(session: Session) -> None:
-    """Spec §5.4, §8: an interrupt aborts the compaction that runs, nothing is hidden, and a later compaction is not aborted by it."""
+    """An interrupt aborts the running compaction, and not a later one."""
     talk(session, 14)
     session.user("newest")
     before = ModelView.of(session).digest
@@ -879,7 +894,7 @@ def test_an_interrupt_stops_a_summary_and_is_not_taken_for_a_later_one(session: 
 
 
 def test_an_interrupt_at_the_end_of_a_summary_is_not_lost(session: Session) -> None:
-    """Spec §8: an interrupt that comes when the summary is written stops the loop, whatever the compaction adds after it."""
+    """An interrupt while a summary is written stops the loop after the compaction."""
     talk(session, 14)
     session.user("newest")
 
@@ -893,7 +908,10 @@ def test_an_interrupt_at_the_end_of_a_summary_is_not_lost(session: Session) -> N
 
 
 def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
-    """Spec §8: what the user broke off stays so until the user says something; what a crash broke off goes on by itself."""
+    """A turn that the user broke off stays so until the user says something.
+
+    What a crash broke off goes on by itself.
+    """
     store = engine.open()
     aborted = store.create_session(id="aborted")
     aborted.user("go")
@@ -919,7 +937,7 @@ def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
 
 
 def test_an_abort_over_the_limit_or_in_a_subtask_is_not_worked_around(session: Session) -> None:
-    """Spec §8: neither an overflow nor a subtask makes a loop go on that the user stopped."""
+    """Neither an overflow nor a subtask makes a loop go on that the user stopped."""
     session.user([Text("do"), Subtask("count", "to count")])
 
     def stops(child: Session) -> str:
@@ -941,7 +959,7 @@ def test_an_abort_over_the_limit_or_in_a_subtask_is_not_worked_around(session: S
 
 
 def test_going_back_before_an_interrupted_turn_lets_the_loop_go_on(session: Session) -> None:
-    """Spec §7, §8: whoever rolls back an interrupted turn may have it done again without a new message."""
+    """A rolled-back interrupted turn may be done again without a new message."""
     session.user("go")
     version = session.version
 
@@ -958,7 +976,7 @@ def test_going_back_before_an_interrupted_turn_lets_the_loop_go_on(session: Sess
 
 
 def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> None:
-    """What the program raises closes the reply as failed, in the name of the error, and is no reason to call the model again."""
+    """A program's exception closes the reply as failed, and the model is not called again."""
     session.user("go")
 
     def model(request: ModelRequest) -> Reply:
@@ -976,7 +994,7 @@ def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> 
 
 @pytest.mark.promise(10)
 def test_what_hooks_change_is_recorded_and_can_be_rebuilt(session: Session) -> None:
-    """Promise 10: the patch of the step, applied to the view of its version, gives the messages, the system prompt and the digest recorded."""
+    """Promise 10: the step's patch, applied to its view, gives the recorded request."""
     session.set_system_prompt("header", "rest")
     talk(session, 3, words=3)
     session.user("who am I")
@@ -1011,7 +1029,10 @@ def test_hooks_that_change_nothing_leave_no_patch(session: Session) -> None:
 
 
 def test_hooks_of_a_summary_add_context_replace_the_prompt_and_transform_the_messages(session: Session) -> None:
-    """Spec §5.4: context goes behind the prompt; another prompt is taken without asking for the template's sections."""
+    """Context goes behind the prompt.
+
+    Another prompt is taken without asking for the template's sections.
+    """
     talk(session, 6)
     seen: list[SummaryRequest] = []
 
@@ -1034,7 +1055,10 @@ def test_hooks_of_a_summary_add_context_replace_the_prompt_and_transform_the_mes
 
 
 def test_the_system_prompt_has_two_segments_and_the_first_stays(session: Session) -> None:
-    """Spec §4.8: header, then the caller's and the message's own; the header is the same bytes in every turn and after a compaction."""
+    """Header, then the caller's and the message's own.
+
+    The header is the same bytes in every turn and after a compaction.
+    """
     session.set_system_prompt("You are an agent.", "Today is Monday.")
     loop = Loop(session, lambda _request: Reply("word " * 500), {}, SMALL, LIMITS, {"summarizer": summarized})
     for number in range(9):
@@ -1047,7 +1071,7 @@ def test_the_system_prompt_has_two_segments_and_the_first_stays(session: Session
 
 
 def test_another_loop_at_work_is_waited_for(engine: Engine) -> None:
-    """Spec §8: one loop at a time: a second owner cannot take the lease, and one that only looks is told whose reply is open."""
+    """One loop at a time: a second owner gets no lease, and a reader sees whose reply is open."""
     session = engine.open().create_session(id="s")
     session.user("go")
     other = engine.open().session("s")

@@ -1,4 +1,4 @@
-"""The decisions of OpenCode 1.18.33, recorded: what it pruned, and when it found its window full (spec §5, preset `opencode-1.18`)."""
+"""OpenCode 1.18.33's recorded decisions: what it pruned, and when its window was full."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PRUNING = ("compact-prune", "prune-fires", "prune-minimum", "prune-skill", "prun
 
 @cache
 def played(name: str) -> dict[str, Any]:
-    """What was played: the turns, and the models' limits."""
+    """The recorded turns, and the models' limits."""
     found: dict[str, Any] = json.loads((SHARED / "parity" / "dev" / name / "scenario.json").read_text("utf-8"))
     return found
 
@@ -55,7 +55,7 @@ def marks(stored: dict[str, Any]) -> set[str]:
 
 
 def unmarked(stored: dict[str, Any], parts: set[str]) -> dict[str, Any]:
-    """The same conversation before these parts were marked."""
+    """Return the conversation without the marks of these parts."""
     found = deepcopy(stored)
     for message in found["messages"]:
         for part in message["parts"]:
@@ -65,7 +65,7 @@ def unmarked(stored: dict[str, Any], parts: set[str]) -> dict[str, Any]:
 
 
 def planned(stored: dict[str, Any]) -> set[str]:
-    """What our planner prunes, with OpenCode's numbers and its estimate of tokens."""
+    """Return what our planner prunes with OpenCode's numbers and estimate."""
     recording = Recording.of(tell_export(stored))
     state, _ = replay(ModelViewProjection(), recording)
     sizes = sizes_named(OPENCODE_POLICY.counter, state, OPENCODE_1_18, recording.text)
@@ -93,7 +93,7 @@ def test_pruning_is_on_where_it_is_compared() -> None:
     [("compact-prune", 1), ("prune-fires", 1), ("prune-minimum", 0), ("prune-skill", 1), ("prune-twice", 3)],
 )
 def test_the_same_parts_are_pruned(name: str, passes: int) -> None:
-    """After every turn our planner marks exactly what OpenCode marked then, and nothing where it marked nothing."""
+    """After every turn our planner marks exactly what OpenCode marked then."""
     shared_path("parity", "dev")
     before: set[str] = set()
     fired = 0
@@ -111,7 +111,7 @@ def test_the_same_parts_are_pruned(name: str, passes: int) -> None:
 
 @pytest.mark.parametrize("name", PRUNING)
 def test_nothing_is_pruned_while_a_loop_goes_on(name: str) -> None:
-    """At every request the marks are those of the turn's beginning, as with a preset that never prunes inside a loop."""
+    """At every request the marks are those of the turn's start, as with no pruning in a loop."""
     shared_path("parity", "dev")
     ended = {number: marks(stored) for number, stored in SCENARIOS[name].exports()}
     for pair in SCENARIOS[name].pairs():
@@ -171,7 +171,7 @@ def asked(pair: Pair) -> str:
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda scenario: scenario.name)
 def test_the_window_is_full_at_the_same_requests(scenario: Scenario) -> None:
-    """Our overflow test fires exactly at the requests that OpenCode made a compaction of because of the reported usage."""
+    """Our overflow test fires exactly where OpenCode compacted because of reported usage."""
     for pair in scenario.pairs():
         if asked(pair) in {"", "full"}:
             assert is_full(pair) is (asked(pair) == "full"), pair.name

@@ -1,4 +1,4 @@
-"""The report on a window: what it counts adds up, what it foretells comes true, and it holds nothing that was said."""
+"""The report on a window: its counts add up, its previews come true, it holds no content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = 1_000_000
 
 
 def opened(store: eventlog.Store, name: str = "talk", policy: ContextPolicy | str | None = None) -> ContextWindow:
-    """The window of a session, whatever this machine switches off."""
+    """Return a session's window, without this machine's switches."""
     return ContextWindow(store.session(name), policy, environment={})
 
 
@@ -31,7 +31,9 @@ def check_sums(window: ContextWindow, report: WindowReport) -> None:
     """Every way of counting gives the same sum."""
     view = window.view()
     others = len(view.system) + bool(view.tools)
-    assert report.kinds.total == report.counted == window.state.new_counter().count(view.messages, view.system, view.tools)
+    assert (
+        report.kinds.total == report.counted == window.state.new_counter().count(view.messages, view.system, view.tools)
+    )
     assert report.tokens == window.tokens == window.state.calibrated(report.counted)
     whole = report.kinds.system + report.kinds.tools + frame_tokens(others)
     assert sum(message.tokens for message in report.largest_messages) == report.counted - whole
@@ -48,7 +50,7 @@ def check_sums(window: ContextWindow, report: WindowReport) -> None:
 
 @pytest.fixture
 def full(tmp_path: Path) -> eventlog.Store:
-    """A session with something of every kind: pruned, compacted, with files, pictures in results, and todos carried over."""
+    """A session with everything: pruned, compacted, with files, pictures, todos carried over."""
     talk(tmp_path / "store")
     store = eventlog.open(tmp_path / "store")
     session = store.session("talk")
@@ -69,7 +71,7 @@ def full(tmp_path: Path) -> eventlog.Store:
 
 @pytest.mark.parametrize("policy", ["default", "opencode-1.18"])
 def test_kinds_sum_to_the_count(full: eventlog.Store, policy: str) -> None:
-    """The kinds sum to the count of the whole request, by either preset's view and counter, and none is forgotten."""
+    """The kinds sum to the count of the whole request, by either preset's counter."""
     with full:
         window = opened(full, policy=policy_named(policy))
         report = window_report(window, largest=ALL)
@@ -80,7 +82,7 @@ def test_kinds_sum_to_the_count(full: eventlog.Store, policy: str) -> None:
 
 
 def test_the_report_tells_what_was(full: eventlog.Store) -> None:
-    """Prunes and compactions in force are listed with what they freed, failures with their reasons, tools with their calls."""
+    """Prunes, compactions and failures are listed with numbers and reasons, tools with calls."""
     with full:
         session = full.session("talk")
         failed = session.request_compaction()
@@ -108,7 +110,7 @@ def test_the_report_holds_nothing_that_was_said(full: eventlog.Store) -> None:
 
 
 def test_what_is_foretold_comes_true(tmp_path: Path) -> None:
-    """The plan of a prune is what a prune then clears, and the plan of a compaction what a compaction then covers."""
+    """A previewed prune is what a prune clears, a previewed compaction what one covers."""
     talk(tmp_path / "store")
     with eventlog.open(tmp_path / "store") as store:
         window = opened(store)
@@ -134,7 +136,7 @@ def test_what_is_foretold_comes_true(tmp_path: Path) -> None:
 
 
 def test_switches_and_planners(tmp_path: Path) -> None:
-    """A report says what is switched off, takes another planner by name, and plans inside a loop when asked to."""
+    """A report says what is switched off, and takes another planner and `inside`."""
     talk(tmp_path / "store")
     with eventlog.open(tmp_path / "store") as store:
         session = store.session("talk")
@@ -152,7 +154,7 @@ def test_switches_and_planners(tmp_path: Path) -> None:
 
 
 def test_a_pending_compaction_is_named(tmp_path: Path) -> None:
-    """A compaction that was requested and not carried out is the next step, and its plan leaves alone what came after it."""
+    """A requested compaction is the next step, and its preview leaves later messages alone."""
     talk(tmp_path / "store")
     with eventlog.open(tmp_path / "store") as store:
         session = store.session("talk")
@@ -166,7 +168,10 @@ def test_a_pending_compaction_is_named(tmp_path: Path) -> None:
 
 
 def test_limits_and_calibration(tmp_path: Path) -> None:
-    """An unknown window has no usable tokens; what a provider reported of a counted step calibrates the total and is listed."""
+    """An unknown window has no usable tokens.
+
+    What a provider reported of a counted step calibrates the total and is listed.
+    """
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.user("hello " * 200)
@@ -189,7 +194,7 @@ def test_limits_and_calibration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_sessions_add_up(tmp_path: Path, name: str) -> None:
-    """For recorded sessions, too, kinds, tools, messages and parts sum to the count of the request."""
+    """For recorded sessions, too, kinds, tools, messages and parts sum to the count."""
     session = recorded(tmp_path / "store", name)
     with eventlog.open(tmp_path / "store", read_only=True) as store:
         window = opened(store, session)
@@ -200,7 +205,7 @@ def test_recorded_sessions_add_up(tmp_path: Path, name: str) -> None:
 
 
 def test_a_limit_of_messages_is_foretold_as_well() -> None:
-    """What the report says a compaction would keep is what it keeps, also where the view may have few messages only."""
+    """The messages that a preview keeps are kept, also where the view may have only a few."""
     policy = ContextPolicy(
         overflow=OverflowPolicy(max_messages=4), compaction=CompactionPolicy(preserve_recent_tokens=100_000)
     )

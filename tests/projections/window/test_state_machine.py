@@ -1,4 +1,4 @@
-"""Random commands on what the model sees: the view from any checkpoint, live, and by a list of our own, on every engine.
+"""Random commands: the view from any checkpoint, live, and by a model of our own.
 
 The oracle (`Expected`) reads the effective events and says which messages are in the view and in which order.  It knows no checkpoint,
 lets nothing go, and shares no code with the fold.
@@ -174,7 +174,10 @@ class Expected:
         return first + [message.id for message in rest]
 
     def newest_real(self) -> str | None:
-        """The newest message that the user wrote and that says something, and does not wait; None if it was removed."""
+        """The newest message that the user wrote and that says something, and does not wait.
+
+        None if it was removed.
+        """
         found = [seen for seen in self.messages.values() if seen.real and seen.says and not seen.waiting]
         newest = max(found, key=lambda seen: seen.place, default=None)
         return None if newest is None or newest.removed else newest.id
@@ -325,7 +328,10 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def remove(self, pick: int) -> None:
-        """A message of the view is removed; a compaction's own message takes the compaction with it."""
+        """A message of the view is removed.
+
+        A compaction's own message takes the compaction with it.
+        """
         shown = [name for name in Expected(self.session).visible() if name not in self.session.state().open_messages()]
         running = self._compaction("requested", "started")
         if shown and running is None and pick % 3 == 0:
@@ -409,7 +415,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, of_parent=st.booleans())
     def redact(self, pick: int, of_parent: bool) -> None:
-        """A result is redacted, here or in the session that this one was forked from: no view of any version shows it."""
+        """A result is redacted, here or in the parent of a fork: no view of any version shows it."""
         parts = [part.id for part in self._calls() if part.status == "completed" and not part.redacted]
         if parts and pick % 2 == 0:
             session = self.store.session(self.parents.get(self.session.id, "s")) if of_parent else self.session
@@ -437,7 +443,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def start(self, pick: int) -> None:
-        """What it covers is fixed, also of one that a crash broke off: the newest real message of the user's is kept."""
+        """A started compaction's range is fixed, also after a crash; the newest question is kept."""
         found = self._compaction("requested", "failed")
         if found is None or self.session.state().running_compaction() is not None:
             return
@@ -489,7 +495,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def fail(self) -> None:
-        """It comes to nothing: the view is what it was."""
+        """A failed compaction leaves the view as it was."""
         found = self._compaction("requested", "started")
         if found is None:
             return
@@ -536,7 +542,10 @@ class Windows(RuleBasedStateMachine):
 
     @rule(picks=st.lists(PICKS, min_size=1, max_size=3), undoes=st.integers(0, 3), by_window=st.booleans())
     def rollback(self, picks: list[int], undoes: int, by_window: bool) -> None:
-        """Back to any version, whose view it is then, on to versions that are hidden by then; and forth again, to the same bytes."""
+        """Back to any version, whose view it is then, on to versions that are hidden by then.
+
+        And forth again, to the same bytes.
+        """
         if self.session.state().open_messages():
             with pytest.raises(RefusedError):
                 self.session.rollback(1)
@@ -561,7 +570,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def redo(self) -> None:
-        """The newest rollback that was not redone is, if there is one: what was there right before it is there again."""
+        """A redo brings back the state before the newest rollback that was not redone."""
         if self.session.state().open_messages():
             return
         waiting = self._waiting()
@@ -607,7 +616,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, stays=st.booleans())
     def fork(self, pick: int, stays: bool) -> None:
-        """A fork has the view of its version; the parent keeps its own, whatever happens in either."""
+        """A fork has the view of its version, and the parent keeps its own."""
         known = self.digests[self.session.id]
         version = pick % self.session.version + 1
         if len(self.digests) >= 4:
@@ -672,7 +681,7 @@ class Windows(RuleBasedStateMachine):
 
     @invariant()
     def the_view_is_one(self) -> None:
-        """Live, from checkpoints, and from the first event: the same bytes of state, and the same view."""
+        """Live, from checkpoints, and from the first event: equal bytes of state, equal views."""
         live = self.live.advance()
         self.agenda.advance()
         fresh = replay(ModelViewProjection(), self.session)
@@ -687,7 +696,7 @@ class Windows(RuleBasedStateMachine):
 
     @invariant()
     def what_is_kept_is_what_is_found_anew(self) -> None:
-        """A window that is kept decides as one that is made now, from the same outline, the same candidates and the same request."""
+        """A long-lived window decides as a new one does, from equal outlines and candidates."""
         for number, window in enumerate(self.kept):
             if self.session.version % (3 * number + 1):
                 continue  # the others look now and then only
@@ -716,7 +725,7 @@ class Windows(RuleBasedStateMachine):
             assert words.split()[0] not in said
 
     def teardown(self) -> None:
-        """At the end every view of every session is compared again, in a store that is opened anew, without checkpoints."""
+        """At the end every view of every session is compared again in a reopened store."""
         try:
             with suppress(FencedError):
                 self.store.close()
@@ -748,7 +757,7 @@ def _outlined(outline: Outline) -> list[object]:
 
 
 def _plans(now: Situation) -> list[object]:
-    """What every planner would prune."""
+    """Return what every planner would prune."""
     return [now.prune_plan(inside=inside, planner=planner) for planner in PLANNERS for inside in (False, True)]
 
 
@@ -763,7 +772,7 @@ def _candidates(now: Situation) -> list[object]:
 
 
 def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:
-    """Calls and results stand side by side, in the same order, and there is none without the other."""
+    """Calls and results stand side by side, in the same order, and none is alone."""
     for index, message in enumerate(messages):
         called = [part.call for part in message.parts if isinstance(part, Called)]
         if called:
@@ -777,7 +786,7 @@ def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:
 @pytest.mark.promise(7, 8, 10, 13)
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_random_commands_leave_one_view(engine_name: str) -> None:
-    """Promises 7-10, 13: whatever happens, the view is the same from any checkpoint or none, undoing restores it, nothing covered leaks."""
+    """Promises 7-10, 13: the view is the same from any checkpoint, and nothing covered leaks."""
 
     class OnEngine(Windows):
         pass

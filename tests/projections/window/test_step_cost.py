@@ -1,4 +1,4 @@
-"""What a step of the loop and a report cost as a session grows (processor time at two sizes, in one run)."""
+"""The cost of a loop's step and of a report as a session grows, in processor time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def reported(session: Session) -> None:
 
 
 def test_a_report_of_eight_times_the_messages_costs_eight_times_as_much() -> None:
-    """`eventlog window` is linear in the messages of the view: 8,000 cost at most 16 times what 1,000 do."""
+    """`eventlog window` is linear: 8,000 messages cost at most 16 times what 1,000 do."""
     with eventlog.open("memory:") as store:
         small, large = (grown(store.create_session(), messages) for messages in (1_000, 8_000))
         costs = [processor_time(partial(reported, session), runs) for session, runs in ((small, 5), (large, 2))]
@@ -64,7 +64,7 @@ def test_a_report_of_eight_times_the_messages_costs_eight_times_as_much() -> Non
 
 
 class Costs:
-    """A loop in one session that grows turn by turn, and the processor time of its window's own work."""
+    """A loop in a session that grows turn by turn, and its window's own processor time."""
 
     def __init__(self, window: ContextWindow, *, one_turn: bool) -> None:
         self._window = window
@@ -72,7 +72,7 @@ class Costs:
         self._turns = 0
 
     def grow(self, turns: int) -> None:
-        """Go on until there are so many turns (or steps of one turn), each with a call and its result."""
+        """Go on until there are so many turns (or steps of one turn), each with a call."""
         while self._turns < turns:
             self.turn()
 
@@ -120,7 +120,9 @@ class Costs:
 @pytest.mark.parametrize("one_turn", [False, True])
 @pytest.mark.parametrize("planner", PLANNERS_KEPT)
 def test_a_step_costs_what_is_new(planner: str, *, one_turn: bool) -> None:
-    """`next_step`, `begin`, `run` and `finish` cost at 800 turns (or steps of one turn) what they cost at 100.
+    """`next_step`, `begin`, `run` and `finish` cost at 800 turns what they cost at 100.
+
+    So do 800 steps of one turn.
 
     In the long form at 1,600, too.  While the long session takes its measured turns, short ones take theirs in between,
     so a busy machine slows both.

@@ -1,4 +1,4 @@
-"""Truncation when a tool finishes (spec §5.1)."""
+"""Truncation when a tool finishes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def utf8(text: str) -> bytes:
 @example("x" * 60_000, TruncationPolicy(), None)
 @example("a\n" * 3_000, TruncationPolicy(direction="tail"), None)
 def test_preview_is_within_the_limits(text: str, policy: TruncationPolicy, usable: int | None) -> None:
-    """A text is shown whole exactly when it is within the bounds, and a preview, its marker included, always is."""
+    """A text within the bounds is shown whole, and a preview with its marker is within them."""
     limits = bounds(policy, usable)
     found = truncate(text, policy, usable, part="prt_1")
     if count_lines(text) <= limits.lines and len(utf8(text)) <= limits.size:
@@ -52,7 +52,7 @@ def test_preview_is_within_the_limits(text: str, policy: TruncationPolicy, usabl
 
 @given(texts, policies, st.sampled_from(["prt_1", "p" * 256, "中" * 85]))
 def test_marker_tells_exactly_what_is_missing(text: str, policy: TruncationPolicy, part: str) -> None:
-    """What the marker's ranges name, put between the two sides of the preview, gives the text again."""
+    """The ranges of the marker, put between both sides of the preview, give the text again."""
     found = truncate(text, policy, None, part=part)
     if found is None:
         return
@@ -123,7 +123,7 @@ def test_a_line_feed_at_the_end_begins_no_line() -> None:
 
 
 def test_bounds_scale_with_the_window() -> None:
-    """A large window has the policy's bounds, a small one both in proportion, and the smallest still shows something."""
+    """A large window has the policy's bounds, a small one both in proportion, with a minimum."""
     policy = DEFAULT_POLICY.truncation
     assert bounds(policy, None) == bounds(policy, 200_000) == Bounds(2_000, 51_200)
     assert bounds(policy, 24_000) == Bounds(351, 9_000)
@@ -139,7 +139,7 @@ def test_truncation_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize("part", ["a\nb", "\ud800", "\x1b[31m" * 60])
 def test_an_odd_id_keeps_the_marker_on_one_line(part: str) -> None:
-    """An id that would break the marker's line, or cannot be shown, is escaped and the preview stays within the limits."""
+    """An id that cannot stand in the marker is escaped, and the preview stays within limits."""
     found = truncate("x" * 5_000, TruncationPolicy(max_bytes=0), None, part=part)
     assert found is not None
     assert isinstance(found.preview, str)

@@ -1,4 +1,4 @@
-"""What follows a compaction: the refused message again without its media, or a word to go on (spec §5.5, §5.6)."""
+"""The message after a compaction: the refused message without media, or a continuation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def told(*kinds: PartKind) -> tuple[Conversation, Recording]:
 
 
 def test_media_become_texts_and_the_rest_stays() -> None:
-    """Images and PDFs are named in their place; texts with their marks, other files, mentions and subtasks are as they were."""
+    """Images and PDFs are named in their place.
+
+    Texts with their marks, other files, mentions and subtasks are as they were.
+    """
     kept: list[PartKind] = [
         Text("what is this?", metadata='{"a":1}'),
         Text("note", synthetic=True),
@@ -55,7 +58,10 @@ def test_what_is_gone_stays_gone() -> None:
 
 
 def test_words_of_the_default_are_our_own() -> None:
-    """The default's message asks to go on or to ask, begins with the notice only after a refused request, and is not OpenCode's."""
+    """The default continuation has a notice only after a refused request.
+
+    Its words are not OpenCode's.
+    """
     plain, refused = continuation("default", overflow=False), continuation("default", overflow=True)
     assert refused.endswith(plain)
     assert len(refused) > len(plain)

@@ -1,4 +1,4 @@
-"""Summaries without an end, and answers that unpack to more than anyone has: bounded, typed, and the boundary before stays in force."""
+"""Endless summaries and decompression bombs are bounded; the old boundary stays in force."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REQUEST = SummaryRequest("Write notes.", (), "Now the notes.", None)
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests go to the local server whatever the machine's settings are."""
+    """Requests go to the local server, despite the machine's proxy settings."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -85,7 +85,10 @@ ENDLESS: dict[str, tuple[Answer, str]] = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_answer_has_an_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an endpoint sends without an end, or packed, is given up at a stated size, after one request unless it may be better the next time."""
+    """An endless or compressed answer is refused at a stated size.
+
+    It is asked for again only if the next answer may be better.
+    """
     answer, said = ENDLESS[name]
     monkeypatch.setattr(chat_stream, "MOST_EVENTS", 20_000)
     monkeypatch.setattr(http_summarizer, "LARGEST_STREAM", 32 * MEGABYTES)
@@ -136,14 +139,14 @@ def spending(_request: SummaryRequest) -> Iterator[Usage]:
 
 
 async def later(_request: SummaryRequest) -> AsyncIterator[str]:
-    """The same for asyncio."""
+    """Yield words for ever, as an async generator."""
     while True:
         yield "word " * 1_000
 
 
 @pytest.mark.parametrize("endless", [words, nothing, spending, later])
 def test_a_summariser_of_ones_own_has_an_end(endless: Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever yields for ever is closed at a stated length."""
+    """A summariser that yields for ever is closed at a stated length."""
     monkeypatch.setattr(summarizer, "MOST_PIECES", 10_000)
 
     with pytest.raises(SummarizerRefusedError, match="it may have no end"):
@@ -157,7 +160,10 @@ def test_a_summariser_of_ones_own_has_an_end(endless: Summarizer, monkeypatch: p
 
 
 def test_a_compaction_without_an_end_changes_nothing() -> None:
-    """A summary that does not end fails its compaction; the view is as before, and the next compaction can complete."""
+    """A summary that does not end fails its compaction.
+
+    The view is as before, and the next compaction can complete.
+    """
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s")
         for turn in range(6):

@@ -46,7 +46,7 @@ class Waits:
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests go to the local server whatever the machine's settings are."""
+    """Requests go to the local server, despite the machine's proxy settings."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -64,7 +64,7 @@ def test_streams_text_and_usage() -> None:
 
 
 def test_request_is_the_conversation_with_the_prompt_behind() -> None:
-    """The endpoint gets the system prompt, the head in the provider's form, the prompt, no tools, and the key in its header."""
+    """The endpoint gets system prompt, messages, prompt and key, and no tools."""
     with OpenAIServer(Answer("x")) as server:
         asked(server, api_key=KEY, body={"temperature": 0})
         request = server.asked[0]
@@ -106,7 +106,7 @@ def test_tool_call_is_told() -> None:
 
 
 def test_tries_again_and_waits_longer_each_time() -> None:
-    """What may pass is tried again: 5xx with growing waits, 429 after what `Retry-After` asks, bounded."""
+    """Temporary failures are tried again: 5xx with growing waits, 429 after `Retry-After`."""
     waits = Waits()
     busy = Answer(status=429, headers={"retry-after": "7"})
     long = Answer(status=503, headers={"retry-after": "9999"})
@@ -120,7 +120,7 @@ def test_tries_again_and_waits_longer_each_time() -> None:
 
 
 def test_gives_up_after_its_attempts() -> None:
-    """A server that stays away ends in a typed error with the last status and the number of attempts."""
+    """An unreachable server ends in an error with the last status and the number of attempts."""
     waits = Waits()
     with OpenAIServer(Answer(status=503)) as server, pytest.raises(SummarizerError) as caught:
         asked(server, attempts=3, sleep=waits)
@@ -164,7 +164,7 @@ def test_refused() -> None:
 
 
 def test_broken_stream_is_a_failure() -> None:
-    """A stream that breaks off after some text is an error, never a short summary, and is not begun again."""
+    """A stream that breaks off is an error, never a short summary, and is not begun again."""
     with OpenAIServer(Answer(["a", "b", "c"], cut=2)) as server:
         summary = HttpSummarizer(server.url, sleep=Waits())(REQUEST)
         assert [next(summary), next(summary)] == ["a", "b"]
@@ -180,7 +180,10 @@ def test_stream_that_breaks_off_at_once_is_tried_again() -> None:
 
 
 def said_before_silence(timeout: float) -> str:
-    """What a server said that then stops talking for longer than the timeout; "" if it was slower than that from the start."""
+    """Return the answer of a server that stops sending for longer than the timeout.
+
+    "" if it was slower than that from the start.
+    """
     hold = threading.Event()
     with OpenAIServer(Answer(["a", "b"], hold=hold)) as server:
         try:
@@ -232,7 +235,7 @@ def test_stream_in_any_pieces() -> None:
 
 
 def test_no_secret_in_any_error() -> None:
-    """Neither the key nor the address nor the provider's words are in an error, nor in what hangs on it."""
+    """No error, nor its causes, holds the key, the address or the provider's words."""
     refused = Answer(status=400, error={"message": f"key {KEY}", "code": f"bad key {KEY}"})
     with OpenAIServer(refused, Answer(status=500), Answer(["a", "b"], cut=1)) as server:
         for _ in range(3):
@@ -265,7 +268,7 @@ def test_client_of_ones_own() -> None:
 
 
 def test_closing_gives_the_request_up() -> None:
-    """Whoever stops reading lets go of the connection, though the server has not come to its end."""
+    """A caller who stops reading closes the connection, though the server has more to send."""
     hold = threading.Event()
     with OpenAIServer(Answer(["a", "b"], hold=hold)) as server, httpx2.Client() as client:
         found = pieces(HttpSummarizer(server.url, client=client), REQUEST)

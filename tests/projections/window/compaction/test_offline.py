@@ -1,4 +1,4 @@
-"""The summariser without a model: deterministic, bounded, in any language, and merged without growing."""
+"""The offline summariser: deterministic, bounded, in any language, merged without growing."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MOST_BYTES = sum(ROOM.values()) + 400
 
 
 def user(text: str, source: str = "u") -> NeutralMessage:
-    """What the user said."""
+    """Return a user's message."""
     return NeutralMessage("user", (Text(text),), source)
 
 
 def said(text: str) -> NeutralMessage:
-    """What the assistant said."""
+    """Return an assistant's message."""
     return NeutralMessage("assistant", (Text(text),), "a")
 
 
@@ -53,7 +53,7 @@ TALK = (
 
 
 def test_fills_the_template() -> None:
-    """Goal, wishes, calls, errors, answers and files stand in their sections, and empty sections say so."""
+    """Goal, wishes, calls, errors, answers and files stand in sections; empty ones say so."""
     found = sections_of(summary(*TALK))
     assert found["Goal"] == "- Fix the failing test in the parser\n- Newest request: Now write a test for it"
     assert found["Constraints & Preferences"] == "- Never touch the public API"
@@ -72,7 +72,7 @@ def test_passes_the_guard() -> None:
 
 
 def test_error_that_was_overcome_is_no_obstacle() -> None:
-    """A call that failed and then succeeded is not listed as blocked, within one digest or across two."""
+    """A call that failed and then succeeded is not listed as blocked, also not a summary later."""
     failed = called("bash", '{"command":"make"}', "no rule", error=True)
     good = called("bash", '{"command":"make"}', "ok")
     assert sections_of(summary(*failed, *good))["Blocked"] == "- (none)"
@@ -80,14 +80,20 @@ def test_error_that_was_overcome_is_no_obstacle() -> None:
 
 
 def test_todos_are_the_plan() -> None:
-    """Todos stand under Done, In Progress and Next Steps by their status; cancelled ones nowhere."""
+    """Todos stand under Done, In Progress and Next Steps by their status.
+
+    Cancelled ones nowhere.
+    """
     todos = (Todo("a", "completed"), Todo("b", "in_progress"), Todo("c"), Todo("d", "cancelled"))
     found = sections_of(summary(said("x"), facts=SummaryFacts(todos=todos)))
     assert (found["Done"], found["In Progress"], found["Next Steps"]) == ("- a", "- b", "- c")
 
 
 def test_what_the_program_wrote_is_no_wish() -> None:
-    """Synthetic user messages are neither goal nor constraint; files that patches name are relevant."""
+    """Synthetic user messages are neither goal nor constraint.
+
+    Files that patches name are relevant.
+    """
     found = sections_of(
         summary(user("Continue", "m1"), user("你好", "m2"), facts=SummaryFacts(frozenset({"m1"}), ("a b.py",)))
     )
@@ -96,7 +102,7 @@ def test_what_the_program_wrote_is_no_wish() -> None:
 
 
 def test_merges_a_summary_that_a_model_wrote() -> None:
-    """Sections of another hand are carried on: decisions, steps and files in its own words, and its goal."""
+    """Another program's sections are carried on: decisions, steps, files and goal."""
     previous = (
         "## Goal\n- Ship it\n## Key Decisions\n1. Use LMDB\n   because it is fast\n## Next Steps\n- release\n"
         "## Relevant Files\n- src/parser.py: the parser, handle with care\n## Progress\n### Done\n- designed"
@@ -111,7 +117,7 @@ def test_merges_a_summary_that_a_model_wrote() -> None:
 
 
 def test_counts_add_up_over_compactions() -> None:
-    """Calls are summed by tool, so ten compactions have a line per tool and the true number of calls."""
+    """Calls are summed by tool: ten compactions have a line per tool and the true number."""
     text: str | None = None
     for number in range(10):
         text = summary(*called("bash", f'{{"command":"run {number}"}}', "x", error=number == 3), previous=text)
@@ -120,7 +126,7 @@ def test_counts_add_up_over_compactions() -> None:
 
 @pytest.mark.parametrize("word", ["word ", "测试中文内容", "🙂👍", "données été "], ids=["en", "zh", "emoji", "fr"])
 def test_stays_small_over_ten_compactions(word: str) -> None:
-    """Ten compactions of long talk give a digest within its room, some 1,500 tokens, with the goal still there."""
+    """Ten compactions of long talk stay within the room, some 1,500 tokens, with the goal."""
     text: str | None = None
     for number in range(10):
         talk = [user(f"{word * 3}{number}-{index} {word * 200}") for index in range(20)]
@@ -156,7 +162,7 @@ talks = st.lists(
 
 @given(talks, talks)
 def test_merging_nothing_changes_nothing(first: list[NeutralMessage], second: list[NeutralMessage]) -> None:
-    """A digest is a fixed point: updating it with nothing new gives it back, byte for byte, and no section is ever lost."""
+    """An offline summary is a fixed point: updating it with nothing new gives the same bytes."""
     text = summary(*second, previous=summary(*first))
     assert missing_sections(text) == ()
     assert all(body for name, body in sections_of(text).items() if name != "Progress")
@@ -165,7 +171,7 @@ def test_merging_nothing_changes_nothing(first: list[NeutralMessage], second: li
 
 
 def test_merges_a_summary_of_another_program() -> None:
-    """An imported session keeps the goal, the wishes, the next steps and the files of the summary it came with."""
+    """An imported session keeps goal, wishes, steps and files of the summary it came with."""
     previous = (
         "This session is being continued.\n\nSummary:\n1. Primary Request and Intent:\n   Port the parser\n\n"
         "2. **Key Technical Concepts:**\n   - recursive descent\n3. Files and Code Sections:\n   - `src/a.py`: the lexer\n"
@@ -181,7 +187,7 @@ def test_merges_a_summary_of_another_program() -> None:
 
 
 def test_a_long_text_without_headings_keeps_both_ends() -> None:
-    """Of a previous summary in no known form the first and the last points stay, not the last ones alone."""
+    """Of a previous summary in no known form the first and the last points stay."""
     points = [f"point {number} " + "x" * 80 for number in range(60)]
     found = sections_of(summary(previous="\n".join(points)))["Critical Context"]
     assert points[0] in found

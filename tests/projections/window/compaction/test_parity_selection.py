@@ -1,4 +1,4 @@
-"""The selection against OpenCode 1.18.33: at every recorded compaction the same tail, and the same summary to be updated."""
+"""The selection equals OpenCode 1.18.33's at every recorded compaction."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_compactions_were_recorded() -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_selection_finds_the_recorded_tail(scenario: Scenario) -> None:
-    """With the preset, each recorded compaction has the tail that OpenCode noted, or none where it noted none."""
+    """With the preset, each recorded compaction has the tail that OpenCode noted, or none."""
     for asked in _asked(scenario):
         if asked.marker is None or (scenario.name, asked.pair.name) in KILLED:
             continue
@@ -74,7 +74,7 @@ def test_previous_summary_is_the_recorded_one(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_head_is_the_recorded_transcript(scenario: Scenario) -> None:
-    """What is to be summarised is what OpenCode had summarised: the same texts of the user and the assistant, in order."""
+    """The head has the same texts of user and assistant as OpenCode's, in order."""
     for asked in _asked(scenario):
         found = _selected(asked)
         assert found is not None, asked.pair.name
@@ -86,7 +86,10 @@ def test_head_is_the_recorded_transcript(scenario: Scenario) -> None:
 
 
 def _said(found: Selection, asked: Asked) -> list[tuple[str, str]]:
-    """First lines of the texts in a head; of a user message the first text only, as its transcript names the speaker once."""
+    """First lines of the texts in a head.
+
+    Of a user message the first text only, as its transcript names the speaker once.
+    """
     recording = Recording.of(tell_export(asked.pair.state))
     lines: list[tuple[str, str]] = []
     for message in found.head:
@@ -120,7 +123,10 @@ def _selected(asked: Asked) -> Selection | None:
 
 
 def _asked(scenario: Scenario) -> list[Asked]:
-    """The scenario's compactions; the chosen tail stands in the first later state or export that has one."""
+    """The scenario's compactions.
+
+    The chosen tail stands in the first later state or export that has one.
+    """
     told = json.loads((SHARED / "parity" / "dev" / scenario.name / "scenario.json").read_text("utf-8"))
     pairs = list(scenario.pairs())
     later = [pair.state for pair in pairs] + [export for _, export in scenario.exports()]

@@ -1,4 +1,4 @@
-"""What a compaction covers: the tail within its budget, nothing open, the newest user message always visible (spec §5.4)."""
+"""The selection of a compaction: a tail in budget, nothing open, the newest question kept."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Talk:
     def select(
         self, policy: CompactionPolicy = POLICY, *, marker: str | None = None, usable: int | None = 10_000
     ) -> Selection | None:
-        """What a compaction would cover."""
+        """Return what a compaction would cover."""
         state = self.state
         options = DEFAULT if policy.tail_when_all_fits else OPENCODE_1_18
         measure = CharsSizes(state, options, self.recording.text)
@@ -120,7 +120,10 @@ def two_turns(size: int = 100) -> Talk:
 
 
 def test_budget() -> None:
-    """A quarter of usable within its bounds; a number that was set goes before; the upper bound for an unlimited window."""
+    """A quarter of usable within its bounds; a number that was set goes before.
+
+    The upper bound for an unlimited window.
+    """
     assert [tail_budget(POLICY, usable) for usable in (0, 8_003, 20_000, 10**6, None)] == [
         2_000,
         2_000,
@@ -147,7 +150,7 @@ def test_no_tail() -> None:
 
 
 def test_turn_is_split_at_a_message() -> None:
-    """Of a turn that is too large, the newest messages that fit stay, a step with its results whole, and its user message too."""
+    """Of a turn that is too large the newest messages that fit stay, and its user message."""
     talk = Talk()
     for turn in "123":
         talk.user(f"u{turn}", "q" * 400).answer(f"a{turn}", 1_000, tool=True).answer(f"b{turn}", 1_000)
@@ -157,19 +160,22 @@ def test_turn_is_split_at_a_message() -> None:
 
 
 def test_nothing_fits() -> None:
-    """If not even the last message fits there is no tail, and the newest user message is kept all the same."""
+    """If not even the last message fits there is no tail; the newest question is kept."""
     assert ids(two_turns(1_000).select(with_(POLICY, preserve_recent_tokens=60)))[1:] == (None, ("u3",))
 
 
 def test_everything_fits_and_the_newest_turn_stays() -> None:
-    """OpenCode's bug "everything fits, so no tail": here the newest turn stays and what was before it is covered."""
+    """If everything fits, the newest turn stays and the rest is covered (unlike OpenCode)."""
     talk = Talk().user("u1").answer("a1").user("u2").answer("a2")
     assert ids(talk.select()) == (["u1", "a1"], "u2", ())
     assert ids(talk.select(OPENCODE)) == (["u1", "a1", "u2", "a2"], None, ())
 
 
 def test_one_turn_gives_way_down_to_its_last_message() -> None:
-    """A single turn that would fit keeps its user message and its newest step; with one step there is nothing to compact."""
+    """A single turn that would fit keeps its user message and its newest step.
+
+    With one step there is nothing to compact.
+    """
     assert ids(Talk().user("u1").answer("a1").answer("a2").answer("a3").select()) == (["a1", "a2"], "a3", ("u1",))
     assert Talk().user("u1").answer("a1").select() is None
     assert Talk().user("u1").select() is None
@@ -189,7 +195,7 @@ def test_open_message_is_never_covered() -> None:
 
 
 def test_waiting_message_is_never_covered() -> None:
-    """A queued message waits beside the compaction: it is in no head, and it is there once promoted."""
+    """A queued message waits beside the compaction: in no head, and visible once promoted."""
     talk = Talk().user("u1").answer("a1", 100_000).user("q1", queue=True).answer("a2", 100_000)
     talk.ask("m")
     found = talk.select(marker="m")
@@ -202,14 +208,17 @@ def test_waiting_message_is_never_covered() -> None:
 
 
 def test_program_words_begin_no_turn() -> None:
-    """A synthetic message is part of the turn that it continues, and never the newest user message; OpenCode counts it."""
+    """A synthetic message is part of the turn that it continues, never the newest question.
+
+    OpenCode counts it as a turn.
+    """
     talk = Talk().user("u1").answer("a1").user("u2").answer("a2").user("s", synthetic=True).answer("a3")
     assert ids(talk.select(with_(POLICY, tail_turns=1))) == (["u1", "a1"], "u2", ())
     assert ids(talk.select(with_(OPENCODE, tail_turns=1))) == (["u1", "a1", "u2", "a2"], "s", ())
 
 
 def test_what_came_after_the_request_is_left_alone() -> None:
-    """A message that arrives after the request is neither covered nor measured, and then is the newest user message."""
+    """A message after the request is neither covered nor measured."""
     talk = two_turns(40_000).ask("m").user("late")
     found = talk.select(marker="m")
     assert ids(found)[1:] == (None, ())
@@ -218,7 +227,10 @@ def test_what_came_after_the_request_is_left_alone() -> None:
 
 
 def test_second_compaction_updates_the_first() -> None:
-    """Its head is what the first left and what came since; the summary in force is handed over, the older pair is not in the head."""
+    """Its head is what the first left and what came since.
+
+    The summary in force is handed over, the older pair is not in the head.
+    """
     talk = two_turns().ask("m")
     first = talk.select(marker="m")
     assert first is not None
@@ -232,7 +244,7 @@ def test_second_compaction_updates_the_first() -> None:
 
 
 def test_long_turn_keeps_its_question_over_many_compactions() -> None:
-    """One request that takes hundreds of steps stays visible verbatim through every compaction of its work."""
+    """A request of hundreds of steps stays verbatim through every compaction of its work."""
     talk = Talk().user("u1", "the task")
     for number in range(10):
         for step in range(6):
@@ -247,7 +259,7 @@ def test_long_turn_keeps_its_question_over_many_compactions() -> None:
 
 
 def test_failed_compaction_leaves_head_and_previous_summary() -> None:
-    """OpenCode's bug "a failed summary loses the head": after a failure the next selection has all of it, and the summary before."""
+    """After a failed summary the next selection has the whole head (OpenCode loses it)."""
     talk = two_turns().ask("m")
     first = talk.select(marker="m")
     assert first is not None
@@ -269,7 +281,7 @@ def test_failed_compaction_leaves_head_and_previous_summary() -> None:
 
 
 class TestRefused:
-    """After a request that was refused for its size (spec §5.5)."""
+    """After a request that was refused for its size."""
 
     def refused(self) -> Talk:
         """A question with an image, two steps, and the request that was refused."""
@@ -277,14 +289,14 @@ class TestRefused:
         return talk.answer("x", failed=True).ask("m", overflow=True)
 
     def test_message_is_replayed_and_its_steps_stay(self) -> None:
-        """OpenCode's bug "replay drops finished steps": here the message is covered, to be added again, and its steps stay."""
+        """After a refusal the message is added again and its steps stay (OpenCode drops them)."""
         found = self.refused().select(marker="m")
         assert ids(found) == (["u1", "a1"], "a2", ())
         assert found is not None
         assert (found.through, found.replay) == ("u2", "u2")
 
     def test_steps_over_the_budget_are_summarised(self) -> None:
-        """What the turn had done and does not fit is summarised, not dropped."""
+        """Steps of the refused turn that do not fit are summarised, not dropped."""
         found = self.refused().select(with_(POLICY, preserve_recent_tokens=20), marker="m")
         assert ids(found) == (["u1", "a1", "a2"], "x", ())
         assert found is not None
@@ -326,7 +338,9 @@ policies = st.builds(
 def test_laws_of_the_selection(
     history: list[tuple[int, ev.Event]], policy: CompactionPolicy, usable: int | None
 ) -> None:
-    """Head, kept and tail make up the view; the tail fits; nothing open or unanswered is covered; the newest user message stays.
+    """Head, kept and tail make up the view; the tail fits.
+
+    Nothing open or unanswered is covered; the newest user message stays.
 
     Carried out, exactly the head is gone.
     """

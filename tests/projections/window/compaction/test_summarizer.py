@@ -104,7 +104,7 @@ def test_threads_do_not_meet() -> None:
 
 
 def test_errors_come_through() -> None:
-    """What a summariser raises in the middle is raised where it is read, and nothing is left running."""
+    """An error of a summariser is raised where its pieces are read, and nothing keeps running."""
 
     def breaks(request: SummaryRequest) -> Iterator[Piece]:
         del request
@@ -129,7 +129,7 @@ def test_errors_come_through() -> None:
 
 
 def test_stopping_closes_the_summariser() -> None:
-    """Whoever stops reading ends the summariser: its cleaning up runs, sync or async, and tasks that it began are over."""
+    """A caller who stops reading closes the summariser, sync or async, and ends its tasks."""
     closed: list[str] = []
 
     def endless(request: SummaryRequest) -> Iterator[Piece]:

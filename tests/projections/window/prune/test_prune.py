@@ -1,4 +1,4 @@
-"""Pruning (spec §5.2): the rule of recency, what no planner may take, and planners of one's own."""
+"""Pruning: the rule of recency, what no planner may take, and planners of one's own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_recency_is_the_rule(messages: list[Message], policy: PrunePolicy, usabl
 def test_nothing_protected_is_ever_planned(
     messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool
 ) -> None:
-    """No planner takes what is newer than the protected turns or steps, a protected tool's result, or what is no result."""
+    """No planner takes a result of protected turns, steps or tools, or an incomplete one."""
     found = set(parts_of(plan(messages, policy, usable, inside=inside)))
     if inside and policy.steps is None:
         assert not found
@@ -68,7 +68,7 @@ def test_nothing_protected_is_ever_planned(
 def test_planning_again_after_a_plan_gives_nothing(
     messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool
 ) -> None:
-    """Once a plan is carried out there is nothing left to do, and the question itself changes nothing."""
+    """After a plan is carried out no plan is left, and planning itself changes nothing."""
     state = conversation(messages)
     before = state.encode()
     found = plan(state, policy, usable, inside=inside)
@@ -82,7 +82,7 @@ def test_planning_again_after_a_plan_gives_nothing(
 
 
 def test_a_turn_begins_at_a_real_user_message() -> None:
-    """Neither a message that the program wrote nor the marker of a compaction makes a turn older."""
+    """Neither the program's messages nor a compaction's marker make a turn older."""
     talk = Talk()
     talk.user().step(talk.tool(100)).user().step(talk.tool(100)).user(synthetic=True).step(talk.tool(100))
     talk.user().step(talk.tool(100))
@@ -92,7 +92,10 @@ def test_a_turn_begins_at_a_real_user_message() -> None:
 
 
 def test_inside_a_loop_steps_are_protected() -> None:
-    """Within one long turn all but the last two steps may be pruned; the message about to be filled is no step."""
+    """Within one long turn all but the last two steps may be pruned.
+
+    The message about to be filled is no step.
+    """
     talk = Talk()
     talk.user()
     for _ in range(5):
@@ -105,7 +108,7 @@ def test_inside_a_loop_steps_are_protected() -> None:
 
 
 def test_bounds_shrink_with_the_window() -> None:
-    """40,000 and 20,000 hold in a large window, a quarter and an eighth of usable in a small one, unless fixed."""
+    """`protect` and `minimum` shrink with the window, unless `scale` is off."""
     policy = PrunePolicy()
     case = PruneCase(conversation([]), policy, Letters(), DEFAULT, 24_000, inside=False)
     assert (case.protect, case.minimum) == (6_000, 3_000)
@@ -116,7 +119,7 @@ def test_bounds_shrink_with_the_window() -> None:
 
 
 def test_already_pruned_results_are_skipped() -> None:
-    """A result that is already pruned does not hide older ones, unless the policy says that it ends the walk."""
+    """A pruned result does not hide older ones, unless the policy says that it ends the walk."""
     talk = Talk()
     talk.user().step(talk.tool(100)).step(talk.tool(100, pruned=True)).step(talk.tool(100)).user().user()
     policy = PrunePolicy(protect=0, minimum=0)
@@ -134,7 +137,10 @@ def test_attachments_count() -> None:
 
 
 def test_the_tail_of_a_compaction_may_be_pruned() -> None:
-    """A summary does not shield what is kept verbatim behind it in the view; with OpenCode's planner it does."""
+    """A summary does not shield what is kept verbatim behind it in the view.
+
+    With OpenCode's planner it does.
+    """
     talk = Talk()
     talk.user().step(talk.tool(100)).compaction().user().user()
     state = conversation(talk.messages)
@@ -168,7 +174,7 @@ def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("planner", ["cost-aware", "recency", "superseded"])
 def test_results_no_larger_than_the_marker_stay(planner: str) -> None:
-    """Of 273 results the 77 that are no larger than what would stand in their place are no candidates, and what is freed is told without it."""
+    """Results no larger than the marker are no candidates, and freed tokens exclude it."""
     talk = Talk()
     for number in range(273):
         talk.user().step(talk.tool(CLEARED_TOKENS - number % 3 if number < 77 else 500, input={"command": "ls"}))
@@ -181,7 +187,7 @@ def test_results_no_larger_than_the_marker_stay(planner: str) -> None:
 
 
 def test_opencode_clears_small_results_too() -> None:
-    """The planner of OpenCode's preset takes every result beyond the protected ones, and counts whole results as freed."""
+    """OpenCode's planner takes every result beyond the protected ones, at full size."""
     talk = Talk()
     talk.user().step(talk.tool(1)).step(talk.tool(500)).user().user()
     policy = PrunePolicy(policy="opencode", protect=0, minimum=0)

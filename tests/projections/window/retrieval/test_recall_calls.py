@@ -1,4 +1,4 @@
-"""The tool `recall`, as a model has it: offered, named in what was truncated, called, and answered (spec §5.1)."""
+"""The tool `recall` for models: offered, named in previews, called and answered."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def loop(session: eventlog.Session, policy: ContextPolicy | str | None = None, *
 
 
 def test_a_model_recalls_what_was_truncated() -> None:
-    """With `recall=True` the tool is offered, the preview names it, the window answers the call, and the view has the lines; all steps audit."""
+    """With `recall=True` the tool is offered and named, and the window answers its calls."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.set_tools(json.dumps([{"type": "function", "function": {"name": "read_log", "parameters": {}}}]))
@@ -74,7 +74,7 @@ def test_a_model_recalls_what_was_truncated() -> None:
 
 
 def test_another_process_goes_on_with_what_is_offered() -> None:
-    """What is offered is recorded with the session: a window that is not told so answers and names the tool all the same."""
+    """The offer is recorded with the session: a later window answers without `recall=True`."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("What is in the log?")
@@ -86,7 +86,10 @@ def test_another_process_goes_on_with_what_is_offered() -> None:
 
 @pytest.mark.parametrize("policy", ["default", "opencode-1.18"])
 def test_without_the_tool_nothing_names_it(policy: str) -> None:
-    """A preview says what is left out, and names no tool that the model does not have; nothing is recorded as offered."""
+    """A preview says what is left out, and names no tool that the model does not have.
+
+    Nothing is recorded as offered.
+    """
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("What is in the log?")
@@ -99,7 +102,7 @@ def test_without_the_tool_nothing_names_it(policy: str) -> None:
 
 
 def test_what_was_truncated_before_stays_as_it_was() -> None:
-    """The words of a preview are recorded with the result: offering the tool later changes no view of the past and no digest."""
+    """Preview words are recorded with the result: a later offer changes no past view."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("What is in the log?")
@@ -113,7 +116,7 @@ def test_what_was_truncated_before_stays_as_it_was() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_schema_has_the_form_of_the_others(form: Literal["chat", "responses", "anthropic"]) -> None:
-    """The schema is added in the form that the session's tools have, behind them, and is found again there."""
+    """The schema is added behind the session's tools, in their form, and found again."""
     other = json.loads(json.dumps(recall_tool(form)).replace("recall", "other"))
     tools = with_recall(json.dumps([other]))
     assert json.loads(tools) == [other, recall_tool(form)]
@@ -124,7 +127,7 @@ def test_the_schema_has_the_form_of_the_others(form: Literal["chat", "responses"
 
 
 def test_another_tool_of_that_name_is_refused() -> None:
-    """A session whose tools have a `recall` of their own is told so before anything is recorded."""
+    """A session with a `recall` tool of its own is refused before anything is recorded."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.set_tools('[{"name": "recall", "input_schema": {"properties": {"memory": {}}}}]')
@@ -155,7 +158,7 @@ def said(session: eventlog.Session, output: str) -> str:
 @given(texts.filter(bool), st.booleans())
 @example("x" * 5_000 + "\nend", True)
 def test_going_on_reads_all_of_it(text: str, by_lines: bool) -> None:
-    """Each answer is within the bounds and names the range to go on with, until the whole was read."""
+    """Each answer is within the bounds and names the range to go on with, until the end."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         part = said(session, text)
@@ -175,7 +178,7 @@ def test_going_on_reads_all_of_it(text: str, by_lines: bool) -> None:
 
 
 def test_a_search_shows_the_lines() -> None:
-    """The lines that have a text, with their numbers, as many as fit, and whether there are more."""
+    """A search answers with matching lines and their numbers, and says if there are more."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         part = said(session, LOG)
@@ -189,7 +192,7 @@ def test_a_search_shows_the_lines() -> None:
     [{}, {"part": 3}, {"part": "prt_unknown"}, {"lines": "a"}, {"lines": "0-2"}, {"lines": "1", "search": "x"}],
 )
 def test_what_cannot_be_answered_is_the_call_s_failure(given_wrongly: dict[str, Any]) -> None:
-    """A part that is not there, a range that is none, or two kinds at once fail the call with a sentence; the loop goes on."""
+    """An unknown part, an empty range, or two kinds at once fail the call; the loop goes on."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         part = said(session, LOG)
@@ -207,7 +210,7 @@ def test_what_cannot_be_answered_is_the_call_s_failure(given_wrongly: dict[str, 
 
 
 def test_asyncio_answers_too() -> None:
-    """An `AsyncContextWindow` answers a call of `recall` as the window does, without the program's tool."""
+    """`AsyncContextWindow` answers `recall` without the program's tool."""
 
     async def never(_: dict[str, Any]) -> str:
         raise AssertionError
@@ -233,7 +236,7 @@ def test_asyncio_answers_too() -> None:
 
 
 def test_a_recalled_range_is_not_truncated_again() -> None:
-    """However much is asked for, the answer is within the bounds of truncation, so that no preview of a preview comes of it."""
+    """A recall answer is within the bounds of truncation, so it is never truncated again."""
     policy = ContextPolicy(truncation=TruncationPolicy(max_lines=50, max_bytes=2_000))
 
     def model(request: ModelRequest) -> Reply:

@@ -50,7 +50,7 @@ def state_of(session: eventlog.Session) -> Conversation:
 
 
 def test_the_sizes_of_all_messages_are_the_view(session: eventlog.Session) -> None:
-    """Counted by tokens, the messages are together what the view counts, but for what begins the answer."""
+    """The sizes of all messages sum to the view's count, but for what begins the answer."""
     state = state_of(session)
     sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
     messages = visible_messages(state, DEFAULT)
@@ -60,7 +60,7 @@ def test_the_sizes_of_all_messages_are_the_view(session: eventlog.Session) -> No
 
 
 def test_a_result_is_its_output_and_its_attachments(session: eventlog.Session) -> None:
-    """A result is as large as its output and the image with it, whether it is pruned at the moment or not."""
+    """A result is as large as its output and its image, pruned or not."""
     sizes = TokenSizes(state_of(session), DEFAULT, session.store.text, TokenCounter())
     part = _tool(state_of(session))
     assert sizes.counted(part) == TokenCounter().count("Zeile 中文 🙂\n" * 400) + 255
@@ -69,7 +69,10 @@ def test_a_result_is_its_output_and_its_attachments(session: eventlog.Session) -
 
 
 def test_sizes_are_calibrated(session: eventlog.Session) -> None:
-    """Messages have the counted size times the ratio, which may change, a result as counted; OpenCode's estimate takes none."""
+    """Messages have the counted size times the ratio, which may change, a result as counted.
+
+    OpenCode's estimate takes none.
+    """
     state = state_of(session)
     messages, part = visible_messages(state, DEFAULT), _tool(state)
     plain = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
@@ -120,7 +123,7 @@ def test_only_what_changed_is_counted_again(session: eventlog.Session, name: str
 
 
 def test_another_state_of_the_conversation_is_followed(session: eventlog.Session) -> None:
-    """After a compaction the sizes of what is gone are let go, and those of what is left are as they were."""
+    """After a compaction the sizes of covered messages are evicted, the others stay."""
     state = state_of(session)
     sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
     messages = visible_messages(state, DEFAULT)
@@ -135,7 +138,7 @@ def test_another_state_of_the_conversation_is_followed(session: eventlog.Session
 
 
 def test_opencode_measures_the_json_that_it_makes() -> None:
-    """A slice of a conversation is a quarter of the UTF-16 units of its messages' JSON, halves rounded up."""
+    """OpenCode's size is a quarter of the UTF-16 units of the JSON, halves rounded up."""
     shared_path("parity", "dev")
     compared = 0
     for scenario in scenarios():
@@ -150,7 +153,9 @@ def test_opencode_measures_the_json_that_it_makes() -> None:
             view = [
                 made
                 for message in messages
-                for made in model_messages(MessageRenderer(message, options, recording.text, shows_question=True).messages())
+                for made in model_messages(
+                    MessageRenderer(message, options, recording.text, shows_question=True).messages()
+                )
             ]
             written = json.dumps(view, ensure_ascii=False, separators=(",", ":"))
             assert sizes.messages(messages) == CharsCounter().count(written)
@@ -160,7 +165,10 @@ def test_opencode_measures_the_json_that_it_makes() -> None:
 
 @pytest.mark.parametrize(("output", "expected"), [("x" * 2_001, 500), ("x" * 2_002, 501), ("🙂" * 1_501, 751), ("", 0)])
 def test_opencode_measures_a_result_by_its_output(output: str, expected: int) -> None:
-    """A quarter of the output's UTF-16 units, whether it lies in the event or in a body; attachments do not count."""
+    """A quarter of the output's UTF-16 units, whether it lies in the event or in a body.
+
+    Attachments do not count.
+    """
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("x")

@@ -1,4 +1,4 @@
-"""The model-visible view: spec §4, promises 7, 9 and 10."""
+"""The model-visible view (promises 7, 9 and 10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hundred compactions cost what they say and nothing else (promise 14, spec §6)."""
+"""A hundred compactions cost what they say and nothing else (promise 14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the window is full: the sums of spec §5.3."""
+"""When the window is full: usable tokens, reserves, and the test of overflow."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_passes_the_guard() -> None:
 
 
 def test_error_that_was_overcome_is_no_obstacle() -> None:
-    """A call that failed and then succeeded is not listed as blocked, also not a summary later."""
+    """A call that failed and then succeeded is not listed as blocked, also later."""
     failed = called("bash", '{"command":"make"}', "no rule", error=True)
     good = called("bash", '{"command":"make"}', "ok")
     assert sections_of(summary(*failed, *good))["Blocked"] == "- (none)"

@@ -140,7 +140,9 @@ def _parts(
     session: Session, state: Conversation, message: Message, options: RenderOptions
 ) -> Iterator[tuple[str, str, PartRendering, bool]]:
     resolve = session.text
-    draft = MessageRenderer(message, options, resolve, shows_question=message.user and shows_question(state, message, options))
+    draft = MessageRenderer(
+        message, options, resolve, shows_question=message.user and shows_question(state, message, options)
+    )
     if draft.is_left_out():
         return
     for part in message.parts:

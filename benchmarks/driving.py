@@ -19,12 +19,13 @@ from projections.tokens import TokenCounter
 from projections.transcript.transcript import Transcript, TranscriptMessage
 from projections.view.neutral import NeutralMessage
 from projections.view.token_count import ViewCounter
-from projections.window.compaction.digest import digest
+from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.request import SummaryRequest
 from projections.window.compaction.summarizer import pieces
 from projections.window.policy import DEFAULT_POLICY, ContextPolicy, Prices
 from projections.window.steps import Blocked, CallModel, Compact, Prune, RunTools
-from projections.window.window import ContextWindow, Request
+from projections.window.window import ContextWindow
+from projections.window.window_state import ModelRequest
 
 __all__ = ["DriveResult", "RecordedTurn", "drive", "recorded_turns"]
 
@@ -120,7 +121,7 @@ class _Bill:
         self.shares: list[float] = []
         self.largest = 0
 
-    def request(self, request: Request, answer: str) -> Usage:
+    def request(self, request: ModelRequest, answer: str) -> Usage:
         """Charge one step: its cached and new input, and its output."""
         sent = [*request.messages]
         shared = next(
@@ -138,7 +139,7 @@ class _Bill:
 
     def summary(self, request: SummaryRequest) -> Iterator[str]:
         """Write a summary offline, charged as if a model had written it."""
-        text = "".join(piece for piece in pieces(digest, request) if isinstance(piece, str))
+        text = "".join(piece for piece in pieces(summarize_offline, request) if isinstance(piece, str))
         self._charge(Tokens(request.tokens, TokenCounter.for_model("").count(text)))
         yield text
 
@@ -201,7 +202,7 @@ def drive(
                         compacted += result.tokens_before - result.tokens_after
             if isinstance(step, Blocked):
                 blocked = step.sentence
-        usable = window.usable or 0
+        usable = window.state.usable or 0
     shares = bill.shares
     return DriveResult(
         steps,

@@ -1,10 +1,10 @@
-"""What to make of it: folds, views, renderers and the tools for looking.
+"""Projections of conversations: views, the context window, transcripts, reports, checks.
 
     from projections import ModelView
     view = ModelView.of(session)
 
-The public names are here and are loaded when they are first used, so that the command line starts quickly; the modules below
-may move.
+These are the public names; each is loaded when it is first used, so that the command line starts
+quickly. Modules below may move.
 """
 
 from __future__ import annotations
@@ -26,20 +26,37 @@ if TYPE_CHECKING:
         Blocked,
         CallModel,
         Compact,
+        CompactionPolicy,
+        CompactionResult,
         ContextPolicy,
         ContextWindow,
+        Hooks,
+        HttpSummarizer,
+        LoopPolicy,
+        ModelRequest,
+        OverflowPolicy,
         PendingCall,
         Promote,
         Prune,
+        PruneCase,
+        PrunePlan,
+        PrunePolicy,
         RequestCompaction,
         RunSubtask,
         RunTools,
         Step,
         Stop,
+        Summarizer,
+        SummaryRequest,
+        TruncationPolicy,
         Wait,
         afill,
         fill,
         policy_named,
+        recall,
+        register_planner,
+        summarize_offline,
+        window_report,
     )
 
 __all__ = [
@@ -47,15 +64,25 @@ __all__ = [
     "Blocked",
     "CallModel",
     "Compact",
+    "CompactionPolicy",
+    "CompactionResult",
     "Constraints",
     "ContextPolicy",
     "ContextWindow",
     "Explanation",
+    "Hooks",
+    "HttpSummarizer",
     "LiveView",
+    "LoopPolicy",
+    "ModelRequest",
     "ModelView",
+    "OverflowPolicy",
     "PendingCall",
     "Promote",
     "Prune",
+    "PruneCase",
+    "PrunePlan",
+    "PrunePolicy",
     "RenderOptions",
     "RequestCompaction",
     "RunSubtask",
@@ -66,8 +93,11 @@ __all__ = [
     "Step",
     "Stop",
     "StoreReport",
+    "Summarizer",
+    "SummaryRequest",
     "Transcript",
     "TranscriptMessage",
+    "TruncationPolicy",
     "UsageTotals",
     "Wait",
     "afill",
@@ -78,9 +108,13 @@ __all__ = [
     "fill",
     "policy_named",
     "preset",
+    "recall",
+    "register_planner",
     "session_stats",
+    "summarize_offline",
     "usage_by_model",
     "verify_session",
+    "window_report",
 ]
 
 _HOMES = {
@@ -97,30 +131,47 @@ _HOMES = {
         "Blocked",
         "CallModel",
         "Compact",
+        "CompactionPolicy",
+        "CompactionResult",
         "ContextPolicy",
         "ContextWindow",
+        "Hooks",
+        "HttpSummarizer",
+        "LoopPolicy",
+        "ModelRequest",
+        "OverflowPolicy",
         "PendingCall",
         "Promote",
         "Prune",
+        "PruneCase",
+        "PrunePlan",
+        "PrunePolicy",
         "RequestCompaction",
         "RunSubtask",
         "RunTools",
         "Step",
         "Stop",
+        "Summarizer",
+        "SummaryRequest",
+        "TruncationPolicy",
         "Wait",
         "afill",
         "fill",
         "policy_named",
+        "recall",
+        "register_planner",
+        "summarize_offline",
+        "window_report",
     ),
 }
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name where it lives."""
+    """Load a public name from its module."""
     for module, names in _HOMES.items():
         if name in names:
-            found = globals()[name] = getattr(import_module(f"projections.{module}"), name)
-            return found
+            value = globals()[name] = getattr(import_module(f"projections.{module}"), name)
+            return value
     raise AttributeError(f"module 'projections' has no attribute {name!r}")
 
 

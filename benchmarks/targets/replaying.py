@@ -13,7 +13,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.events import Event
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
-from projections.replay.projection import one_by_one
+from projections.replay.projection import apply_each
 from projections.view.model_view import ModelViewProjection
 
 __all__ = ["CASES"]
@@ -40,7 +40,7 @@ class OneByOne(ModelViewProjection):
 
     def apply_batch(self, state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
         """Apply the events of an append one by one."""
-        return one_by_one(self, state, batch, version)
+        return apply_each(self, state, batch, version)
 
 
 ONE_BY_ONE = OneByOne()

@@ -40,9 +40,10 @@ def choose_summarizer(
         for option, value in (("--summary-model", model), ("--api-key-env", key_variable)):
             if value is not None:
                 raise UsageFault(f"{option} is for an endpoint: give --summarizer URL, too")
-        from projections.window.compaction.digest import digest
 
-        return SummarizerChoice(digest, None)
+        from projections.window.compaction.offline import summarize_offline
+
+        return SummarizerChoice(summarize_offline, None)
     if not name.lower().startswith(("http://", "https://")):
         raise UsageFault(f"--summarizer is {DIGEST!r}, or the http(s) address of an OpenAI-compatible endpoint")
     return _over_http(name, model, key_variable, session_model)

@@ -136,7 +136,7 @@ def window_of(session: Session, options: WindowOptions = _RECORDED, **settings: 
     numbers = {"context": options.context, "output": options.output, "input": options.input}
     if all(value is None for value in numbers.values()):
         return window
-    recorded = window.limits
+    recorded = window.state.limits
     if options.context is None and recorded is None:
         raise UsageFault("--output and --input need --context: the session has not recorded the model's window")
     base = recorded or Limits()

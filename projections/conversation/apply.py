@@ -1,7 +1,7 @@
 """The effect of each event on a conversation, total over the closed union of events.
 
-Not the state itself (`state.py`) and not the loop that feeds it (`replay/loop.py`).  Events that touch what was let go do
-nothing: they cannot change what is left.  A part that begins is made here from what `PartStarted` says of it.
+`state.py` has the state.  Events about evicted messages do nothing: they cannot change what the
+state still holds.  A part that begins is made here from its `PartStarted`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eventlog.codec.batch import Batch, Entry
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import UnknownEventError
 from eventlog.values import Agent, Content, File, PartKind, Patch, Reasoning, Retry, Snapshot, Subtask, Text, Tool
-from projections.conversation.carryover import Pin, Touch, touched_by
+from projections.conversation.carryover import FileTouch, Pin, touches_of
 from projections.conversation.parts import (
     Compaction,
     CompactionPart,
@@ -28,9 +28,9 @@ from projections.conversation.parts import (
     TextPart,
     ToolPart,
 )
-from projections.conversation.state import Conversation, said_by
+from projections.conversation.state import Conversation, texts_of
 
-__all__ = ["BORN", "apply", "apply_batch"]
+__all__ = ["PART_MAKERS", "apply", "apply_batch"]
 
 
 def _text_part(part: str, kind: Text, message: Message) -> TextPart:
@@ -63,7 +63,7 @@ def _note_part(part: str, kind: Agent | Snapshot | Patch | Retry, message: Messa
     return NotePart(part, note=kind)
 
 
-BORN: dict[type[PartKind], Callable[[str, Any, Message], Part]] = {
+PART_MAKERS: dict[type[PartKind], Callable[[str, Any, Message], Part]] = {
     Text: _text_part,
     Reasoning: _reasoning_part,
     Tool: _tool_part,
@@ -74,17 +74,19 @@ BORN: dict[type[PartKind], Callable[[str, Any, Message], Part]] = {
     Patch: _note_part,
     Retry: _note_part,
 }
-"""How each kind of part is made.  Looked up by type: `isinstance` takes 0.1 µs to find that a struct is none of a kind."""
+"""How each kind of part is made. Looked up by type: `isinstance` takes 0.1 µs to find that a struct
+is none of a kind.
+"""
 
 
 def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conversation:
-    """Take in one event, and give the state back; `UnknownEventError` for a kind this fold has never heard of."""
+    """Apply one event; raises `UnknownEventError` for an unknown kind."""
     _RULES.get(type(event), _unknown)(state, event, version, time)
     return state
 
 
 def apply_batch(state: Conversation, batch: Batch, version: int) -> int:
-    """Take in the events of an append from this version on, up to a rollback; returns the version of the first that was not taken in."""
+    """Apply the events of an append, up to a rollback; return the next version."""
     rules, start = _RULES, batch.time
     for entry in batch.entries:
         if type(entry) is Entry:
@@ -108,7 +110,7 @@ def _nothing(state: Conversation, event: ev.Event, version: int, time: int) -> N
 
 
 def _unknown(state: Conversation, event: ev.Event, version: int, time: int) -> None:
-    """An event of a kind that this fold has never heard of."""
+    """Raise for an event of a kind that this program does not know."""
     del state, time
     raise UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
 
@@ -132,7 +134,7 @@ def _todos(state: Conversation, event: ev.TodosSet, version: int, time: int) -> 
 def _pin(state: Conversation, event: ev.Pinned, version: int, time: int) -> None:
     del version, time
     found = state.where.get(event.part or "")
-    pieces = said_by(found[1]) if found is not None else () if event.text is None else (event.text,)
+    pieces = texts_of(found[1]) if found is not None else () if event.text is None else (event.text,)
     state.pins[event.pin] = Pin(event.pin, event.part, pieces)
 
 
@@ -202,10 +204,10 @@ def _finished(state: Conversation, event: ev.MessageFinished, version: int, time
     message = state.messages.get(event.message)
     if message is not None:
         if message.id in state.split:
-            state.join(message)
+            state.join_texts(message)
         message.finished, message.reason, message.error = time, event.reason, event.error
-        if state.followed:
-            state.touch(message.id)
+        if state.tracks_changes:
+            state.mark_changed(message.id)
 
 
 def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int, time: int) -> None:
@@ -215,7 +217,7 @@ def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int
         return
     for compaction in list(state.compactions.values()):
         if message.id in {compaction.message, compaction.summary}:
-            state.take_back(compaction.part)
+            state.undo_compaction(compaction.part)
     message.removed = True
     state.reshaped = True
 
@@ -225,13 +227,13 @@ def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -
     kind = event.kind
     message = state.messages.get(event.message)
     if message is not None:
-        state.add_part(message, BORN[type(kind)](event.part, kind, message))
+        state.add_part(message, PART_MAKERS[type(kind)](event.part, kind, message))
     if type(kind) is Patch:
-        state.touch_files(tuple(Touch("written", path) for path in kind.files))
+        state.add_touches(tuple(FileTouch("written", path) for path in kind.files))
 
 
 def _add(state: Conversation, message: str, part: Part) -> None:
-    """A part begins; nothing if its message was let go."""
+    """Add a part that begins; do nothing if its message was evicted."""
     found = state.messages.get(message)
     if found is not None:
         state.add_part(found, part)
@@ -247,8 +249,8 @@ def _ended(state: Conversation, event: ev.PartEnded, version: int, time: int) ->
         part.ended = True
         if event.metadata is not None:
             part.metadata = event.metadata
-        if state.followed:
-            state.touch(message.id, event.part)
+        if state.tracks_changes:
+            state.mark_changed(message.id, event.part)
 
 
 def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) -> None:
@@ -261,7 +263,7 @@ def _edited(state: Conversation, event: ev.PartEdited, version: int, time: int) 
         part.pieces = [event.text] if event.text else []
     elif isinstance(part, ToolPart):
         part.output, part.full = event.text, None
-    state.touch(message.id, event.part)
+    state.mark_changed(message.id, event.part)
 
 
 def _part_removed(state: Conversation, event: ev.PartRemoved, version: int, time: int) -> None:
@@ -269,9 +271,9 @@ def _part_removed(state: Conversation, event: ev.PartRemoved, version: int, time
     found = state.where.get(event.part)
     if found is not None:
         if isinstance(found[1], CompactionPart):
-            state.take_back(event.part)
+            state.undo_compaction(event.part)
         found[1].removed = True
-        state.touch(found[0].id, event.part)
+        state.mark_changed(found[0].id, event.part)
 
 
 def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: int) -> None:
@@ -279,7 +281,7 @@ def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: i
     found = state.where.get(event.part)
     if found is not None:
         found[1].redacted = True
-        state.touch(found[0].id, event.part)
+        state.mark_changed(found[0].id, event.part)
     carried = [compaction.carried for compaction in state.compactions.values() if compaction.carried is not None]
     for pin in (*state.pins.values(), *(pin for found in carried for pin in found.pins)):
         if pin.part == event.part:
@@ -304,8 +306,8 @@ def _tool(state: Conversation, part: str) -> ToolPart | None:
     message, tool = found
     if type(tool) is not ToolPart:
         return None
-    if state.followed:
-        state.touch(message.id, part)
+    if state.tracks_changes:
+        state.mark_changed(message.id, part)
     return tool
 
 
@@ -344,9 +346,9 @@ def _completed(state: Conversation, event: ev.ToolCompleted, version: int, time:
         tool.output, tool.full = truncation.preview, event.output
     tool.title, tool.details = event.title or tool.title, event.metadata
     tool.attachments = event.attachments
-    touches = () if late else touched_by(tool.tool, tool.input)  # an interruption has touched them
+    touches = () if late else touches_of(tool.tool, tool.input)  # an interruption has touched them
     if touches:
-        state.touch_files(touches)
+        state.add_touches(touches)
 
 
 def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) -> None:
@@ -356,8 +358,8 @@ def _failed(state: Conversation, event: ev.ToolFailed, version: int, time: int) 
         tool.status = "failed"
         tool.error, tool.interrupted, tool.output = event.error, event.interrupted, event.output
         tool.details = event.metadata if event.metadata is not None else tool.details
-        if tool.interrupted:  # nobody knows how far it came
-            state.touch_files(touched_by(tool.tool, tool.input))
+        if tool.interrupted:  # how far it came is unknown
+            state.add_touches(touches_of(tool.tool, tool.input))
 
 
 def _pruned(state: Conversation, event: ev.Pruned, version: int, time: int) -> None:
@@ -397,7 +399,7 @@ def _compaction_completed(state: Conversation, event: ev.CompactionCompleted, ve
         compaction.status, compaction.summary = "completed", event.summary
         state.in_force = event.part
         state.carry(compaction)
-        state.let_go(compaction)
+        state.hide_covered(compaction)
 
 
 def _compaction_failed(state: Conversation, event: ev.CompactionFailed, version: int, time: int) -> None:
@@ -411,7 +413,7 @@ def _compaction_failed(state: Conversation, event: ev.CompactionFailed, version:
 
 def _undone(state: Conversation, event: ev.CompactionUndone, version: int, time: int) -> None:
     del version, time
-    state.take_back(event.part)
+    state.undo_compaction(event.part)
 
 
 _RULES: dict[type[ev.Base], Rule] = {
@@ -433,7 +435,7 @@ _RULES: dict[type[ev.Base], Rule] = {
     ev.MessageFinished: _finished,
     ev.MessageRemoved: _message_removed,
     ev.PartStarted: _part,
-    ev.PartDelta: Conversation.grow,
+    ev.PartDelta: Conversation.append_delta,
     ev.PartEnded: _ended,
     ev.PartEdited: _edited,
     ev.PartRemoved: _part_removed,

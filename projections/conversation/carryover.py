@@ -1,7 +1,7 @@
-"""What a compaction carries over beside its summary, without asking a model: todos, pins, and the files that were touched.
+"""The carryover of a compaction: todos, pins and touched files, beside the summary.
 
-Not the summary, and not the fold that gathers this (`apply.py`).  What was carried is fixed when the compaction completes, so
-the beginning of the view stays as it is; how it is worded is `view/carryover_text.py`.
+No model is asked for it.  It is fixed when the compaction completes, so the beginning of the view
+stays as it is.  `view/carryover_text.py` words it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 from eventlog.values import Body, Content, Todo
 from projections.conversation.file_access import Access, access_of, paths_of
 
-__all__ = ["TOUCHES", "Carried", "Pin", "Touch", "touched_by"]
+__all__ = ["TOUCHES", "Carryover", "FileTouch", "Pin", "touches_of"]
 
 TOUCHES = 400
 """Newest touches that are remembered."""
@@ -26,8 +26,11 @@ class Pin(msgspec.Struct, array_like=True, gc=False):
     redacted: bool = False
 
 
-class Touch(msgspec.Struct, array_like=True, gc=False, frozen=True):
-    """A file that a call read or wrote, unless it failed; or the call's arguments, where they are too long to look into while folding."""
+class FileTouch(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """A file that a call read or wrote, or the call's arguments where they are a body.
+
+    A call that failed touches nothing.
+    """
 
     access: Access | None
     path: str = ""
@@ -35,21 +38,21 @@ class Touch(msgspec.Struct, array_like=True, gc=False, frozen=True):
     tool: str = ""
 
 
-class Carried(msgspec.Struct, array_like=True, gc=False):
-    """What one compaction carries."""
+class Carryover(msgspec.Struct, array_like=True, gc=False):
+    """Todos, pins and touched files that one compaction carries over."""
 
     todos: tuple[Todo, ...] = ()
     pins: tuple[Pin, ...] = ()
-    touches: tuple[Touch, ...] = ()
+    touches: tuple[FileTouch, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.todos or self.pins or self.touches)
 
 
-def touched_by(tool: str, arguments: Content) -> tuple[Touch, ...]:
-    """What a call touches; pure, so arguments that are kept by reference are kept so."""
+def touches_of(tool: str, arguments: Content) -> tuple[FileTouch, ...]:
+    """Return the files that a call touches; arguments stored as a body stay a reference."""
     if isinstance(arguments, str):
         paths = paths_of(tool, arguments)
-        return tuple(Touch(access_of(tool), path) for path in paths) if paths else ()
+        return tuple(FileTouch(access_of(tool), path) for path in paths) if paths else ()
     access = access_of(tool)
-    return (Touch(access, arguments=arguments, tool=tool),) if access else ()
+    return (FileTouch(access, arguments=arguments, tool=tool),) if access else ()

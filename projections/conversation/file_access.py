@@ -1,6 +1,6 @@
-"""Which files a tool call names in its arguments: by the names that coding agents give such arguments.
+"""The files that a tool call names, by the argument names that coding agents use.
 
-Not what the tool did to them, beyond reading or writing as its name says.  Pure.
+Whether a tool reads or writes is guessed from its name.  Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ Access = Literal["read", "written"]
 
 _NAMES = ("filePath", "file_path", "filepath", "notebook_path", "target_file", "absolute_path", "relative_path")
 _AMBIGUOUS = ("path", "file", "filename")
-"""Names that also mean a folder to search in; they count for a tool that reads or writes by its name."""
+"""Names that also mean a folder to search in; they count for a tool that reads or writes by its
+name.
+"""
 _WRITING = re.compile(r"write|edit|patch|create|replace|insert|append|delete|move|notebook", re.IGNORECASE)
 _READING = re.compile(r"read|view|open|cat\b", re.IGNORECASE)
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
@@ -33,7 +35,7 @@ def access_of(tool: str) -> Access | None:
 
 
 def paths_of(tool: str, arguments: str) -> tuple[str, ...]:
-    """The files that a call of `tool` with these arguments (JSON text) names, in order, each once."""
+    """Return the files that a call with these arguments (JSON) names, in order, each once."""
     if "file" not in arguments and "path" not in arguments and "*** " not in arguments and "\\" not in arguments:
         return ()  # quickly: one of these is in all that name a file, or a backslash hides it
     try:

@@ -1,8 +1,8 @@
-"""What a conversation is made of, as plain data: messages, parts and compactions with their marks.
+"""The data of a conversation: messages, parts and compactions with their marks.
 
-Not the fold that fills them (`state.py`), and not what the model sees (`view/neutral.py`).  Structs here are mutable and stored
-as arrays: a new field goes to the end, with a default. Texts are lists of pieces, because they grow; `Conversation.encode`
-joins them first.  There are no cycles among them, so the collector need not look at them (`gc=False`).
+Structs here are mutable and stored as arrays: a new field goes to the end, with a default.  Texts
+are lists of pieces, because they grow; `Conversation.encode` joins them first.  None of them can be
+part of a cycle, so the garbage collector need not look at them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eventlog.values import (
     Snapshot,
     Subtask,
 )
-from projections.conversation.carryover import Carried
+from projections.conversation.carryover import Carryover
 
 __all__ = [
     "Compaction",
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class PartBase(msgspec.Struct, array_like=True, gc=False):
-    """What every part has.  `removed`: no longer part of its message; `redacted`: never to be shown."""
+    """Fields of every part.  `removed`: taken out of its message; `redacted`: never shown."""
 
     id: str
     removed: bool = False
@@ -50,7 +50,7 @@ class PartBase(msgspec.Struct, array_like=True, gc=False):
 
 
 class TextPart(PartBase, array_like=True, gc=False, tag="x"):
-    """What was said.  `pieces` joined are the text."""
+    """A text of a user or the model; `pieces` joined are the text."""
 
     pieces: list[Content] = msgspec.field(default_factory=list[Content])
     synthetic: bool = False
@@ -60,7 +60,7 @@ class TextPart(PartBase, array_like=True, gc=False, tag="x"):
 
 
 class ReasoningPart(PartBase, array_like=True, gc=False, tag="r"):
-    """What the model thought; `metadata` is its provider's, such as a signature."""
+    """Reasoning of the model; `metadata` is its provider's, such as a signature."""
 
     pieces: list[Content] = msgspec.field(default_factory=list[Content])
     metadata: Json | None = None
@@ -78,7 +78,9 @@ class ToolPart(PartBase, array_like=True, gc=False, tag="t"):
     pieces: list[Content] = msgspec.field(default_factory=list[Content])
     """The input as far as it has streamed; empty once the tool runs."""
     live: list[Content] = msgspec.field(default_factory=list[Content])
-    """The output as far as it has streamed; empty once the tool ended.  Kept by the transcript only."""
+    """The output as far as it has streamed; empty once the tool ended. Kept by the transcript
+    only.
+    """
     input: Content = ""
     output: Content | None = None
     """The output the model is to see: the preview of a truncated one."""
@@ -187,4 +189,4 @@ class Compaction(msgspec.Struct, array_like=True, gc=False):
     summary: str | None = None
     reason: str = ""
     kept: tuple[str, ...] = ()
-    carried: Carried | None = None
+    carried: Carryover | None = None

@@ -1,4 +1,4 @@
-"""The fold of a conversation as a projection (`replay/projection.py`): what transcript and model view have in common.
+"""The conversation as a projection: the base of transcript and model view.
 
 What each event does is `apply.py`.
 """
@@ -14,7 +14,7 @@ __all__ = ["ConversationProjection"]
 
 
 class ConversationProjection:
-    """A fold over every event; `whole` keeps what a compaction covers, otherwise the state has the size of the view."""
+    """Applies every event; `whole` keeps covered messages, otherwise they are evicted."""
 
     name = ""
     version = 2
@@ -25,16 +25,16 @@ class ConversationProjection:
         return Conversation(whole=self.whole)
 
     apply = staticmethod(apply_module.apply)
-    """Take in an event."""
+    """Apply an event."""
 
     def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
-        """Take in a run of deltas, whole."""
+        """Apply a whole run of deltas."""
         del version, time
         state.apply_run(run)
         return state
 
     def apply_batch(self, state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
-        """Take in all events of an append, or those before a rollback."""
+        """Apply all events of an append, or those before a rollback."""
         return state, apply_module.apply_batch(state, batch, version)
 
     def encode(self, state: Conversation) -> bytes:

@@ -1,9 +1,10 @@
-"""The state of a conversation: messages, parts and marks, with the indexes that make one more event cost O(1).
+"""The state of a conversation: messages, parts and marks, at O(1) for each event.
 
-Not what each event does to it (`apply.py`), nor the selection of what the model sees (`view/selection.py`), nor its form
-(`view/part_rendering.py`).  The transcript keeps everything (`whole`); the model view lets go of the messages that a completed
-compaction covers, so that its state has the size of the view whatever the length of the history.  What was let go cannot
-come back by applying an event; `NeedsReplay` tells the replay loop to fold again from an earlier point.
+`apply.py` has the effect of each event, `view/selection.py` says what the model sees.  The
+transcript keeps everything (`whole`). The model view evicts the messages that a completed
+compaction covers, so its state has the size of the view, however long the history is.  An evicted
+message cannot come back by applying an event: `NeedsReplay` makes the replay loop start from an
+earlier point.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import msgspec
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import PartDelta
 from eventlog.values import Content, Json, Limits, Model, Todo
-from projections.conversation.carryover import TOUCHES, Carried, Pin, Touch
+from projections.conversation.carryover import TOUCHES, Carryover, FileTouch, Pin
 from projections.conversation.parts import Compaction, Message, Part, ReasoningPart, SubtaskPart, TextPart, ToolPart
 from projections.replay.canonical import pack, unpack
 from projections.replay.projection import NeedsReplay
 
-__all__ = ["Conversation", "join_part", "said_by"]
+__all__ = ["Conversation", "join_part", "texts_of"]
 
 
 class StoredConversation(msgspec.Struct, array_like=True):
@@ -39,35 +40,36 @@ class StoredConversation(msgspec.Struct, array_like=True):
     policy: Json | None
     todos: tuple[Todo, ...]
     pins: list[Pin]
-    touches: list[Touch]
+    touches: list[FileTouch]
 
 
 class Conversation:
     """The state of a conversation, with the indexes that make one more event cost O(1).
 
-    `messages` are in order of their beginning.  `touched`, `born` and `reshaped` tell a live reader what changed since it
-    last looked, from `follow` on; they, and the indexes `where` and `said`, are no part of the state.
+    `messages` are in order of their beginning. `touched`, `born` and `reshaped` tell a live reader
+    what changed since it last looked, from `follow` on; they, and the indexes `where` and `said`,
+    are no part of the state.
     """
 
     __slots__ = (
-        "born",
+        "added",
+        "changed",
         "compactions",
-        "followed",
         "header",
         "in_force",
         "limits",
         "messages",
         "model",
+        "newest_user",
         "pins",
         "policy",
         "reshaped",
         "rest",
-        "said",
         "split",
         "todos",
         "tools",
-        "touched",
         "touches",
+        "tracks_changes",
         "where",
         "whole",
     )
@@ -86,27 +88,27 @@ class Conversation:
         self.policy: Json | None = None
         self.todos: tuple[Todo, ...] = ()
         self.pins: dict[str, Pin] = {}
-        self.touches: dict[Touch, None] = {}
+        self.touches: dict[FileTouch, None] = {}
         """What calls touched, each once, the newest last."""
         self.where: dict[str, tuple[Message, Part]] = {}
-        self.said: Message | None = None
-        """What `newest_said` found last."""
+        self.newest_user: Message | None = None
+        """What `newest_user_message` found last."""
         self.split: set[str] = set()
         """The messages with a text in more than one piece."""
-        self.touched: dict[str, set[str]] = {}
+        self.changed: dict[str, set[str]] = {}
         """The messages that changed, and which of their parts."""
-        self.born: list[Message] = []
+        self.added: list[Message] = []
         """The messages that began, the newest last."""
         self.reshaped = True
-        self.followed = False
-        """Whether anybody looks at these three."""
+        self.tracks_changes = False
+        """Whether a reader wants `changed`, `added` and `reshaped` recorded."""
 
     # -- bytes ----------------------------------------------------------------------------------
 
     def encode(self) -> bytes:
         """Canonical bytes: texts are joined, so it does not matter in how many pieces they came."""
         for name in [*self.split]:
-            self.join(self.messages[name])
+            self.join_texts(self.messages[name])
         plain = StoredConversation(
             self.whole,
             list(self.messages.values()),
@@ -142,27 +144,27 @@ class Conversation:
 
     # -- events ---------------------------------------------------------------------------------
 
-    def follow(self) -> None:
-        """From here on somebody looks at what changes, and has seen nothing yet."""
-        self.followed = self.reshaped = True
+    def track_changes(self) -> None:
+        """Start to record changes, with nothing recorded yet."""
+        self.tracks_changes = self.reshaped = True
 
-    def seen(self) -> None:
-        """Whoever looks at what changes has seen all of it."""
-        self.touched.clear()
-        self.born.clear()
+    def clear_changes(self) -> None:
+        """Forget the recorded changes: the reader has applied all of them."""
+        self.changed.clear()
+        self.added.clear()
         self.reshaped = False
 
     def apply_run(self, run: DeltaRun) -> None:
-        """Take in a run of deltas, whole."""
+        """Apply a whole run of deltas."""
         if len(run.keys) == 1:
             part, field = run.keys[0]
-            self.grow(PartDelta(part, field, run.text))
+            self.append_delta(PartDelta(part, field, run.text))
             return
         for (part, field), text in run.joined().items():
-            self.grow(PartDelta(part, field, text))
+            self.append_delta(PartDelta(part, field, text))
 
-    def grow(self, delta: PartDelta, version: int = 0, time: int = 0) -> None:
-        """Add streamed text to a field of a part.  A rule of the fold as it is: there is none that is asked more often."""
+    def append_delta(self, delta: PartDelta, version: int = 0, time: int = 0) -> None:
+        """Add streamed text to a field of a part; the most frequent rule, so it takes no detour."""
         del version, time
         try:
             message, grown = self.where[delta.part]
@@ -179,54 +181,56 @@ class Conversation:
             if len(pieces) == 1:
                 self.split.add(message.id)
             pieces.append(text)
-        if self.followed:
-            self.touch(message.id, delta.part)
+        if self.tracks_changes:
+            self.mark_changed(message.id, delta.part)
 
-    def touch(self, message: str, *parts: str) -> None:
+    def mark_changed(self, message: str, *parts: str) -> None:
         """A message changed, and these of its parts."""
-        if self.followed:
-            self.touched.setdefault(message, set()).update(parts)
+        if self.tracks_changes:
+            self.changed.setdefault(message, set()).update(parts)
 
     def add_message(self, message: Message) -> None:
         """A message begins."""
         self.messages[message.id] = message
-        if not self.followed:
-            self.said = None
+        if not self.tracks_changes:
+            self.newest_user = None
             return
-        self.born.append(message)
+        self.added.append(message)
         if message.user and not message.synthetic and message.delivery == "steer":
-            self.said = message
+            self.newest_user = message
 
     def add_part(self, message: Message, part: Part) -> None:
         """A part of a message begins."""
         message.parts.append(part)
         self.where[part.id] = message, part
-        if self.followed and (not self.born or self.born[-1] is not message):  # who looks at one sees all its parts
-            self.touch(message.id, part.id)
+        if self.tracks_changes and (
+            not self.added or self.added[-1] is not message
+        ):  # who looks at one sees all its parts
+            self.mark_changed(message.id, part.id)
 
-    def join(self, message: Message) -> None:
+    def join_texts(self, message: Message) -> None:
         """Make each text of the message one piece again."""
         self.split.discard(message.id)
         for part in message.parts:
             join_part(part)
 
     def promote(self, message: Message, version: int) -> None:
-        """A queued message takes its place behind all others; where everything is kept it stays where it was said."""
+        """Promote a queued message: it moves behind all others, except in the transcript."""
         message.promoted = version
-        self.said = None
-        self.touch(message.id)
+        self.newest_user = None
+        self.mark_changed(message.id)
         if not self.whole:
             self.messages[message.id] = self.messages.pop(message.id)
         self.reshaped = True
 
-    def newest_said(self) -> Message | None:
+    def newest_user_message(self) -> Message | None:
         """The newest message that a user wrote and the model may know."""
-        found = self.said
+        found = self.newest_user
         if found is None or found.removed or found.id not in self.messages:
-            found = self.said = next(filter(is_said, reversed(self.messages.values())), None)
+            found = self.newest_user = next(filter(is_from_user, reversed(self.messages.values())), None)
         return found
 
-    def touch_files(self, touches: tuple[Touch, ...]) -> None:
+    def add_touches(self, touches: tuple[FileTouch, ...]) -> None:
         """A call touched these files."""
         for touch in touches:
             self.touches.pop(touch, None)
@@ -234,23 +238,23 @@ class Conversation:
         while len(self.touches) > TOUCHES:
             del self.touches[next(iter(self.touches))]
 
-    def to_carry(self) -> Carried:
-        """What a compaction would carry that completes now."""
-        return Carried(self.todos, tuple(map(self._pinned, self.pins.values())), tuple(self.touches))
+    def to_carry(self) -> Carryover:
+        """Return the carryover of a compaction that would complete now."""
+        return Carryover(self.todos, tuple(map(self._pinned, self.pins.values())), tuple(self.touches))
 
     def _pinned(self, pin: Pin) -> Pin:
         """The pin with what its part says now, or said when it was last seen."""
         found = self.where.get(pin.part or "")
         if found is None:
             return Pin(pin.pin, pin.part, pin.pieces, pin.redacted)
-        return Pin(pin.pin, pin.part, said_by(found[1]), found[1].redacted)
+        return Pin(pin.pin, pin.part, texts_of(found[1]), found[1].redacted)
 
     def carry(self, compaction: Compaction) -> None:
-        """Fix what a completed compaction carries, before anything is let go."""
+        """Fix what a completed compaction carries over, before messages are evicted."""
         compaction.carried = self.to_carry() or None
         self.pins = {name: self._pinned(pin) for name, pin in self.pins.items()}
 
-    def let_go(self, compaction: Compaction) -> None:
+    def hide_covered(self, compaction: Compaction) -> None:
         """Forget, or mark, every message that a completed compaction covers."""
         covered = self._covered(compaction, self.messages.values())
         if self.whole:
@@ -263,14 +267,14 @@ class Conversation:
             for message in list(self.messages.values()):  # a summary goes with its question, wherever it stands
                 if message.summary and message.reply_to in gone:
                     self._forget(message)
-            self.born.clear()  # who follows this state looks at all messages again
+            self.added.clear()  # who follows this state looks at all messages again
             self.compactions = {
                 part: other for part, other in self.compactions.items() if other.message in self.messages
             }
         self.reshaped = True
 
     def _covered(self, compaction: Compaction, messages: Iterable[Message]) -> list[Message]:
-        """Those of the messages that a completed compaction covers, whatever else covers them."""
+        """Return the messages that a completed compaction covers, also covered by others."""
         keep = {compaction.message, compaction.summary, *compaction.kept}
         bound = self._bound(compaction)
         return [
@@ -278,19 +282,19 @@ class Conversation:
         ]
 
     def _summarised_at(self, compaction: Compaction) -> int:
-        """Version at which the summary of a completed compaction began; it tells which of two was completed later."""
+        """Return the version at which the summary began; it orders completed compactions."""
         summary = self.messages.get(compaction.summary or "")
         return summary.version if summary is not None else -1
 
     def _forget(self, message: Message) -> None:
         del self.messages[message.id]
-        self.touched.pop(message.id, None)
+        self.changed.pop(message.id, None)
         self.split.discard(message.id)
         for part in message.parts:
             del self.where[part.id]
 
     def _bound(self, compaction: Compaction) -> int:
-        """Version of the last covered message's beginning.  An unknown tail is no tail (spec §4.1)."""
+        """Return the version of the last covered message's start; an unknown tail is no tail."""
         tail = self.messages.get(compaction.tail or "")
         if tail is not None:
             return tail.place - 1
@@ -300,8 +304,11 @@ class Conversation:
         own = self.messages.get(compaction.message)
         return own.version - 1 if own is not None else -1
 
-    def take_back(self, part: str) -> None:
-        """A completed compaction counts no more: what it alone covered is there again, or `NeedsReplay`."""
+    def undo_compaction(self, part: str) -> None:
+        """Take a completed compaction out of force; what it alone covered is visible again.
+
+        Raises `NeedsReplay` where the state has evicted that.
+        """
         compaction = self.compactions.get(part)
         if compaction is None:
             return
@@ -323,13 +330,13 @@ class Conversation:
         self.reshaped = True
 
 
-def is_said(message: Message) -> bool:
+def is_from_user(message: Message) -> bool:
     """Whether a user said this, and the model may know."""
     return message.user and not (message.synthetic or message.removed or message.waiting)
 
 
 def join_part(part: Part) -> None:
-    """Bring the growing texts of a part into their canonical form: no two strings side by side."""
+    """Join the growing texts of a part into their canonical form: no two strings side by side."""
     if type(part) is TextPart or type(part) is ReasoningPart:
         _join(part.pieces)
     elif type(part) is ToolPart:
@@ -342,8 +349,8 @@ def _join(pieces: list[Content]) -> None:
         pieces[:] = joined(pieces)
 
 
-def said_by(part: Part) -> tuple[Content, ...]:
-    """What a part says, for a pin that carries it."""
+def texts_of(part: Part) -> tuple[Content, ...]:
+    """Return the texts of a part, for a pin."""
     match part:
         case TextPart() | ReasoningPart():
             return tuple(joined(part.pieces))

@@ -1,7 +1,7 @@
-"""Structs to canonical bytes and back, also when their text is not Unicode (lone surrogates).
+"""Canonical bytes of structs, also of those whose texts have lone surrogates.
 
-Equal values have equal bytes.  Not the bytes of the log (`eventlog/codec/batch.py`), which are frozen; these may change with a
-projection's version.
+Equal values have equal bytes. These bytes may change with a projection's version; those of the log
+(`eventlog/codec/batch.py`) never do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _PLAIN, _ESCAPED = b"\0", b"\1"
 
 
 def pack(value: object) -> bytes:
-    """MessagePack, or JSON in ASCII when a text has a lone surrogate, behind one byte that says which."""
+    """Encode a value as MessagePack, or as ASCII JSON if a text has a lone surrogate.
+
+    The first byte says which of both.
+    """
     try:
         return _PLAIN + _ENCODER.encode(value)
     except UnicodeEncodeError:
@@ -28,7 +31,7 @@ def pack(value: object) -> bytes:
 
 
 def unpack(data: bytes, kind: type[T]) -> T:
-    """The value again; ValueError if the bytes are not one of this kind."""
+    """Decode a value of this type; raises `ValueError` for other bytes."""
     try:
         if data[:1] == _PLAIN:
             return msgspec.msgpack.decode(memoryview(data)[1:], type=kind)
@@ -36,5 +39,5 @@ def unpack(data: bytes, kind: type[T]) -> T:
             plain: Any = json.loads(data[1:])
             return msgspec.convert(plain, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError("the bytes are of another shape") from error
+        raise ValueError("the bytes do not decode as this type") from error
     raise ValueError("the bytes begin with an unknown mark")

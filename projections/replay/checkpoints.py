@@ -1,6 +1,6 @@
-"""Checkpoints of projections: the encoded state at a version, which of them still fit, and which are worth their place (spec §6).
+"""Checkpoints of projections: the encoded state at a version, and which are worth storing.
 
-How they are stored and checked is `eventlog/history/checkpoint_store.py`.  Reading never writes; `save` is for whoever may write.
+`eventlog/history/checkpoint_store.py` stores and checks the bytes.  Reading never writes.
 """
 
 from __future__ import annotations
@@ -9,38 +9,38 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from eventlog.history import checkpoint_store
-from eventlog.history.lineage import Stream
 from eventlog.log.contract import Log
-from eventlog.session.session import Session
-from projections.replay.projection import Projection, Source
+from projections.replay.projection import EventSource, Projection
 
 __all__ = ["Checkpoints"]
 
 S = TypeVar("S")
 
-KEPT = 12
-"""Most checkpoints kept of one projection and session: the newer, the closer together."""
+MAX_CHECKPOINTS = 12
+"""Checkpoints stored of one projection and session: the newer, the closer together."""
 
 
 class Checkpoints:
-    """The checkpoints in one log."""
+    """The checkpoints of projections in one log."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def valid(self, projection: Projection[S], source: Source, upto: int, at: int) -> Iterator[tuple[int, S]]:
-        """The usable checkpoints at versions up to `upto`, newest first, for the history right after `at`.
+    def valid(self, projection: Projection[S], source: EventSource, upto: int, at: int) -> Iterator[tuple[int, S]]:
+        """Yield the checkpoints up to version `upto` that fit the history right after `at`.
 
-        A fork's history begins with that of its parents, so their checkpoints of it serve as well.
+        The newest comes first.
+
+        A fork's history begins with that of its parents, so the parents' checkpoints serve as well.
         """
         ranges = source.effective_ranges(at)
-        for version, state in self.sound(projection, source, upto):
+        for version, state in self.readable(projection, source, upto):
             if _clipped(ranges, version) == source.effective_ranges(version):
                 yield version, state
 
-    def sound(self, projection: Projection[S], source: Source, upto: int) -> Iterator[tuple[int, S]]:
-        """The checkpoints at versions up to `upto` that can be read, newest first, whatever history they are of."""
-        for stream in reversed(_ancestry(source, upto)):
+    def readable(self, projection: Projection[S], source: EventSource, upto: int) -> Iterator[tuple[int, S]]:
+        """Yield the checkpoints up to version `upto` that decode, newest first, of any history."""
+        for stream in reversed(source.ancestry()):
             last = min(stream.last, upto)
             for version, data in checkpoint_store.valid(self._log, _kind(projection), stream.session, last):
                 if version >= stream.first:
@@ -50,18 +50,18 @@ class Checkpoints:
                         continue
                     yield version, state
 
-    def save(self, projection: Projection[S], source: Source, version: int, state: S) -> None:
-        """Keep the state right after `version`, and let go of older ones that are no longer worth their place."""
+    def save(self, projection: Projection[S], source: EventSource, version: int, state: S) -> None:
+        """Store the state right after `version`; evict checkpoints that are too close together."""
         checkpoint_store.save(
-            self._log, _kind(projection), source.id, version, projection.encode(state), surplus=_superfluous
+            self._log, _kind(projection), source.id, version, projection.encode(state), surplus=_surplus
         )
 
-    def versions(self, projection: Projection[S], source: Source) -> list[int]:
-        """The versions that have a checkpoint, sound or not."""
+    def versions(self, projection: Projection[S], source: EventSource) -> list[int]:
+        """Return the versions that have a checkpoint, readable or not."""
         return checkpoint_store.versions(self._log, _kind(projection), source.id)
 
-    def forget(self, projection: Projection[S], source: Source) -> None:
-        """Delete them all."""
+    def delete(self, projection: Projection[S], source: EventSource) -> None:
+        """Delete all checkpoints of a projection and session."""
         checkpoint_store.forget(self._log, _kind(projection), source.id)
 
 
@@ -69,19 +69,18 @@ def _kind(projection: Projection[S]) -> str:
     return f"{projection.name} {projection.version}"
 
 
-def _ancestry(source: Source, upto: int) -> tuple[Stream, ...]:
-    return source.ancestry() if isinstance(source, Session) else (Stream(source.id, 1, upto),)
-
-
 def _clipped(ranges: list[tuple[int, int]], version: int) -> list[tuple[int, int]]:
     return [(first, min(last, version)) for first, last in ranges if first <= version]
 
 
-def _superfluous(versions: list[int]) -> list[int]:
-    """The versions to let go of, so that at most `KEPT` stay: those whose neighbours are closest for their age."""
+def _surplus(versions: list[int]) -> list[int]:
+    """Return the versions to evict so that `MAX_CHECKPOINTS` stay.
+
+    They are those whose neighbours are closest, measured by their age.
+    """
     kept = list(versions)
     dropped: list[int] = []
-    while len(kept) > KEPT:
+    while len(kept) > MAX_CHECKPOINTS:
         newest = kept[-1]
         index = min(
             range(1, len(kept) - 1),

@@ -1,12 +1,12 @@
-"""The one replay loop: a checkpoint and later events give a state.
+"""Rebuild a projection's state: the newest checkpoint that fits, plus the events after it.
 
-Live reading, catching up, time travel and forks all use it.  Not a projection, and it never writes.  A fold cannot un-apply, so two
-kinds of event send the loop back: `RolledBack`, after which the session's effective history is folded again, and the undoing of a
-compaction whose covered messages the state has let go (`NeedsReplay`); from the checkpoint before it the compaction is then folded as
-one that hid nothing.
+Reading now, catching up, time travel and forks all use this loop. It never writes, except for
+`Follower.save`.
 
-`Walk` goes through many versions in order and folds each state from the one before.  It uses no checkpoint, so its states depend on
-events alone.
+`apply_events` is the forward loop. A projection cannot un-apply an event, so two kinds of event
+make it give up: `RolledBack`, and the undoing of a compaction whose covered messages the state has
+evicted (`NeedsReplay`). `replay` then applies the effective history from an older checkpoint, with
+the undone compaction as one that hid nothing.
 """
 
 from __future__ import annotations
@@ -19,69 +19,47 @@ from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUnd
 from eventlog.session.session import Session
 from eventlog.validation import require_version
 from projections.replay.checkpoints import Checkpoints
-from projections.replay.projection import NeedsReplay, Projection, Source, fold
+from projections.replay.projection import EventSource, NeedsReplay, Projection, apply_span
 
-__all__ = ["Follower", "Replayed", "Walk", "go_on", "hide_inherited", "replay", "state_at"]
+__all__ = ["Follower", "StateAtVersion", "apply_events", "redact_inherited", "replay", "state_at"]
 
 S = TypeVar("S")
 
 
-class Replayed(NamedTuple, Generic[S]):
-    """A state and its version."""
+class StateAtVersion(NamedTuple, Generic[S]):
+    """A projection's state and the version of the newest event in it."""
 
     state: S
     version: int
 
 
 def replay(
-    projection: Projection[S], source: Source, at: int | None = None, checkpoints: Checkpoints | None = None
-) -> Replayed[S]:
-    """The state right after version `at` (now by default), from the newest usable checkpoint; `NotFoundError` for one that is not there."""
+    projection: Projection[S], source: EventSource, at: int | None = None, checkpoints: Checkpoints | None = None
+) -> StateAtVersion[S]:
+    """Return the state right after version `at` (now by default).
+
+    Starts from the newest checkpoint that fits. Raises `NotFoundError` for a version that does not
+    exist.
+    """
     version = source.version
     if at is not None:
         require_version(at)
         if not 1 <= at <= version:
             raise NotFoundError("version", str(at), session=source.id)
         version = at
-    straight = _straight(projection, source, version, checkpoints)
-    if straight is not None:
-        return straight
-    undone: set[str] = set()
-    limit = version
-    while True:
-        start, state = 0, None
-        if checkpoints is not None:
-            start, state = next(checkpoints.valid(projection, source, limit, version), (0, None))
-        folded = projection.initial() if state is None else state
-        try:
-            for span in source.history(version, start):
-                folded = fold(projection, folded, _as_undone(span, undone))
-        except NeedsReplay as back:
-            if back.part in undone:
-                limit = start - 1
-            else:  # with all others that are undone by then, so that many cost no more than one
-                undone |= {back.part} | _undone(source, version, start)
-            continue
-        return Replayed(hide_inherited(projection, folded, source, version), version)
+    start, state = _newest(projection, source, version, checkpoints)
+    rebuilt = apply_events(projection, source, state, start, version)
+    if rebuilt is None:
+        rebuilt = _replay_effective(projection, source, version, checkpoints)
+    return StateAtVersion(redact_inherited(projection, rebuilt.state, source, version), version)
 
 
-def _straight(
-    projection: Projection[S], source: Source, version: int, checkpoints: Checkpoints | None
-) -> Replayed[S] | None:
-    """The same where no rollback comes after the newest checkpoint: then what is effective need not be known.  None elsewhere."""
-    start, state = 0, None
-    if checkpoints is not None:
-        start, state = next(checkpoints.sound(projection, source, version), (0, None))
-    found = go_on(projection, source, projection.initial() if state is None else state, start, version)
-    return None if found is None else Replayed(hide_inherited(projection, found.state, source, version), version)
+def apply_events(
+    projection: Projection[S], source: EventSource, state: S, after: int, upto: int | None = None
+) -> StateAtVersion[S] | None:
+    """Apply the events of versions `after + 1 .. upto`; return None where a replay is needed.
 
-
-def go_on(
-    projection: Projection[S], source: Source, state: S, after: int, upto: int | None = None
-) -> Replayed[S] | None:
-    """The state after the events of versions `after + 1 .. upto`, folded onto `state`; None where a fold cannot go on.
-
-    It cannot un-apply: a rollback, or the undoing of a compaction whose messages were let go, needs a replay.
+    A rollback needs one, and so does the undoing of a compaction whose messages were evicted.
     """
     version = after
     try:
@@ -92,106 +70,133 @@ def go_on(
             version = stretch.last
     except NeedsReplay:
         return None
-    return Replayed(state, version)
+    return StateAtVersion(state, version)
 
 
-def hide_inherited(projection: Projection[S], state: S, source: Source, version: int) -> S:
-    """The state of a fork without what was redacted where it was made: the fork has no event of that."""
-    for part in _hidden(source):
-        state = fold(projection, state, Span(source.id, version, 0, 0, 0, PartRedacted(part)))
+def redact_inherited(projection: Projection[S], state: S, source: EventSource, version: int) -> S:
+    """Redact in a fork's state what was redacted in a parent: the fork has no such event."""
+    for part in source.inherited_redactions():
+        state = apply_span(projection, state, Span(source.id, version, 0, 0, 0, PartRedacted(part)))
     return state
 
 
-def state_at(session: Session, projection: Projection[S], at: int | None = None) -> Replayed[S]:
-    """The state right after a version, as it is to be shown: what was redacted later is redacted in it, too."""
+def state_at(session: Session, projection: Projection[S], at: int | None = None) -> StateAtVersion[S]:
+    """Return the state right after a version, with later redactions in it."""
     state, version = replay(projection, session, at, Checkpoints(session.store.log))
     if at is not None:
         for span in session.spans(version):
             if isinstance(span.item, PartRedacted):
-                state = fold(projection, state, span)
-    return Replayed(state, version)
-
-
-def _hidden(source: Source) -> tuple[str, ...]:
-    return source.inherited_redactions() if isinstance(source, Session) else ()
-
-
-def _undone(source: Source, version: int, after: int) -> set[str]:
-    """The compactions that events after `after` undid, in the history as of `version`."""
-    items = (span.item for span in source.history(version, after))
-    return {item.part for item in items if isinstance(item, CompactionUndone)}
-
-
-def _as_undone(span: Span, undone: set[str]) -> Span:
-    """A compaction that is undone later never hid anything."""
-    item = span.item
-    if undone and isinstance(item, CompactionCompleted) and item.part in undone:
-        return span._replace(item=CompactionFailed(item.part, "undone", item.summary))
-    return span
+                state = apply_span(projection, state, span)
+    return StateAtVersion(state, version)
 
 
 class Follower(Generic[S]):
-    """A live state: it takes in what the session got since the last look."""
+    """A state that follows a session: `advance` applies the events that came since."""
 
-    def __init__(self, projection: Projection[S], source: Source, checkpoints: Checkpoints | None = None) -> None:
+    def __init__(
+        self,
+        projection: Projection[S],
+        source: EventSource,
+        checkpoints: Checkpoints | None = None,
+        *,
+        at: int | None = None,
+    ) -> None:
+        """Begin with the state right after version `at` (now by default)."""
         self._projection = projection
         self._source = source
         self._checkpoints = checkpoints
-        self.state, self.version = replay(projection, source, None, checkpoints)
-        self._inherits = isinstance(source, Session) and len(source.ancestry()) > 1
-        self._hidden = _hidden(source)
+        self.state, self.version = replay(projection, source, at, checkpoints)
+        self._inherits = len(source.ancestry()) > 1
+        self._redacted = source.inherited_redactions()
         self.renewed = True
-        """Whether `state` is another object than at the last look."""
+        """Whether `state` was replaced by another object; readers reset it."""
         self._broken = False
-        """Whether a look broke off, so that nobody knows what the state has taken in."""
+        """Whether an exception broke off `advance`, so that `state` may have half an append."""
 
-    def advance(self) -> bool:
-        """Take in new events; True if there were any.  Each costs O(1), but a rollback or undo folds again."""
-        if self._broken:
-            return self._again()
+    def advance(self, to: int | None = None) -> bool:
+        """Apply later events up to version `to` (now by default); return whether anything changed.
+
+        Each event costs O(1). A rollback, an undone compaction and an earlier version cost a
+        replay.
+        """
+        if self._broken or (to is not None and to < self.version):
+            return self._replay(to)
         try:
-            found = go_on(self._projection, self._source, self.state, self.version)
+            advanced = apply_events(self._projection, self._source, self.state, self.version, to)
         except BaseException:
             self._broken = True
             raise
-        if found is None:
-            return self._again()
-        state, version = found
+        if advanced is None:
+            return self._replay(to)
+        state, version = advanced
         changed = version > self.version
-        if self._inherits and (hidden := _hidden(self._source)) != self._hidden:
-            state = hide_inherited(self._projection, state, self._source, version)
-            self._hidden, changed = hidden, True
+        if self._inherits and (redacted := self._source.inherited_redactions()) != self._redacted:
+            state = redact_inherited(self._projection, state, self._source, version)
+            self._redacted, changed = redacted, True
         self.state, self.version = state, version
         return changed
 
     def save(self) -> None:
-        """Keep a checkpoint of the state; for whoever may write."""
+        """Store a checkpoint of the state; the caller must be allowed to write."""
         if self._checkpoints is not None and not self._broken:
             self._checkpoints.save(self._projection, self._source, self.version, self.state)
 
-    def _again(self) -> bool:
+    def _replay(self, at: int | None) -> bool:
         self._broken = True
-        self.state, self.version = replay(self._projection, self._source, None, self._checkpoints)
+        self.state, self.version = replay(self._projection, self._source, at, self._checkpoints)
         self._broken = False
         self.renewed = True
         return True
 
 
-class Walk(Generic[S]):
-    """The state right after a version; going on costs the events in between, going back a whole replay."""
+# -- helpers -----------------------------------------------------------------------------------
 
-    def __init__(self, projection: Projection[S], source: Source) -> None:
-        self._projection = projection
-        self._source = source
-        self.state = projection.initial()
-        self.version = 0
 
-    def to(self, version: int) -> S:
-        """The state right after `version`, as it was then; it is changed by the next call."""
-        found = None
-        if version >= self.version:
-            found = go_on(self._projection, self._source, self.state, self.version, version)
-        if found is None:
-            found = replay(self._projection, self._source, version)
-        self.state, self.version = found
-        return self.state
+def _newest(
+    projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
+) -> tuple[int, S]:
+    """Return the newest readable checkpoint up to a version, else the state at version 0."""
+    if checkpoints is not None:
+        for start, state in checkpoints.readable(projection, source, version):
+            return start, state
+    return 0, projection.initial()
+
+
+def _replay_effective(
+    projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
+) -> StateAtVersion[S]:
+    """Apply the effective history from a checkpoint that belongs to it.
+
+    Goes back to an older checkpoint as long as the state has evicted what has to come back.
+    """
+    undone: set[str] = set()
+    limit = version
+    while True:
+        start, state = 0, None
+        if checkpoints is not None:
+            start, state = next(checkpoints.valid(projection, source, limit, version), (0, None))
+        applied = projection.initial() if state is None else state
+        try:
+            for span in source.history(version, start):
+                applied = apply_span(projection, applied, _without_effect(span, undone))
+        except NeedsReplay as needed:
+            if needed.part in undone:
+                limit = start - 1
+            else:  # together with all others undone by then: many undone compactions cost one more replay
+                undone |= {needed.part} | _undone_compactions(source, version, start)
+            continue
+        return StateAtVersion(applied, version)
+
+
+def _undone_compactions(source: EventSource, version: int, after: int) -> set[str]:
+    """Return the compactions that events after `after` undid, in the history as of `version`."""
+    items = (span.item for span in source.history(version, after))
+    return {item.part for item in items if isinstance(item, CompactionUndone)}
+
+
+def _without_effect(span: Span, undone: set[str]) -> Span:
+    """Turn the completion of a compaction that is undone later into a failure."""
+    item = span.item
+    if undone and isinstance(item, CompactionCompleted) and item.part in undone:
+        return span._replace(item=CompactionFailed(item.part, "undone", item.summary))
+    return span

@@ -1,6 +1,6 @@
-"""The protocol of a projection: a pure fold over events with a name and a version.  No I/O, no clock, no randomness.
+"""The protocol of a projection: a pure function over events, with a name and a version.
 
-Not the loop that feeds it (`loop.py`).
+A projection does no I/O and uses neither a clock nor random numbers.  `loop.py` feeds it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from eventlog.codec.batch import Batch
 from eventlog.codec.decoded import Span, Stretch
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import Event, RolledBack
+from eventlog.history.lineage import Stream
 
-__all__ = ["NeedsReplay", "Projection", "Source", "fold", "one_by_one"]
+__all__ = ["EventSource", "NeedsReplay", "Projection", "apply_each", "apply_span"]
 
 S = TypeVar("S")
 
 
 class Projection(Protocol[S]):
-    """A fold: `initial`, then `apply` for every event of the effective history in version order.
+    """Builds a state: `initial`, then `apply` for every event of the effective history.
 
-    `apply` may change the state it is given and returns it; nobody else holds that state.  It is total: an event kind
-    it does not know is an error.  It refers to bodies and never loads one.  `version` grows whenever the
-    state would come out differently, so that older checkpoints are not used.
+    `apply` may change the state that it is given and returns it; the caller holds the only
+    reference. It is total: an unknown kind of event is an error. It refers to bodies and never
+    loads one. `version` grows whenever the same events give another state, so that older
+    checkpoints are not used.
     """
 
     @property
@@ -37,38 +39,41 @@ class Projection(Protocol[S]):
         ...
 
     def initial(self) -> S:
-        """The state before the first event."""
+        """Return the state before the first event."""
         ...
 
     def apply(self, state: S, event: Event, version: int, time: int) -> S:
-        """The state after `event`, which has this version and this time (UTC milliseconds)."""
+        """Return the state after `event`, which has this version and time (UTC milliseconds)."""
         ...
 
     def apply_run(self, state: S, run: DeltaRun, version: int, time: int) -> S:
-        """The state after a whole run of deltas, the first of which has this version and time.
+        """Return the state after a run of deltas, the first of which has this version and time.
 
         Equal to applying them one by one.
         """
         ...
 
     def apply_batch(self, state: S, batch: Batch, version: int) -> tuple[S, int]:
-        """The state after all events of an append, the first of which has this version, and the version of the one after them.
+        """Apply the events of an append; return the state and the version after them.
 
-        Equal to applying them one by one (`one_by_one`), but it stops before a `RolledBack`: a fold cannot un-apply.
+        The first event has version `version`.
+
+        Equal to applying them one by one (`apply_each`), but it stops before a `RolledBack`, which
+        no projection can apply.
         """
         ...
 
     def encode(self, state: S) -> bytes:
-        """The state as canonical bytes: equal states have equal bytes."""
+        """Encode the state as canonical bytes: equal states have equal bytes."""
         ...
 
     def decode(self, data: bytes) -> S:
-        """The state again; raises if the bytes are not an encoded state."""
+        """Decode a state; raises if the bytes are not an encoded state."""
         ...
 
 
-class Source(Protocol):
-    """What the loop reads: a session, or anything that can tell its events the same way."""
+class EventSource(Protocol):
+    """The events of one session as the replay loop reads them; `Session` is one."""
 
     @property
     def id(self) -> str:
@@ -81,7 +86,7 @@ class Source(Protocol):
         ...
 
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
-        """Every event of versions `after + 1 .. upto`, append by append, also those that a rollback hid."""
+        """Every event of versions `after + 1 .. upto`, append by append, rolled-back ones too."""
         ...
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
@@ -92,9 +97,17 @@ class Source(Protocol):
         """The versions of the effective history, as closed ascending ranges."""
         ...
 
+    def ancestry(self) -> tuple[Stream, ...]:
+        """The streams that hold these events: the eldest parent first, the session's own last."""
+        ...
 
-def one_by_one(projection: Projection[S], state: S, batch: Batch, version: int) -> tuple[S, int]:
-    """`Projection.apply_batch` for any projection."""
+    def inherited_redactions(self) -> tuple[str, ...]:
+        """Parts that a fork inherited and that were redacted in a parent."""
+        ...
+
+
+def apply_each(projection: Projection[S], state: S, batch: Batch, version: int) -> tuple[S, int]:
+    """Apply the events of an append one by one: `Projection.apply_batch` for any projection."""
     for entry in batch.entries:
         if isinstance(entry, DeltaRun):
             state = projection.apply_run(state, entry, version, batch.time + entry.start)
@@ -107,16 +120,16 @@ def one_by_one(projection: Projection[S], state: S, batch: Batch, version: int) 
     return state, version
 
 
-def fold(projection: Projection[S], state: S, span: Span) -> S:
-    """Apply one span: an event, or a run of deltas whole."""
+def apply_span(projection: Projection[S], state: S, span: Span) -> S:
+    """Apply one span: an event, or a whole run of deltas."""
     item = span.item
     if isinstance(item, DeltaRun):
         return projection.apply_run(state, item, span.first, span.time)
     return projection.apply(state, item, span.first, span.time)
 
 
-class NeedsReplay(Exception):  # noqa: N818  # not an error: control flow between the fold and the replay loop
-    """The compaction `part` is undone, but the messages that it covered were let go."""
+class NeedsReplay(Exception):  # noqa: N818  # not an error: control flow between projection and replay loop
+    """Compaction `part` is undone, but the state has evicted the messages that it covered."""
 
     def __init__(self, part: str) -> None:
         super().__init__(part)

@@ -18,7 +18,7 @@ from eventlog.codec.redaction import NO_DIGEST
 from eventlog.errors import DamagedError, NotFoundError
 from eventlog.session.session import Session
 from projections.conversation.parts import TextPart
-from projections.replay.loop import Walk, state_at
+from projections.replay.loop import Follower, state_at
 from projections.view.assembly import Assembly
 from projections.view.model_view import PROJECTION, RENDERER, digest_of
 from projections.view.options import RenderOptions
@@ -155,7 +155,7 @@ class _RequestBuilder:
     def __init__(self, session: Session, history: _AuditHistory) -> None:
         self._session = session
         self._history = history
-        self._walk = Walk(PROJECTION, session)
+        self._follower = Follower(PROJECTION, session, at=1)
         self._assembly: Assembly | None = None
         self._options: RenderOptions | None = None
         self.request: StepRequest | None = None
@@ -213,8 +213,9 @@ class _RequestBuilder:
 
     def _seek(self, version: int, rendered: _RenderRecord) -> str:
         """Move to the view of a version; return a redacted part of it, "" if there is none."""
-        before = self._walk.state
-        state = self._walk.to(version)
+        before = self._follower.state
+        self._follower.advance(version)
+        state = self._follower.state
         build = RENDERERS.get(rendered.renderer, Assembly)
         if type(self._assembly) is not build or state is not before or rendered.options != self._options:
             self._assembly = build(state, rendered.options, self._session.text)
@@ -222,9 +223,9 @@ class _RequestBuilder:
         return next((part for part in sorted(self._history.redacted) if part in state.where), "")
 
     def _request(self, options: RenderOptions, patch: Content | None) -> StepRequest:
-        state, resolve = self._walk.state, self._session.text
+        state, resolve = self._follower.state, self._session.text
         if self._assembly is None:
-            raise NotFoundError("view", str(self._walk.version), session=self._session.id)
+            raise NotFoundError("view", str(self._follower.version), session=self._session.id)
         messages: Sequence[NeutralMessage] = self._assembly.view()
         system = system_segments(state, resolve)
         if patch is not None:
@@ -244,7 +245,7 @@ class _RequestBuilder:
         patch = None if event.patch is None else resolve(event.patch)
         marker, began = compaction
         previous = None if record.previous is None else self._text(record.previous, step.version)
-        request = request_again(self._walk.state, began, marker, record, resolve, previous=previous, patch=patch)
+        request = request_again(self._follower.state, began, marker, record, resolve, previous=previous, patch=patch)
         return StepRequest(request.conversation(), (request.system,), None, record.options)
 
     def _text(self, part: str, version: int) -> str:

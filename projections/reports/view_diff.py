@@ -18,12 +18,12 @@ from projections.reports.wording import counted
 from projections.tokens import LogCountCache, TokenCounter
 from projections.view.carryover_text import carried_text
 from projections.view.explain import explain
-from projections.view.message_rendering import Draft
+from projections.view.message_rendering import MessageRenderer
 from projections.view.model_view import PROJECTION
 from projections.view.neutral import File, NeutralPart, Text
 from projections.view.options import DEFAULT, RenderOptions
-from projections.view.part_rendering import Rendered
-from projections.view.selection import carried_with, ordered, shows_question
+from projections.view.part_rendering import PartRendering
+from projections.view.selection import carryover_of, shows_question, visible_messages
 from projections.view.token_count import ViewCounter
 
 __all__ = ["Kind", "PartChange", "ViewDiff", "diff"]
@@ -134,7 +134,7 @@ def _shown(session: Session, version: int, options: RenderOptions, counter: View
     """Return the shown parts of a view by id, in order."""
     state = state_at(session, PROJECTION, version).state
     shown: dict[str, _ShownPart] = {}
-    for message in ordered(state, options):
+    for message in visible_messages(state, options):
         for name, what, rendered, pruned in _parts(session, state, message, options):
             content = (*rendered.said, *rendered.results, *rendered.media)
             tokens = sum(counter.part(part) for part in content)
@@ -144,21 +144,23 @@ def _shown(session: Session, version: int, options: RenderOptions, counter: View
 
 def _parts(
     session: Session, state: Conversation, message: Message, options: RenderOptions
-) -> Iterator[tuple[str, str, Rendered, bool]]:
+) -> Iterator[tuple[str, str, PartRendering, bool]]:
     resolve = session.text
-    draft = Draft(message, options, resolve, shows_question=message.user and shows_question(state, message, options))
+    draft = MessageRenderer(
+        message, options, resolve, shows_question=message.user and shows_question(state, message, options)
+    )
     if draft.is_left_out():
         return
     for part in message.parts:
         rendered = draft.rendered(part)
         if rendered.shown:
             yield part.id, _what(part, rendered), rendered, isinstance(part, ToolPart) and part.pruned
-    carried = carried_with(state, message) if options.carry else None
+    carried = carryover_of(state, message) if options.carry else None
     if carried is not None:
-        yield f"{message.id}/carried", "carried", Rendered((Text(carried_text(carried, resolve)),)), False
+        yield f"{message.id}/carried", "carried", PartRendering((Text(carried_text(carried, resolve)),)), False
 
 
-def _what(part: Part, rendered: Rendered) -> str:
+def _what(part: Part, rendered: PartRendering) -> str:
     match part:
         case ToolPart():
             return part.tool

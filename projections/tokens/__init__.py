@@ -1,6 +1,7 @@
-"""Tokens: counting them without a network, keeping the counts, and correcting them by what providers report.
+"""Tokens: counting without a network, caching counts, calibrating by reported usage.
 
-Nothing is loaded at import; the first exact count loads a vocabulary, and tiktoken when much is counted.
+Nothing is loaded at import; the first exact count loads a vocabulary, and tiktoken when much is
+counted.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from projections.tokens.calibration import Calibration, ModelCalibration
 from projections.tokens.counter import CharsCounter, Counter, TokenCounter, counter_named
 from projections.tokens.encodings import encoding_for
 from projections.tokens.media import image_size, image_tokens, media_tokens
-from projections.tokens.request import RequestCount, count_request, frame_tokens
+from projections.tokens.request import frame_tokens
 from projections.tokens.streaming import StreamEstimate, utf8_length
 
 __all__ = [
@@ -22,10 +23,8 @@ __all__ = [
     "LogCountCache",
     "MemoryCountCache",
     "ModelCalibration",
-    "RequestCount",
     "StreamEstimate",
     "TokenCounter",
-    "count_request",
     "counter_named",
     "encoding_for",
     "frame_tokens",

@@ -1,7 +1,7 @@
-"""Counts kept, so that each body is counted once: in memory, and among the log's derived values.
+"""Caches of token counts: in memory, and among the log's derived values.
 
-Not a source of truth: any count may be missing and is then counted again.
-Counts belong to an encoding's name and a body's hash, never to a session, so forks and copies share them.
+Any count may be missing and is then counted again.  Counts belong to an encoding's name and a
+body's hash, never to a session, so forks and copies share them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class MemoryCountCache:
 
 
 class DerivedValues(Protocol):
-    """The part of a log, or of a session's share of it (`eventlog.log.contract.Belongings`), that is needed here."""
+    """The part of a log that a `LogCountCache` needs."""
 
     @property
     def read_only(self) -> bool:
@@ -74,7 +74,7 @@ class DerivedValues(Protocol):
         ...
 
     def name(self, digest: bytes) -> bytes:
-        """What to call a body in a key: its hash, or what does not tell it."""
+        """Return the name of a body in a key: its hash, or a name that hides the hash."""
         ...
 
     def get_derived(self, key: bytes) -> bytes | None:
@@ -89,10 +89,10 @@ class DerivedValues(Protocol):
 class LogCountCache:
     """Keeps counts in the log, with a memory cache in front.
 
-    `put` only remembers: counting is part of reading, and reading never writes.  `flush` writes what was
-    remembered, in one batch.  At most `pending` counts wait; further ones are kept in memory only, and a log opened for
-    reading only is never written.  A stored value is a count and a CRC-32 over key and count (4 bytes each, big-endian);
-    one that does not check is no count.
+    `put` only remembers: counting is part of reading, and reading never writes. `flush` writes what
+    was remembered, in one batch. At most `pending` counts wait; further ones are kept in memory
+    only, and a log opened for reading only is never written. A stored value is a count and a CRC-32
+    over key and count (4 bytes each, big-endian); one that does not check is no count.
     """
 
     def __init__(self, log: DerivedValues, *, pending: int = 32_768, capacity: int = 32_768) -> None:
@@ -127,7 +127,7 @@ class LogCountCache:
                 self._pending[key] = _stored(key, count)
 
     def flush(self) -> int:
-        """Write what was remembered and return how many counts that were; raises what the log raises, keeping them."""
+        """Write the pending counts and return their number; they stay pending if the log raises."""
         with self._lock:
             items = list(self._pending.items())
             if items:
@@ -137,7 +137,7 @@ class LogCountCache:
 
 
 class BodyCounter:
-    """A counter and a cache: counts a body by its hash, reading its text only when the count is not kept."""
+    """Counts a body by its hash, and loads its text only when the count is not cached."""
 
     def __init__(self, counter: Counter, cache: CountCache) -> None:
         self.counter = counter
@@ -153,7 +153,7 @@ class BodyCounter:
 
 
 def _key(encoding: str, name: bytes) -> bytes:
-    """The `1` is the version of the counting rule (`counter.py`, windows); a new rule gets new keys."""
+    """Return the key of a count.  The `1` is the version of the counting rule (windows)."""
     return b"tokens/1/%b/%b" % (encoding.encode(), name)
 
 

@@ -1,19 +1,21 @@
-"""What the provider really counts, learned from the usage it reports: per model, step by step.
+"""Calibration: how a provider counts, learned from the usage that it reports, per model.
 
-Not a counter, and not a fold: the fold that holds a `Calibration` decides which steps it sees.  Values are frozen, hold
-integers only and encode with msgspec, so replay gives equal bytes.
+The projection that holds a `Calibration` decides which steps it sees.
+Values are frozen, hold integers only and encode with msgspec, so replay gives equal bytes.
 
-**The rule.**  A provider's count of a request is taken for `fixed + ratio * counted`: `fixed` is what we never see (a
-system prompt or tools that a transcript does not hold), `ratio` is the other tokeniser.  Kept per model: the
-last step's counted and reported tokens, and how both grew over the last 16 steps in which both grew.  The ratio is the
-median of reported growth over counted growth, each weighted by its counted growth, so a few large steps outweigh many
-small ones and a sudden hidden addition does not count; it stays within 1/4 .. 4.  An estimate starts
-from the last step: `reported + ratio * (counted - that step's counted)`.  With a single step the ratio is
-reported / counted if that is within 1/2 .. 2, so that the request can have been counted whole, else 1.
+**The rule.** A provider's count of a request is taken for `fixed + ratio * counted`: `fixed` is
+what we never see (a system prompt or tools that a transcript does not hold), `ratio` is the other
+tokeniser. Kept per model: the last step's counted and reported tokens, and how both grew over the
+last 16 steps in which both grew. The ratio is the median of reported growth over counted growth,
+each weighted by its counted growth, so a few large steps outweigh many small ones and a sudden
+hidden addition does not count; it stays within 1/4 .. 4. An estimate starts from the last step:
+`reported + ratio * (counted - that step's counted)`. With a single step the ratio is reported /
+counted if that is within 1/2 .. 2, so that the request can have been counted whole, else 1.
 
-**Why.**  Measured over 22 recorded sessions (1,223 steps after the fifth; Claude and GPT models, system prompt and tools mostly
-unseen), median error of the next request: this rule 0.07 %, least squares over 8 steps 0.17 %, the last ratio 0.10 % (but
-3 to 5 % for models whose fixed part is large), the median of 5 ratios 0.33 % (12 to 74 %), the count alone 26 %, chars/4 39 %.
+**Why.** Measured over 22 recorded sessions (1,223 steps after the fifth; Claude and GPT models,
+system prompt and tools mostly unseen), median error of the next request: this rule 0.07 %, least
+squares over 8 steps 0.17 %, the last ratio 0.10 % (but 3 to 5 % for models whose fixed part is
+large), the median of 5 ratios 0.33 % (12 to 74 %), the count alone 26 %, chars/4 39 %.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _LEAST = 100
 
 
 class ModelCalibration(msgspec.Struct, frozen=True):
-    """What is known of one model: the newest step, and the growth between steps, oldest first."""
+    """The calibration of one model: the newest step, and the growth between steps."""
 
     counted: int
     reported: int
@@ -59,16 +61,16 @@ class ModelCalibration(msgspec.Struct, frozen=True):
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """What is known of every model, in the order they were first seen."""
+    """The calibrations of all models, in the order in which they were first seen."""
 
     models: dict[str, ModelCalibration] = {}
 
     def observe(self, model: str, counted: int, reported: int) -> Calibration:
         """Return the calibration after a step of `model`.
 
-        `counted` is our count of the request (texts and frames), `reported` the provider's input tokens of the
-        same request: uncached, cache read and cache write together.  A step with no reported tokens (a failed one,
-        or a provider that reports none) teaches nothing.
+        `counted` is our count of the request (texts and frames), `reported` the provider's input
+        tokens of the same request: uncached, cache read and cache write together. A step with no
+        reported tokens (a failed one, or a provider that reports none) teaches nothing.
         """
         if counted < 0 or reported <= 0:
             return self
@@ -77,13 +79,13 @@ class Calibration(msgspec.Struct, frozen=True):
         return Calibration({**self.models, model: learned})
 
     def apply(self, model: str, counted: int) -> int:
-        """Return how many tokens `model` will report for a request we count so; `counted` itself for an unseen model."""
+        """Return the tokens that `model` will report for a request; `counted` if it is unseen."""
         known = self.models.get(model)
         if known is None:
             return counted
         return max(0, round(known.reported + known.ratio * (counted - known.counted)))
 
     def ratio(self, model: str) -> float:
-        """Return reported tokens per counted token for a piece of a request, such as a part to prune; 1.0 if unseen."""
+        """Return reported tokens per counted one, for a piece of a request; 1.0 if unseen."""
         known = self.models.get(model)
         return known.ratio if known else 1.0

@@ -1,7 +1,7 @@
-"""How many tokens a text has: exactly with a vocabulary, or as OpenCode estimates it.
+"""Counters of tokens: exact with a vocabulary, or OpenCode's estimate.
 
-Not the cache (`cache.py`) and not calibration (`calibration.py`).
 Counters are stateless values with a name; counts are pure functions of the name and the text.
+`cache.py` stores counts, `calibration.py` corrects them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["CharsCounter", "Counter", "TokenCounter", "counter_named", "split"]
 
 WINDOW = 2048
-"""Characters encoded at a time.  A power of two, so that runs of one character are cut where their tokens end."""
+"""Characters encoded at a time. A power of two, so that runs of one character are cut where their
+tokens end.
+"""
 
 _PER_THOUSAND = {"o200k_base": (235, 720), "cl100k_base": (235, 1190)}
-"""Tokens per thousand ASCII characters and per thousand others.  Measured on English and Chinese prose, Markdown and
-Python: within 20 %, most within 10 %.  Others are taken for three UTF-8 bytes each, as Chinese, Japanese and Korean are."""
+"""Tokens per thousand ASCII characters and per thousand others. Measured on English and Chinese
+prose, Markdown and Python: within 20 %, most within 10 %. Others are taken for three UTF-8 bytes
+each, as Chinese, Japanese and Korean are.
+"""
 
 _SAFE = r"(?s:.{1,%d})(?<=[^\W_])(?=[\s!-&(-/:-@\[-`{-~\u3001\u3002\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f])"
 """The longest beginning of at most that many characters that ends in a safe cut."""
@@ -40,19 +44,20 @@ class Counter(Protocol):
         ...
 
     def estimate(self, chars: int, utf8: int) -> int:
-        """Return about how many tokens a text of `chars` characters and `utf8` UTF-8 bytes has, without reading it."""
+        """Estimate the tokens of a text by its characters and UTF-8 bytes, without reading it."""
         ...
 
 
 class TokenCounter:
     """Counts with one of the vocabularies, which is loaded at the first count.
 
-    What looks like a special token is ordinary text.  Surrogate pairs count as the character they mean and
-    lone surrogates as U+FFFD.  A text up to `WINDOW` characters is counted whole.  A longer one is counted in
-    windows cut where no token can cross (`split`), so the sum is exact; only a window without any such place (a run
-    of letters, digits, symbols or blanks) is cut hard, which changes the count by at most about one token for
-    every 2,048 characters of it.  This bounds time and memory, and spares tiktoken the runs that take it
-    quadratic time (up to 0.12) or overflow its stack (a million blanks, 0.14).
+    What looks like a special token is ordinary text. Surrogate pairs count as the character they
+    mean and lone surrogates as U+FFFD. A text up to `WINDOW` characters is counted whole. A longer
+    one is counted in windows cut where no token can cross (`split`), so the sum is exact; only a
+    window without any such place (a run of letters, digits, symbols or blanks) is cut hard, which
+    changes the count by at most about one token for every 2,048 characters of it. This bounds time
+    and memory, and spares tiktoken the runs that take it quadratic time (up to 0.12) or overflow
+    its stack (a million blanks, 0.14).
     """
 
     def __init__(self, encoding: str = DEFAULT_ENCODING) -> None:
@@ -64,7 +69,7 @@ class TokenCounter:
         return cls(encoding_for(model, overrides))
 
     def count(self, text: str) -> int:
-        """Return the number of tokens; `NotFoundError` and `DamagedError` as `encoder` says, at the first count."""
+        """Return the number of tokens; the first count may raise as `encoder` does."""
         length = len(text)
         if length <= WINDOW:
             return count_piece(self.name, text, of=length)
@@ -91,13 +96,13 @@ class CharsCounter:
         return (units + 2) // 4
 
     def estimate(self, chars: int, utf8: int) -> int:
-        """Return the count of a text whose characters are one UTF-16 unit each; `utf8` says nothing more."""
+        """Return the count of a text of `chars` UTF-16 units; `utf8` does not matter."""
         del utf8
         return (chars + 2) // 4
 
 
 def counter_named(name: str) -> Counter:
-    """Return the counter that a recorded name means; raises `NotFoundError` for an unknown one."""
+    """Return the counter that a recorded name means; raises `NotFoundError` for another."""
     if name == CharsCounter.name:
         return CharsCounter()
     counter = TokenCounter(name)
@@ -107,10 +112,11 @@ def counter_named(name: str) -> Counter:
 
 
 def split(text: str, limit: int) -> Iterator[tuple[str, bool]]:
-    """Yield the text in pieces of at most `limit` characters, each with whether the cut after it is safe.
+    """Yield pieces of at most `limit` characters, each with whether the cut after it is safe.
 
-    A cut is safe between a letter or digit and a blank or a mark other than the apostrophe: in both encodings'
-    patterns no piece contains such a pair, so both sides are encoded as they are in the whole.
+    A cut is safe between a letter or digit and a blank or a mark other than the apostrophe: in both
+    encodings' patterns no piece contains such a pair, so both sides are encoded as they are in the
+    whole.
     """
     if limit < 1:
         raise ValueError(f"pieces of {limit} characters")

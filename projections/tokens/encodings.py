@@ -1,8 +1,8 @@
-"""The encodings: which one a model has, and its encoder, built once from the vocabulary in the package.
+"""Encodings: which one a model has, and its encoder, built once from the package.
 
-Not a counter (`counter.py`).  Nothing is loaded at import: the first count reads the vocabulary (0.1 s
-for o200k_base), and what is more than a few short texts has tiktoken imported and its tables built (0.25 s more, and 50 MB that
-stay, two thirds of it those tables).  tiktoken's own registry is not used, because it downloads.
+Nothing is loaded at import.  The first count reads the vocabulary (0.1 s for o200k_base).  More
+than a few short texts import tiktoken and build its tables (0.25 s more, and 50 MB that stay, two
+thirds of them tables).  tiktoken's own registry is not used, because it downloads.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_ENCODING", "ENCODINGS", "Definition", "encoder", "encoding_for"]
 
 DEFAULT_ENCODING = "o200k_base"
-"""For every model not listed below.  For models of other makers it is an approximation that calibration corrects."""
+"""For every model not listed below. For models of other makers it is an approximation that
+calibration corrects.
+"""
 
 
 class Definition(NamedTuple):
-    """What an encoding is apart from its vocabulary, as OpenAI published it with tiktoken."""
+    """An encoding without its vocabulary, as OpenAI published it with tiktoken."""
 
     pattern: str
     """How text is cut into the pieces that are encoded one by one."""
@@ -119,7 +121,7 @@ os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, a
 
 
 def count_piece(name: str, text: str, *, of: int) -> int:
-    """Return the tokens of a text, or of a piece of one of `of` characters that is not too long for the encoder.
+    """Return the tokens of a text, or of a piece of a text that has `of` characters.
 
     Errors as `encoder`.
     """
@@ -144,9 +146,10 @@ def _counted_first(name: str, text: str) -> int | None:
 
 
 def encoder(name: str) -> Encoding:
-    """Return the encoder, loading it at the first call; threads that ask meanwhile wait for that one load.
+    """Return the encoder; the first call loads it, and other threads wait for that load.
 
-    Raises `NotFoundError` for an unknown name and `DamagedError` if the vocabulary is not the published one.
+    Raises `NotFoundError` for an unknown name and `DamagedError` if the vocabulary is not the
+    published one.
     """
     found = _encoders.get(name)
     if found is not None:
@@ -172,7 +175,7 @@ def _build(name: str) -> Encoding:
         mergeable_ranks=ranks,
         special_tokens=dict(definition.special),
     )
-    # The native encoder has its own copy; the object keeps this one only to pickle itself, which nobody does here.
+    # The native encoder has its own copy; the object keeps this one only to pickle itself.
     ranks.clear()
     return built
 

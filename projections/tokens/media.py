@@ -1,6 +1,6 @@
-"""The tokens of images and documents, by stated rules.
+"""Tokens of images and documents, by stated rules.
 
-Not decoding: sizes come from the first bytes of PNG, JPEG, GIF and WebP.
+Nothing is decoded: sizes come from the first bytes of PNG, JPEG, GIF and WebP.
 
 Images, from the providers' documentation of their vision models:
 
@@ -9,9 +9,9 @@ Images, from the providers' documentation of their vision models:
 * all others (OpenAI, high detail): scaled down to fit 2,048 by 2,048, then until the short edge is at most 768;
   85 tokens and 170 for each tile of 512 by 512.
 
-An image whose size cannot be read costs what a large one does: 1,600, or 765 (four tiles).  A PDF page
-costs 2,000 (Anthropic gives 1,500 to 3,000), any other file 1,500 in all.  Models differ; calibration
-takes up what is left.
+An image whose size cannot be read costs what a large one does: 1,600, or 765 (four tiles). A PDF
+page costs 2,000 (Anthropic gives 1,500 to 3,000), any other file 1,500 in all. Models differ;
+calibration takes up what is left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 
 
 def media_tokens(mime: str, data: bytes, model: str) -> int:
-    """Return the tokens of an attachment for a model by the rules above.  `data` are its bytes, not base64."""
+    """Return the tokens of an attachment for a model.  `data` are its bytes, not base64."""
     kind = mime.partition(";")[0].strip().lower()
     if kind.startswith("image/"):
         return image_tokens(image_size(data), model)
@@ -43,7 +43,7 @@ def media_tokens(mime: str, data: bytes, model: str) -> int:
 
 
 def image_tokens(size: tuple[int, int] | None, model: str) -> int:
-    """Return the tokens of an image of (width, height) pixels, None if unknown, by the rules above."""
+    """Return the tokens of an image of (width, height) pixels; None is an unknown size."""
     by_area = "claude" in model.lower()
     if size is None:
         return _MOST_TOKENS if by_area else _TILE_BASE + _TILE_TOKENS * _UNKNOWN_TILES

@@ -1,8 +1,9 @@
-"""Byte pair encoding in Python: how a process counts its first texts, before the native encoder is worth its start.
+"""Byte pair encoding in Python, for a process's first texts.
 
-Not an encoder: it says how many tokens there are, not which, and only of plain ASCII, where the patterns need no tables of
-Unicode.  The native encoder's tables take 0.25 s and 35 MB beside the ranks; without them a count takes four times as long
-(0.35 µs a character), so for the first `FEW` characters this is the quicker way.  Both count alike.
+It says how many tokens there are, not which, and only for ASCII, where the patterns need no Unicode
+tables.  The native encoder's tables take 0.25 s and 35 MB beside the ranks; without them a count
+takes four times as long (0.35 µs a character), so this way is quicker for the first `FEW`
+characters.  Both count alike.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ __all__ = ["FEW", "PairCounter"]
 FEW = 1 << 17
 """Characters of one encoding that are counted here, all texts of the process together."""
 LONGEST = 128
-"""Characters of a piece that is merged here: the time grows with their square, and is reckoned so."""
+"""Characters of a piece that is merged here: the time grows with their square, and is reckoned
+so.
+"""
 
 
 class PairCounter:
-    """Counts with the merge ranks of one vocabulary, until `FEW` characters have been asked for.  Not thread-safe."""
+    """Counts with a vocabulary's merge ranks, up to `FEW` characters in all.  Not thread-safe."""
 
     def __init__(self, ranks: dict[bytes, int], pattern: str) -> None:
         self.ranks = ranks
@@ -44,7 +47,7 @@ class PairCounter:
         return tokens
 
     def _merged(self, piece: bytes) -> int:
-        """Merge the two neighbours of the lowest rank, the first of equal ones, until no two are a token."""
+        """Merge the two neighbours of the lowest rank until no two neighbours are a token."""
         rank_of = self.ranks.get
         parts = [piece[at : at + 1] for at in range(len(piece))]
         while True:

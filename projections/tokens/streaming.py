@@ -1,6 +1,6 @@
-"""The tokens of a text that is still streaming: estimated while it grows, counted when it ends.
+"""The tokens of a streaming text: estimated while it grows, counted when it ends.
 
-Not a fold: a projection keeps the two integers `chars` and `utf8` in its own state and asks
+A projection stores the two integers `chars` and `utf8` in its own state and asks
 `Counter.estimate`.
 """
 
@@ -15,12 +15,15 @@ __all__ = ["StreamEstimate", "utf8_length"]
 
 
 def utf8_length(text: str) -> int:
-    """Return the text's UTF-8 bytes, three for each lone surrogate; equal for a whole and for the sum of its pieces."""
+    """Return the text's UTF-8 bytes, three for each lone surrogate.
+
+    The sum over the pieces of a text is that of the whole.
+    """
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class StreamEstimate:
-    """Takes deltas, each at the cost of the delta alone, and says at any time about how many tokens came.
+    """Estimates the tokens of a text from its deltas, each at the cost of the delta alone.
 
     One thread feeds it.  The estimate never loads a vocabulary; `finish` may.
     """

@@ -1,12 +1,11 @@
-"""Merge ranks of the token vocabularies that ship with the package, packed, checked, read without a network.
+"""Token vocabularies that ship with the package: packed, checked, read without a network.
 
-Not an encoder (`encodings.py` builds those) and not a downloader.
-
-A vocabulary is published as text: one line `base64(token) SPACE rank NEWLINE` per token, ranks 0, 1, 2 …
-in order.  `projections/vocab/NAME.ranks` holds the same facts as `zstd(table)`, where `table` is a msgpack
-array of the tokens' bytes in rank order; a token's rank is its place.  Read this way the 200,000 tokens of
-o200k_base become a dictionary in a quarter of the time that the text form takes (0.055 s for 0.21).  `pack` makes the table,
-`published_form` gives the text back byte for byte, and the SHA-256 of both are pinned below.
+A vocabulary is published as text: one line `base64(token) SPACE rank NEWLINE` per token, ranks 0,
+1, 2 … in order.  `projections/vocab/NAME.ranks` holds the same facts as `zstd(table)`, where
+`table` is a msgpack array of the tokens' bytes in rank order; a token's rank is its place.  Read
+this way the 200,000 tokens of o200k_base become a dictionary in a quarter of the time that the text
+form takes (0.055 s for 0.21).  `pack` makes the table, `published_form` gives the text back byte
+for byte, and the SHA-256 of both are pinned below.
 """
 
 from __future__ import annotations
@@ -53,8 +52,9 @@ VOCABULARIES = {
 def pack(published: bytes) -> bytes:
     """Return the file for `projections/vocab` made from a vocabulary's published text form.
 
-    The table inside depends on nothing but the input; the compressed bytes around it may differ between
-    builds of Zstandard.  Raises `DamagedError` unless every line is a token and the next rank.
+    The table inside depends on nothing but the input; the compressed bytes around it may differ
+    between builds of Zstandard. Raises `DamagedError` unless every line is a token and the next
+    rank.
     """
     tokens: list[bytes] = []
     for number, line in enumerate(published.splitlines()):
@@ -70,7 +70,7 @@ def pack(published: bytes) -> bytes:
 
 
 def unpack(packed: bytes) -> bytes:
-    """Return the table in a file of `projections/vocab`; `zstandard.ZstdError` if there is none."""
+    """Return the table in a file of `projections/vocab`; `zstandard.ZstdError` if none is."""
     if not 0 < zstandard.frame_content_size(packed) <= LARGEST:  # room is made for what a frame says
         raise zstandard.ZstdError("not a table")
     return zstandard.ZstdDecompressor().decompress(packed)
@@ -84,8 +84,8 @@ def published_form(tokens: list[bytes]) -> bytes:
 def read_tokens(name: str, folder: Path = FOLDER) -> list[bytes]:
     """Return a vocabulary's tokens in rank order.
 
-    Raises `NotFoundError` for a name that does not ship, and `DamagedError` when the file is missing or its
-    content is not, bit for bit, the published vocabulary's.
+    Raises `NotFoundError` for a name that does not ship, and `DamagedError` when the file is
+    missing or its content is not, bit for bit, the published vocabulary's.
     """
     try:
         expected = VOCABULARIES[name].table

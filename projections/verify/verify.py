@@ -22,6 +22,7 @@ from eventlog.codec.decoded import Span, Stretch
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.history.catalog import entry_of
+from eventlog.history.lineage import Stream
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
 from eventlog.integrity.scrub_ledger import read_ledger, scrub_fault
@@ -31,8 +32,8 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import require, require_or_none
 from projections.replay.checkpoints import Checkpoints
-from projections.replay.loop import Follower, hide_inherited, replay
-from projections.replay.projection import Projection, Source
+from projections.replay.loop import Follower, redact_inherited, replay
+from projections.replay.projection import EventSource, Projection
 from projections.verify.encrypted_heads import encryption_fault
 from projections.verify.scrubbed import unexplained
 from projections.verify.streams import Problem, StreamChecks
@@ -323,6 +324,14 @@ class _SessionAt:
         version = self.version if at is None else at
         return self._session.effective_ranges(version) if version else []
 
+    def ancestry(self) -> tuple[Stream, ...]:
+        """The streams of the session and its parents."""
+        return self._session.ancestry()
+
+    def inherited_redactions(self) -> tuple[str, ...]:
+        """Parts that a fork inherited and that were redacted in a parent."""
+        return self._session.inherited_redactions()
+
 
 def _compare(projection: Projection[S], session: Session, report: SessionReport) -> None:
     """Follow the session as a live reader does, and compare with replays on the way."""
@@ -331,7 +340,7 @@ def _compare(projection: Projection[S], session: Session, report: SessionReport)
     for number in range(1, COMPARISONS + 1):
         live.version = max(report.version * number // COMPARISONS, 1)
         follower.advance()
-        hide_inherited(projection, follower.state, session, live.version)
+        redact_inherited(projection, follower.state, session, live.version)
         if projection.encode(follower.state) != projection.encode(replay(projection, session, live.version).state):
             report.problems.append(Problem(f"{projection.name}: replay differs from live", live.version))
             return
@@ -339,10 +348,10 @@ def _compare(projection: Projection[S], session: Session, report: SessionReport)
 
 def _checkpoints(projection: Projection[S], session: Session, report: SessionReport) -> None:
     """Compare every usable checkpoint with a replay from the first event."""
-    source: Source = session
+    source: EventSource = session
     checkpoints = Checkpoints(session.store.log)
     for version, state in checkpoints.valid(projection, source, report.version, report.version):
-        state = hide_inherited(projection, state, source, version)  # noqa: PLW2901 - as it is shown now
+        state = redact_inherited(projection, state, source, version)  # noqa: PLW2901 - as it is shown now
         if projection.encode(state) != projection.encode(replay(projection, source, version).state):
             report.problems.append(Problem(f"{projection.name}: the checkpoint differs from a replay", version))
 

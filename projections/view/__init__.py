@@ -1,1 +1,1 @@
-"""What the model sees: selection, rendering, assembly."""
+"""The model's view of a session: selection, rendering, assembly."""

@@ -1,9 +1,9 @@
-"""The neutral messages of a conversation as one sequence, kept up to date at O(1) per event.
+"""The view's messages as one sequence, kept up to date at O(1) per event.
 
-Not which messages there are (`selection.py`) nor the form of each (`message_rendering.py`), but what depends on neighbours: order, alternation,
-reminders.  What is settled lies in one list that views share; a view is that list up to a length, and a short tail of its own (`messages.py`).
-An event that changes a settled message (a late result, a prune mark, an edit) begins a new list, which shares every
-rendered message before the change.
+This module does what depends on neighbours: order, alternation, reminders.  Messages that will
+hardly change are frozen into one list that views share; a view is that list up to a length, and a
+short tail of its own (`messages.py`).  An event that changes a frozen message (a late result, a
+prune mark, an edit) begins a new list, which shares every rendered message before the change.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ import msgspec
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
 from projections.view.constraints import join
-from projections.view.message_rendering import Draft, user_message
+from projections.view.message_rendering import MessageRenderer, render_user_message
 from projections.view.messages import Messages
 from projections.view.neutral import NeutralMessage, Text
 from projections.view.options import RenderOptions
 from projections.view.part_rendering import Resolver
-from projections.view.selection import carried_with, hidden, ordered, shows_question
+from projections.view.selection import carryover_of, is_hidden, shows_question, visible_messages
 
 __all__ = ["Assembly"]
 
 TOGETHER = 8
-"""So many messages wait before those of them that are over are settled, all at once: it is a look at the view that pays for it."""
+"""Messages that wait before finished ones are frozen, all at once."""
 PATIENCE = 16
-"""So many messages wait at most, even if the first is open: one that was left open must not make all others wait."""
+"""So many messages wait at most, even if the first is open: one that was left open must not make
+all others wait.
+"""
 REMINDER = (
     "<system-reminder>\nThe user sent the following message:\n",
     "\n\nPlease address this message and continue with your tasks.\n</system-reminder>",
 )
-"""Around a message that arrived while a turn runs (seed 000 §6.3)."""
+"""Words around a message that arrived while a turn runs."""
 
 
 class Assembly:
@@ -46,33 +48,33 @@ class Assembly:
         self._joins = options.constraints.alternate or options.constraints.after_tool is not None
         """Whether what a message is depends on the one before it."""
         self._shared: list[NeutralMessage] = []
-        self._settled: list[Message] = []
+        self._frozen: list[Message] = []
         self._places: list[int] = []
-        """Where in `_shared` each settled message begins."""
+        """Where in `_shared` each frozen message begins."""
         self._index: dict[str, int] = {}
         self._waiting: list[Message] = []
         self._known: dict[str, tuple[NeutralMessage, ...]] = {}
-        self._drafts: dict[str, Draft] = {}
+        self._drafts: dict[str, MessageRenderer] = {}
         """Of the assistant messages that are open and wait."""
         self._last: Message | None = None
         """The last finished step, if its turn goes on and reminders are asked for."""
-        state.follow()
+        state.track_changes()
 
-    def follow(self, state: Conversation) -> None:
-        """Go on with another state of the same conversation; what is equal in it is rendered again."""
+    def replace_state(self, state: Conversation) -> None:
+        """Continue with another state of the same conversation; everything is rendered again."""
         self._state = state
         self._known.clear()
         self._drafts.clear()
-        state.follow()
+        state.track_changes()
 
     def view(self, excluding: str | None = None, last_words: str | None = None) -> Messages:
-        """The messages now, `last_words` of the assistant's at their end (instead of the options' `max_steps`).
+        """Return the messages now; `last_words` of the assistant replace the option `max_steps`.
 
         `excluding` leaves out the message that is about to be filled.
         """
         self.catch_up()
         if excluding is not None and excluding in self._index:
-            self._unsettle(self._index[excluding])
+            self._thaw(self._index[excluding])
         tail: list[NeutralMessage] = []
         length = len(self._shared)
         last, known = self._last, self._known
@@ -95,15 +97,15 @@ class Assembly:
         return Messages(self._shared, length, tuple(tail))
 
     def catch_up(self) -> None:
-        """Take in what changed since the last look."""
+        """Apply what changed since the last call."""
         state = self._state
-        if state.touched or state.born or state.reshaped:
+        if state.changed or state.added or state.reshaped:
             self._catch_up()
 
     # -- helpers -------------------------------------------------------------------------------
 
     def _append(self, tail: list[NeutralMessage], length: int, message: NeutralMessage) -> int:
-        """Append to the tail, joined to what is before it; returns the length of the shared list that still holds."""
+        """Append to the tail, joined to the message before; return the length that stays shared."""
         before = tail[-1] if tail else (self._shared[length - 1] if length else None)
         together = join(before, message, self._options.constraints)
         if before is not None and together[0] is not before:
@@ -119,44 +121,44 @@ class Assembly:
     def _catch_up(self) -> None:
         state = self._state
         if state.reshaped:
-            self._shared, self._settled, self._places, self._index = [], [], [], {}
-            self._waiting = ordered(state, self._options)
+            self._shared, self._frozen, self._places, self._index = [], [], [], {}
+            self._waiting = visible_messages(state, self._options)
             for message in state.messages.values():
                 if message.removed or message.summary or message.is_marker:
                     self._known.pop(message.id, None)
         else:
-            if state.touched:
-                index, last = self._index, len(self._settled)
-                cut = min([index.get(name, last) for name in state.touched])
+            if state.changed:
+                index, last = self._index, len(self._frozen)
+                cut = min([index.get(name, last) for name in state.changed])
                 if cut < last:
-                    self._unsettle(cut)
-            self._waiting += state.born
-        for name, parts in state.touched.items():
+                    self._thaw(cut)
+            self._waiting += state.added
+        for name, parts in state.changed.items():
             self._known.pop(name, None)
             if (draft := self._drafts.get(name)) is not None:
                 draft.touch(parts)
-        state.seen()
+        state.clear_changes()
         self._last = self._last_finished() if self._options.reminder else None
         if len(self._waiting) > (1 if self._joins else TOGETHER):
-            self._settle()
+            self._freeze()
 
-    def _unsettle(self, index: int) -> None:
-        """Make the settled messages from `index` on wait again.
+    def _thaw(self, index: int) -> None:
+        """Make the frozen messages from `index` on wait again.
 
         Messages that were joined into one begin at the same place and go together.
         """
         place = self._places[index]
         index = bisect_left(self._places, place)
-        again = self._settled[index:]
+        again = self._frozen[index:]
         for message in again:
             del self._index[message.id]
         self._waiting[:0] = again
-        del self._settled[index:], self._places[index:]
+        del self._frozen[index:], self._places[index:]
         self._shared = self._shared[:place]
 
-    def _settle(self) -> None:
-        """Move what will hardly change from the waiting messages to the shared list; the newest always waits."""
-        waiting, settled, last = self._waiting, self._settled, self._last
+    def _freeze(self) -> None:
+        """Move messages that will hardly change to the shared list; the newest always waits."""
+        waiting, settled, last = self._waiting, self._frozen, self._last
         impatient = len(waiting) - PATIENCE
         count = 0
         for message in waiting[:-1]:
@@ -170,7 +172,7 @@ class Assembly:
             place = len(self._shared)
             rendered = self._known.get(name) or self._rendered(message)
             if self._joins:
-                place = self._join_settled(rendered, place)
+                place = self._join_frozen(rendered, place)
             else:
                 self._shared += rendered
             self._index[name] = len(settled)
@@ -179,8 +181,8 @@ class Assembly:
             self._drafts.pop(name, None)
         del waiting[:count]
 
-    def _join_settled(self, rendered: Iterable[NeutralMessage], place: int) -> int:
-        """Put a message behind the settled ones, joined to what is before it; returns where it begins."""
+    def _join_frozen(self, rendered: Iterable[NeutralMessage], place: int) -> int:
+        """Append a message to the frozen ones, joined to the one before; return where it begins."""
         for index, found in enumerate(rendered):
             tail: list[NeutralMessage] = []
             length = self._append(tail, len(self._shared), found)
@@ -193,7 +195,8 @@ class Assembly:
     def _reach_back(self, place: int) -> int:
         """Where the message begins whose words at `place` are joined with what follows.
 
-        It may begin earlier, with what was put between it and a result; messages in between that showed nothing belong to it too.
+        It may begin earlier, with what was put between it and a result; messages in between that
+        showed nothing belong to it too.
         """
         owner = bisect_right(self._places, place) - 1
         begin = self._places[owner]
@@ -212,21 +215,21 @@ class Assembly:
         if known is None:
             known = ()
             state, options = self._state, self._options
-            if hidden(state, message, options):
+            if is_hidden(state, message, options):
                 pass
             elif message.user:
                 question = shows_question(state, message, options)
-                known = user_message(message, options, self._resolve, shows_question=question)
+                known = render_user_message(message, options, self._resolve, shows_question=question)
             else:
                 known = tuple(self._draft(message).messages())
             self._known[message.id] = known
         return known
 
-    def _draft(self, message: Message) -> Draft:
+    def _draft(self, message: Message) -> MessageRenderer:
         draft = self._drafts.pop(message.id, None)
         if draft is None:
-            carried = carried_with(self._state, message) if self._options.carry else None
-            draft = Draft(message, self._options, self._resolve, carried=carried)
+            carried = carryover_of(self._state, message) if self._options.carry else None
+            draft = MessageRenderer(message, self._options, self._resolve, carried=carried)
         if message.finished is None:
             self._drafts[message.id] = draft
         return draft

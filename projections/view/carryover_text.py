@@ -1,12 +1,9 @@
-"""The wording of what a compaction carries over, which the view shows behind the summary.
-
-Not what is carried (`conversation/carryover.py`).  Pure.
-"""
+"""The words of a carryover, which the view shows behind the summary."""
 
 from __future__ import annotations
 
 from eventlog.values import Todo
-from projections.conversation.carryover import Carried, Pin, Touch
+from projections.conversation.carryover import Carryover, FileTouch, Pin
 from projections.conversation.file_access import paths_of
 from projections.view.part_rendering import REDACTED, Resolver
 
@@ -15,10 +12,12 @@ __all__ = ["FILES_SHOWN", "PINNED_SHOWN", "carried_text"]
 FILES_SHOWN = 60
 """Newest files that the view names; what was touched before is counted."""
 PINNED_SHOWN = 8_000
-"""Characters of one pinned part that are shown; the whole can be recalled.  A pinned fact, which cannot, is shown whole."""
+"""Characters of one pinned part that are shown; the whole can be recalled. A pinned fact, which
+cannot, is shown whole.
+"""
 
 
-def carried_text(carried: Carried, resolve: Resolver) -> str:
+def carried_text(carried: Carryover, resolve: Resolver) -> str:
     """The text behind the summary, "" if there is nothing to carry."""
     sections = [
         ("## Todo list", [_todo(todo) for todo in carried.todos]),
@@ -45,7 +44,7 @@ def _pinned(pin: Pin, resolve: Resolver) -> str:
     return "- " + text.replace("\n", "\n  ")
 
 
-def _files(touches: tuple[Touch, ...], resolve: Resolver) -> list[str]:
+def _files(touches: tuple[FileTouch, ...], resolve: Resolver) -> list[str]:
     found: dict[str, dict[str, None]] = {}
     for touch in touches:
         paths = (touch.path,) if touch.arguments is None else paths_of(touch.tool, resolve(touch.arguments))

@@ -1,6 +1,6 @@
-"""What providers refuse, avoided: empty texts, two user messages in a row, call ids in other characters (spec §4.5).
+"""Provider constraints: no empty texts, no two user messages in a row, allowed call ids.
 
-Not a provider's form (`formats/`).  Works on neutral messages.
+They work on neutral messages; `formats/` has the providers' forms.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _REFUSED = {"word": re.compile("[^A-Za-z0-9_-]"), "alphanumeric": re.compile("[^
 
 
 def constrained(parts: Iterable[NeutralPart], constraints: Constraints) -> Iterator[NeutralPart]:
-    """The parts as far as they can be judged alone: without empty ones, with call ids that the provider takes."""
+    """Yield the parts that a provider takes, with call ids that it takes."""
     for part in parts:
         if not (constraints.drop_empty and _is_empty(part)):
             yield _renamed(part, constraints)
 
 
 def join(before: NeutralMessage | None, message: NeutralMessage, constraints: Constraints) -> list[NeutralMessage]:
-    """What stands in the place of two neighbours: both, one made of both, or something between them."""
+    """Return the replacement of two neighbours: both, one made of both, or one between them."""
     if before is None:
         return [message]
     if constraints.alternate and before.role == message.role == "user":

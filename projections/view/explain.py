@@ -1,6 +1,6 @@
-"""Why a part or a message is, or is not, in the view: a reason and a sentence (spec §4.12).
+"""Why a part or a message is, or is not, in the view: a reason and a sentence.
 
-Not the view.  Looks the id up in the state, and in the whole history only when the state does not know it.
+Looks the id up in the state, and in the history only if the state does not have it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from projections.conversation.parts import (
 from projections.conversation.state import Conversation
 from projections.replay.loop import state_at
 from projections.replay.projection import Projection
-from projections.view.message_rendering import Draft
+from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import Text
 from projections.view.options import RenderOptions
-from projections.view.part_rendering import Rendered, Resolver
-from projections.view.selection import compaction_of, hidden, shows_question
+from projections.view.part_rendering import PartRendering, Resolver
+from projections.view.selection import compaction_of, is_hidden, shows_question
 
 __all__ = ["Explanation", "Reason", "explain"]
 
@@ -87,7 +87,7 @@ _SENTENCES: dict[Reason, str] = {
 def explain(
     session: Session, projection: Projection[Conversation], version: int, options: RenderOptions, name: str
 ) -> Explanation:
-    """The reason for one part or message at a version; `NotFoundError` if the session has none of this id."""
+    """Return the reason for a part or message at a version; `NotFoundError` for others."""
     reason = reason_in(state_at(session, projection, version).state, options, session.text, name)
     if reason is None:
         added = session.find(name)
@@ -105,7 +105,7 @@ def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, na
     message, part = state.where.get(name, (state.messages.get(name), None))
     if message is None:
         return None
-    draft = Draft(message, options, resolve, shows_question=shows_question(state, message, options))
+    draft = MessageRenderer(message, options, resolve, shows_question=shows_question(state, message, options))
     whole = _message_reason(state, options, message, draft)
     if whole is not None:
         return whole
@@ -121,21 +121,23 @@ def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, na
 _SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
 
 
-def _message_reason(state: Conversation, options: RenderOptions, message: Message, draft: Draft) -> Reason | None:
+def _message_reason(
+    state: Conversation, options: RenderOptions, message: Message, draft: MessageRenderer
+) -> Reason | None:
     if message.removed:
         return "message-removed"
     if message.covered is not None:
         return "covered"
     if message.waiting:
         return "waiting"
-    if hidden(state, message, options):
+    if is_hidden(state, message, options):
         return "compaction-not-in-force" if compaction_of(state, message) is not None else "message-removed"
     if draft.is_left_out():
         return "message-failed" if message.error is not None else "message-unfinished"
     return None
 
 
-def _part_reason(message: Message, part: Part, rendered: Rendered) -> Reason:
+def _part_reason(message: Message, part: Part, rendered: PartRendering) -> Reason:
     """The reason of a part whose message is shown, by what it says there."""
     if part.removed:
         return "removed"

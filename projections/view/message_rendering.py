@@ -1,8 +1,7 @@
-"""A message's neutral messages, kept up to date part by part: a part that did not change is not rendered again.
+"""Render one message; a part that did not change is not rendered again.
 
-Not what a part says (`part_rendering.py`), nor what depends on other messages (`assembly.py`).  Parts that came to an end, from
-the first one on, are also arranged once and for all; so one more delta of an open message costs its own part and those that are
-still open beside it. A user's message is never open, and is rendered whole.
+Ended parts at the beginning are also arranged for good, so one more delta of an open message costs
+its own part and the other open parts.  A user's message is never open and is rendered whole.
 """
 
 from __future__ import annotations
@@ -11,36 +10,43 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from projections.conversation.carryover import Carried
+from projections.conversation.carryover import Carryover
 from projections.conversation.parts import Message, Part, ReasoningPart, StepPart, TextPart, ToolPart
 from projections.conversation.state import join_part
 from projections.view.carryover_text import carried_text
 from projections.view.constraints import constrained
 from projections.view.neutral import File, NeutralMessage, NeutralPart, Result, Text
 from projections.view.options import UNCONSTRAINED, RenderOptions
-from projections.view.part_rendering import MEDIA_HEADING, Foreign, Rendered, Resolver, rendered_part, user_part
+from projections.view.part_rendering import (
+    MEDIA_HEADING,
+    ForeignReasoning,
+    PartRendering,
+    Resolver,
+    render_part,
+    render_user_part,
+)
 
-__all__ = ["Draft", "user_message"]
+__all__ = ["MessageRenderer", "render_user_message"]
 
 ABORTED = "aborted"
-"""Name of the error of a message that somebody stopped."""
+"""Name of the error of a message that was stopped."""
 
 
-def user_message(
+def render_user_message(
     message: Message, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
 ) -> tuple[NeutralMessage, ...]:
     """A user's message: one, or nothing if it says nothing."""
     said: list[NeutralPart] = []
     for part in message.parts:
         if not part.removed:
-            said += user_part(part, options, resolve, shows_question=shows_question)
+            said += render_user_part(part, options, resolve, shows_question=shows_question)
     if options.constraints != UNCONSTRAINED:
         said = [*constrained(said, options.constraints)]
     return (NeutralMessage("user", tuple(said), message.id),) if said else ()
 
 
 class _Block:
-    """What one model call said: the parts of one wire message and the results that follow it."""
+    """The output of one model call: the parts of a wire message, and the results after it."""
 
     def __init__(
         self, said: Iterable[NeutralPart] = (), results: Iterable[Result] = (), *, foreign: bool = False
@@ -51,8 +57,8 @@ class _Block:
         """Whether another model's reasoning is among what was said."""
 
 
-class Draft:
-    """One message as far as it has come.  Whoever holds it calls `touch` for each part that changed."""
+class MessageRenderer:
+    """Renders one message as it grows; the owner calls `touch` for each part that changed."""
 
     def __init__(
         self,
@@ -61,14 +67,14 @@ class Draft:
         resolve: Resolver,
         *,
         shows_question: bool = False,
-        carried: Carried | None = None,
+        carried: Carryover | None = None,
     ) -> None:
         self._message = message
         self._carried = carried
         self._options = options
         self._resolve = resolve
         self._question = shows_question
-        self._rendered: dict[str, Rendered] = {}
+        self._rendered: dict[str, PartRendering] = {}
         self._arranged: set[str] = set()
         """The parts at the beginning that came to an end; what they say is in the fields below."""
         self._whole: list[NeutralMessage] = []
@@ -107,19 +113,21 @@ class Draft:
             whole.append(NeutralMessage("user", (Text(MEDIA_HEADING), *media), self._message.id))
         return whole
 
-    def rendered(self, part: Part) -> Rendered:
-        """What a part says, judged alone."""
+    def rendered(self, part: Part) -> PartRendering:
+        """Return the rendering of a part by itself."""
         found = self._rendered.get(part.id)
         if found is None:
             if not self._message.user:
                 join_part(part)  # or each view of a long stream would join all its pieces again
-            found = self._rendered[part.id] = rendered_part(
+            found = self._rendered[part.id] = render_part(
                 self._message, part, self._options, self._resolve, shows_question=self._question
             )
         return found
 
     def is_left_out(self) -> bool:
-        """Whether this is an assistant message that failed or is unfinished, with nothing that the model should see (spec §4.3)."""
+        """Whether this assistant message failed or is unfinished, with nothing to show the
+        model.
+        """
         return not self._message.user and self._left_out(
             content=any(self._is_content(part, self.rendered(part)) for part in self._message.parts)
         )
@@ -133,13 +141,13 @@ class Draft:
             whole.extend(self._closed(self._block))
             self._block = _Block()
         self._block.said.extend(found.said)
-        self._block.foreign = self._block.foreign or isinstance(next(iter(found.said), None), Foreign)
+        self._block.foreign = self._block.foreign or isinstance(next(iter(found.said), None), ForeignReasoning)
         self._block.results.extend(found.results)
         media.extend(found.media)
         return self._is_content(part, found)
 
-    def _is_content(self, part: Part, found: Rendered) -> bool:
-        """Whether a part makes it worth while to show a message that broke off: reasoning alone does not."""
+    def _is_content(self, part: Part, found: PartRendering) -> bool:
+        """Whether a part is reason enough to show a broken-off message: reasoning alone is not."""
         return bool(found.said) and not (isinstance(part, ReasoningPart) and not part.redacted)
 
     def _left_out(self, *, content: bool) -> bool:
@@ -161,13 +169,15 @@ class Draft:
             yield NeutralMessage("tool", tuple(block.results), message.id)
 
     def _unseparated(self, block: _Block) -> tuple[NeutralPart, ...]:
-        """Turn another model's reasoning into plain texts, kept apart from the text that follows."""
+        """Turn another model's reasoning into plain texts, kept apart from the text that
+        follows.
+        """
         said = block.said
         if not block.foreign:
             return tuple(said)
         result: list[NeutralPart] = []
         for index, part in enumerate(said):
-            if isinstance(part, Foreign):
+            if isinstance(part, ForeignReasoning):
                 followed = index + 1 < len(said) and isinstance(said[index + 1], Text)
                 result.append(Text(part.text + self._options.reasoning_separator if followed else part.text))
             else:

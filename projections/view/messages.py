@@ -1,7 +1,4 @@
-"""The messages of one view: an immutable sequence that shares what it can with the views before and after it.
-
-Not how they come to be (`assembly.py`).
-"""
+"""The messages of one view, sharing what it can with the views before and after it."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ __all__ = ["Messages"]
 
 
 class Messages(Sequence[NeutralMessage]):
-    """An immutable sequence of messages: a list that views share up to a length, which only grows, and a tail."""
+    """An immutable sequence of messages: a shared list up to a length, and a tail."""
 
     __slots__ = ("_length", "_shared", "_tail")
 

@@ -1,7 +1,8 @@
-"""What the model would be sent: the model-visible view of a session now, at any version, or live (spec §4).
+"""`ModelView` and `LiveView`: what the model would be sent, now, at any version, or live.
 
-Not any provider's form (`formats/`).  This is the public face of the modules beside it: the fold (`conversation/state.py`, `conversation/apply.py`), which
-messages (`selection.py`), their form (`part_rendering.py`), their sequence (`assembly.py`), and why (`explain.py`).
+The public face of this folder: `conversation/` builds the state, `selection.py` picks the messages,
+`part_rendering.py` and `message_rendering.py` render them, `assembly.py` puts them in sequence,
+`explain.py` says why a part is shown or not.  `formats/` has the providers' forms.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ RENDERER = "neutral/1"
 
 
 class ModelViewProjection(ConversationProjection):
-    """The fold behind the view.  Its state has the size of the view: covered messages are let go."""
+    """The projection behind the view.  Its state evicts covered messages."""
 
     name = "model-view"
     whole = False
@@ -58,14 +59,16 @@ PROJECTION = ModelViewProjection()
 
 
 class SharedPrefix(NamedTuple):
-    """How much two successive views have in common at the beginning: what a provider's cache can keep."""
+    """The common beginning of two successive views: what a provider's cache can reuse."""
 
     messages: int
     """Equal messages at the beginning."""
     of: int
     """Messages of the later view."""
     system: bool
-    """Whether the system prompt and the tools are the same; if not, a provider's cache keeps nothing."""
+    """Whether the system prompt and the tools are the same; if not, a provider's cache keeps
+    nothing.
+    """
 
 
 class ModelView:
@@ -110,8 +113,9 @@ class ModelView:
     ) -> ModelView:
         """The view of a session right after version `at` (now by default).
 
-        `options` goes before `preset`.  `excluding` is the message that is about to be filled.  `hook` may change the system
-        prompt.  Raises `NotFoundError` for an unknown version or preset.
+        `options` goes before `preset`. `excluding` is the message that is about to be filled.
+        `hook` may change the system prompt. Raises `NotFoundError` for an unknown version or
+        preset.
         """
         _require_session(session, options, hook)
         require_or_none(str, excluding, "the message that is left out is named by its id, a str")
@@ -143,7 +147,7 @@ class ModelView:
         return self._digest
 
     def explain(self, name: str) -> Explanation:
-        """Why a part or message is, or is not, in this view; `NotFoundError` if the session has none of this id."""
+        """Return why a part or message is, or is not, in this view; `NotFoundError` if unknown."""
         require(str, name, "a part or message is named by its id, a str")
         return explain(self._session, PROJECTION, self.version, self.options, name)
 
@@ -196,24 +200,24 @@ class LiveView:
         return self.excluding(None)
 
     def advance(self) -> ModelView:
-        """Take in what the session got since, and give the view."""
+        """Apply the events that came since, and return the view."""
         self.catch_up()
         return self.excluding(None)
 
     def catch_up(self) -> bool:
-        """Take in what the session got since; True if there was anything."""
+        """Apply the events that came since; return whether there were any."""
         changed = self._follower.advance()
         if self._follower.renewed:
             self._follower.renewed = False
-            self._assembly.follow(self._follower.state)
+            self._assembly.replace_state(self._follower.state)
         return changed
 
     def note(self) -> None:
-        """Take note of what changed, as the next view would: the state then tells what changes after this."""
+        """Bring the assembly up to date, so that the state records only later changes."""
         self._assembly.catch_up()
 
     def excluding(self, message: str | None, *, max_steps: str | None = None) -> ModelView:
-        """The view without the message that is about to be filled; `max_steps` goes before that of the options."""
+        """Return the view without a message; `max_steps` wins over that of the options."""
         require_or_none(str, message, "the message that is left out is named by its id, a str")
         follower, session = self._follower, self._session
         state = follower.state
@@ -229,12 +233,12 @@ class LiveView:
         )
 
     def save(self) -> None:
-        """Keep a checkpoint; for whoever may write."""
+        """Store a checkpoint; the caller must be allowed to write."""
         self._follower.save()
 
 
 def models_of(session: Session) -> list[Model]:
-    """The models that the messages of the view, or the settings, name; in the order of their names."""
+    """Return the models that the view's messages or the settings name, sorted by name."""
     state, _ = replay(PROJECTION, session, None, Checkpoints(session.store.log))
     named = {state.model, *(message.model for message in state.messages.values())}
     return sorted((model for model in named if model is not None), key=str)
@@ -243,7 +247,10 @@ def models_of(session: Session) -> list[Model]:
 def digest_of(
     messages: Iterable[NeutralMessage], system: tuple[str, ...], tools: str | None, renderer: str | None = None
 ) -> bytes:
-    """SHA-256 of a request in its neutral form; names that form and its version: `renderer`, or the one of today."""
+    """Return the SHA-256 of a request in its neutral form, whose version is hashed, too.
+
+    `renderer` names that version, today's by default.
+    """
     found = sha256(_head(system, tools, renderer))
     for message in messages:
         found.update(pack(message))
@@ -251,7 +258,10 @@ def digest_of(
 
 
 class RunningDigest:
-    """Digests of views that follow each other; what they share at the beginning is hashed once.  For one thread."""
+    """Hashes views that follow each other; their common beginning is hashed once.
+
+    For one thread.
+    """
 
     def __init__(self) -> None:
         self._head = b""
@@ -279,7 +289,7 @@ def _head(system: tuple[str, ...], tools: str | None, renderer: str | None = Non
 
 
 class _Counting:
-    """The counter that views of one session share, made when one of them is counted: most never are."""
+    """The counter that views of one session share; made when the first of them is counted."""
 
     __slots__ = ("_counter", "_options", "_session")
 
@@ -308,7 +318,7 @@ def _require_session(session: object, options: object, hook: object) -> None:
 
 
 def common_prefix(earlier: ModelView, later: ModelView) -> SharedPrefix:
-    """What two successive views share at the beginning."""
+    """Return the common beginning of two successive views."""
     for view in (earlier, later):
         require(ModelView, view, "a view is a ModelView")
     same = earlier.system == later.system and earlier.tools == later.tools

@@ -1,8 +1,8 @@
-"""The neutral form of what the model is sent: frozen messages of text, reasoning, files, calls and results.
+"""The neutral form of a request: messages of text, reasoning, files, calls, results.
 
-Not the form of any provider (`formats/`) and not the record of what happened (`conversation/parts.py`).
-A call is answered by exactly one result: in the same message if the provider executed the tool, else in the message of
-role "tool" that follows.  None of these can be part of a cycle, so the collector need not look at them (`gc=False`).
+`formats/` turns it into a provider's form.  A call is answered by exactly one result: in the same
+message if the provider executed the tool, else in the message of role "tool" that follows.  None of
+these structs can be part of a cycle, so the garbage collector need not look at them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Text(msgspec.Struct, frozen=True, tag="text", tag_field="type", gc=False):
 
 
 class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", tag_field="type", gc=False):
-    """What the model thought, sent back to the same model."""
+    """Reasoning of the model, sent back to the same model only."""
 
     text: str
     metadata: Json | None = None
@@ -65,7 +65,7 @@ NeutralPart: TypeAlias = Text | Reasoning | File | Call | Result
 
 
 class NeutralMessage(msgspec.Struct, frozen=True, gc=False):
-    """One message of the view; `source` is the id of the message that it comes from ("" for one nobody wrote)."""
+    """One message of the view; `source` is the id of the stored message, "" if there is none."""
 
     role: Role
     parts: tuple[NeutralPart, ...]

@@ -1,8 +1,7 @@
-"""The choices of how a view is rendered, as data that a step records, and their presets.
+"""Render options of a view, which each step records, and their presets.
 
-Not the rendering itself (`part_rendering.py`), and not hooks, which are code.  Each option names the rule of the specification that it
-belongs to.  The presets are `default`, and `opencode-1.18`, which is that version's view byte for byte (spec §4.13); `preset` has
-everything in which the two differ.
+`default` is ours; `opencode-1.18` renders that version's view byte for byte, and lists everything
+in which the two differ.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ ALL_CAPABILITIES: tuple[Capability, ...] = ("text", "image", "pdf", "audio", "vi
 
 
 class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a provider refuses (spec §4.5).  The defaults refuse nothing."""
+    """Constraints of a provider.  The defaults refuse nothing."""
 
     drop_empty: bool = False
     """No empty text, and no message without content."""
@@ -54,7 +53,9 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the view is rendered.  The defaults are the preset `default`."""
 
     model: Model | None = None
-    """The model to be sent to.  Reasoning of another model is sent as text, without provider metadata; None: the same model."""
+    """The model to be sent to. Reasoning of another model is sent as text, without provider
+    metadata; None: the same model.
+    """
     capabilities: tuple[Capability, ...] = ALL_CAPABILITIES
     """What the model takes; a file that it does not take becomes an error text."""
     strip_media: bool = False
@@ -65,21 +66,25 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Images and PDFs stay in the tool result; else they follow it in a user message."""
     constraints: Constraints = UNCONSTRAINED
     reminder: bool = False
-    """User messages that arrived while a turn runs are wrapped as a system reminder (spec §4.6)."""
+    """User messages that arrived while a turn runs are wrapped as a system reminder."""
     max_steps: str | None = None
-    """Text of a last assistant message that tells the model to stop (spec §4.7)."""
+    """Text of a last assistant message that tells the model to stop."""
     keep_empty_text: bool = False
     """Empty assistant texts are sent, so that a message that broke off is there as an empty one."""
     drop_failed: bool = False
-    """A failed assistant message is left out unless it was aborted; else only one with nothing to show is."""
+    """A failed assistant message is left out unless it was aborted; else only one with nothing to
+    show is.
+    """
     reasoning_separator: str = "\n\n"
     """Put between another model's reasoning and the text after it."""
     show_all_compactions: bool = False
-    """Requested, failed and older compactions show their own messages (spec §4.1 hides them)."""
+    """Requested, failed and older compactions show their own messages; else they are hidden."""
     interrupted_output: bool = False
-    """An interrupted tool that had printed something shows that as its result, instead of the error."""
+    """An interrupted tool that had printed something shows that as its result, instead of the
+    error.
+    """
     carry: bool = True
-    """What a compaction carries over is shown behind its summary (spec §5.4)."""
+    """The carryover of a compaction is shown behind its summary."""
     strip_attachments: bool = False
     """With `strip_media`, all files of tool results are left out without a word."""
 

@@ -1,7 +1,7 @@
-"""One part of a conversation, as what it says in the view (spec §4.2-4.5).
+"""Render one part of a conversation as neutral parts.
 
-Not which messages are in the view (`selection.py`), nor what depends on neighbours: parts (`message_rendering.py`), messages (`assembly.py`); nor any
-provider's form (`formats/`).  Pure: the same part, options and bodies give the same result.
+`message_rendering.py` joins the parts of a message, `assembly.py` the messages, and `formats/`
+turns them into a provider's form.  Pure: the same part, options and bodies give the same result.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = [
     "QUESTION",
     "REDACTED",
     "SUBTASK",
-    "Foreign",
-    "Rendered",
+    "ForeignReasoning",
+    "PartRendering",
     "Resolver",
     "is_media",
-    "rendered_part",
+    "render_part",
+    "render_user_part",
     "text_of",
-    "user_part",
 ]
 
 Resolver: TypeAlias = Callable[[Content], str]
@@ -64,8 +64,8 @@ def is_media(mime: str) -> bool:
     return mime.startswith("image/") or mime == "application/pdf"
 
 
-class Rendered(NamedTuple):
-    """What one part says: in its message's own words, as the result that answers it, and as media that follow the results."""
+class PartRendering(NamedTuple):
+    """The rendering of a part: its own message, its result, and media that follow the results."""
 
     said: tuple[NeutralPart, ...] = ()
     results: tuple[Result, ...] = ()
@@ -77,32 +77,32 @@ class Rendered(NamedTuple):
         return bool(self.said or self.results)
 
 
-NOTHING = Rendered()
+NOTHING = PartRendering()
 
 
-def rendered_part(
+def render_part(
     message: Message, part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool = False
-) -> Rendered:
-    """What one part of a message says, judged alone; `shows_question`: its compaction part is to be seen."""
+) -> PartRendering:
+    """Render one part of a message by itself; `shows_question` shows a compaction part."""
     if part.removed:
         return NOTHING
     if message.user:
-        found = Rendered(user_part(part, options, resolve, shows_question=shows_question))
+        found = PartRendering(render_user_part(part, options, resolve, shows_question=shows_question))
     else:
         found = _assistant_part(message, part, options, resolve)
     if options.constraints == UNCONSTRAINED or found is NOTHING:
         return found
     said, results = (tuple(constrained(parts, options.constraints)) for parts in (found.said, found.results))
-    return Rendered(said, tuple(part for part in results if isinstance(part, Result)), found.media)
+    return PartRendering(said, tuple(part for part in results if isinstance(part, Result)), found.media)
 
 
 # -- user --------------------------------------------------------------------------------------
 
 
-def user_part(
+def render_user_part(
     part: Part, options: RenderOptions, resolve: Resolver, *, shows_question: bool
 ) -> tuple[NeutralPart, ...]:
-    """What one part of a user's message says that was not removed, whatever a provider refuses."""
+    """Render one part of a user's message, before any provider constraint."""
     match part:
         case TextPart(ignored=False):
             text = REDACTED if part.redacted else text_of(part.pieces, resolve)
@@ -149,39 +149,39 @@ def _capability(mime: str) -> Capability | None:
 # -- assistant ---------------------------------------------------------------------------------
 
 
-class Foreign(Text, frozen=True, gc=False):
-    """Another model's reasoning, to be told as text; never in a view as such."""
+class ForeignReasoning(Text, frozen=True, gc=False):
+    """Another model's reasoning, to be sent as text; a view never contains this type."""
 
 
-def _assistant_part(message: Message, part: Part, options: RenderOptions, resolve: Resolver) -> Rendered:
+def _assistant_part(message: Message, part: Part, options: RenderOptions, resolve: Resolver) -> PartRendering:
     same = options.model is None or message.model is None or options.model == message.model
     match part:
         case TextPart():
             text = REDACTED if part.redacted else text_of(part.pieces, resolve)
             kept = text or options.keep_empty_text
-            return Rendered((Text(text, part.metadata if same else None),)) if kept else NOTHING
+            return PartRendering((Text(text, part.metadata if same else None),)) if kept else NOTHING
         case ReasoningPart():
             return _reason(part, options, resolve, same=same)
         case ToolPart():
             return _tool(part, options, resolve, same=same)
         case FilePart() if part.file.mime not in NOT_SENT:
-            return Rendered((_file_part(part, options, resolve),))
+            return PartRendering((_file_part(part, options, resolve),))
         case _:
             return NOTHING
 
 
-def _reason(part: ReasoningPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> Rendered:
+def _reason(part: ReasoningPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> PartRendering:
     if part.redacted:
-        return Rendered((Text(REDACTED),))
+        return PartRendering((Text(REDACTED),))
     text = text_of(part.pieces, resolve)
     if not same:
-        return Rendered((Foreign(text),)) if text.strip() else NOTHING
+        return PartRendering((ForeignReasoning(text),)) if text.strip() else NOTHING
     if text or part.metadata is not None or options.keep_empty_text:
-        return Rendered((Reasoning(text, part.metadata),))
+        return PartRendering((Reasoning(text, part.metadata),))
     return NOTHING
 
 
-def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> Rendered:
+def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, same: bool) -> PartRendering:
     input_text: Json = "{}" if part.redacted else (resolve(part.input) or "{}")
     call = Call(part.call, part.tool, input_text, part.provider_executed, part.metadata if same else None)
     output, error = _output(part, options, resolve)
@@ -197,8 +197,8 @@ def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, same: bo
             output = f"{output}\n{shown.text}" if output else shown.text
     result = Result(part.call, part.tool, output, error, tuple(files))
     if part.provider_executed:
-        return Rendered((call, result), (), tuple(media))
-    return Rendered((call,), (result,), tuple(media))
+        return PartRendering((call, result), (), tuple(media))
+    return PartRendering((call,), (result,), tuple(media))
 
 
 def _attached(part: ToolPart, options: RenderOptions) -> tuple[Attachment, ...]:

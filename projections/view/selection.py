@@ -1,16 +1,16 @@
-"""Which messages are in the view, and in which order (spec §4.1).
+"""The messages of the view, and their order.
 
-Not their form (`part_rendering.py`) and not their parts.  Pure functions of a conversation's state.
+Pure functions of a conversation's state.
 """
 
 from __future__ import annotations
 
-from projections.conversation.carryover import Carried
+from projections.conversation.carryover import Carryover
 from projections.conversation.parts import CompactionPart, Message
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
 
-__all__ = ["carried_with", "compaction_of", "hidden", "ordered", "shows_question"]
+__all__ = ["carryover_of", "compaction_of", "is_hidden", "shows_question", "visible_messages"]
 
 
 def compaction_of(state: Conversation, message: Message) -> str | None:
@@ -28,7 +28,7 @@ def compaction_of(state: Conversation, message: Message) -> str | None:
     return None
 
 
-def hidden(state: Conversation, message: Message, options: RenderOptions) -> bool:
+def is_hidden(state: Conversation, message: Message, options: RenderOptions) -> bool:
     """Whether a message that is not covered is left out of the view all the same."""
     if message.removed or message.covered is not None or (message.delivery == "queue" and message.waiting):
         return True
@@ -57,15 +57,15 @@ def shows_question(state: Conversation, message: Message, options: RenderOptions
     return False
 
 
-def carried_with(state: Conversation, message: Message) -> Carried | None:
-    """What is carried beside this message, if it is the summary in force."""
+def carryover_of(state: Conversation, message: Message) -> Carryover | None:
+    """Return the carryover shown with this message, if it is the summary in force."""
     compaction = state.compactions.get(state.in_force) if message.summary and state.in_force is not None else None
     return compaction.carried if compaction is not None and compaction.summary == message.id else None
 
 
-def ordered(state: Conversation, options: RenderOptions) -> list[Message]:
-    """The messages of the view in order: the marker and summary of the compaction in force, then the rest."""
-    shown = [message for message in state.messages.values() if not hidden(state, message, options)]
+def visible_messages(state: Conversation, options: RenderOptions) -> list[Message]:
+    """Return the view's messages in order: marker and summary in force, then the others."""
+    shown = [message for message in state.messages.values() if not is_hidden(state, message, options)]
     compaction = state.compactions.get(state.in_force) if state.in_force is not None else None
     if compaction is None:
         return shown

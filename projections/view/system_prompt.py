@@ -1,7 +1,4 @@
-"""The system prompt of a view: at most two segments, the first byte-stable so that providers can cache it (spec §4.8).
-
-Not who wrote it.  Pure.
-"""
+"""The system prompt of a view: at most two segments, the first stable for provider caches."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ SystemHook: TypeAlias = Callable[[tuple[str, ...]], Sequence[str]]
 
 
 class SystemPrompt:
-    """The segments of a conversation that goes on: made again when what they are made of is another."""
+    """The segments of a growing conversation; built again only when their sources change."""
 
     __slots__ = ("_header", "_hook", "_own", "_resolve", "_rest", "_segments")
 
@@ -34,10 +31,10 @@ class SystemPrompt:
     def of(self, state: Conversation) -> tuple[str, ...]:
         """The segments, header first; empty ones are left out.
 
-        The rest is the caller's prompt and that of the newest message a user wrote, in this order.  What a hook returns is brought to
-        two segments again (`two_segments`).
+        The rest is the caller's prompt and that of the newest message a user wrote, in this order.
+        What a hook returns is brought to two segments again (`two_segments`).
         """
-        message = state.newest_said()
+        message = state.newest_user_message()
         own = None if message is None else message.system
         if state.header is not self._header or state.rest is not self._rest or own is not self._own:
             resolve = self._resolve

@@ -1,42 +1,50 @@
-"""The tokens of a view: the neutral messages as the texts that they send, counted by `tokens/`.
+"""The tokens of a view: of a request, a message, a part, and by kind of content.
 
-Not the counting itself.  A message of a view is counted once, and what a view shares at its beginning with
-the one before is not looked at again; a large text is counted once wherever it stands, because its count is kept under its
-hash.
+`tokens/` counts texts; this module says which texts a view sends. A message of a view is counted
+once, and the beginning that a view shares with the one before is not looked at again. The count of
+a large text is cached under its hash.
 """
 
 from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from threading import Lock
+from typing import Literal, TypeAlias
 
 from eventlog import os_fork
 from eventlog.codec.bodies import INLINE
+from eventlog.values import Body, Content
 from projections.tokens import BodyCounter, CountCache, Counter, MemoryCountCache, frame_tokens, media_tokens
 from projections.view.messages import Messages
-from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Result
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result
 
-__all__ = ["ViewCounter", "wire_messages"]
+__all__ = ["ContentKind", "ViewCounter", "wire_messages"]
+
+ContentKind: TypeAlias = Literal["text", "reasoning", "calls", "results", "attachments"]
+"""What the content of a part is: "calls" are names and arguments, "results" are outputs without
+their attachments.
+"""
 
 _PIECE = 1 << 18
 """Characters of a text that are encoded at a time to be hashed."""
 
 
 class ViewCounter:
-    """Counts views that follow each other; what they share is counted once."""
+    """Counts requests, messages and parts; views that follow each other share their counts."""
 
     def __init__(self, counter: Counter, model: str = "", cache: CountCache | None = None) -> None:
+        """`model` decides what images cost; `cache` has the counts of large texts."""
         self._counter = counter
         self._bodies = BodyCounter(counter, cache or MemoryCountCache())
         self._model = model
         self._messages = Messages([])
-        """What was counted last."""
+        """The messages of the request counted last."""
         self._sums: list[tuple[int, int]] = [(0, 0)]
-        """The tokens of the texts and the messages on the wire of as many of these as the place in the list says."""
+        """Running sums over `_messages`: tokens of the content, and messages on the wire."""
         self._others: tuple[str, ...] = ()
         self._others_tokens = 0
         self._lock = Lock()
@@ -44,45 +52,44 @@ class ViewCounter:
         os_fork.follow(self)
 
     def fork_off(self) -> None:
-        """This is a child process, in which what was counted last may be half noted."""
+        """Forget the last request in a child process: the parent may have been counting it."""
         self._lock = Lock()
         self._messages, self._sums = Messages([]), [(0, 0)]
         self._others, self._others_tokens = (), 0
 
     def count(self, messages: Iterable[NeutralMessage], system: Sequence[str] = (), tools: str | None = None) -> int:
-        """The tokens of a request with this system prompt, these messages and these tool schemas (JSON)."""
-        given = messages if isinstance(messages, Messages) else Messages([*messages])
+        """Return the tokens of a request: messages, system prompt, tool schemas (JSON), frames."""
+        sequence = messages if isinstance(messages, Messages) else Messages([*messages])
         others = (*system, tools) if tools else tuple(system)
         with self._lock:
-            total, frames = self._sum(given)
+            total, frames = self._sum(sequence)
             if others != self._others:
-                self._others_tokens, self._others = sum(map(self._text, others)), others
+                self._others_tokens, self._others = sum(map(self.text, others)), others
             return total + self._others_tokens + frame_tokens(frames + len(others))
 
-    def _sum(self, messages: Messages) -> tuple[int, int]:
-        sums = self._sums
-        common = messages.common(self._messages)
-        before = zip(self._messages.since(common), pairwise(sums[common:]), strict=True)
-        known = {id(message): (end[0] - start[0], end[1] - start[1]) for message, (start, end) in before}
-        total, frames = sums[common]
-        added: list[tuple[int, int]] = []
-        for message in messages.since(common):
-            tokens, wire = known.get(id(message)) or (self._message(message), wire_messages(message))
-            total, frames = total + tokens, frames + wire
-            added.append((total, frames))
-        sums[common + 1 :] = added
-        self._messages = messages
-        return total, frames
+    def message(self, message: NeutralMessage) -> int:
+        """Return the tokens that a message adds to a request, its frame included."""
+        return self._message(message) + frame_tokens(wire_messages(message)) - frame_tokens(0)
 
     def part(self, part: NeutralPart) -> int:
-        """The tokens of one part alone."""
-        return self._message(NeutralMessage("assistant", (part,)))
+        """Return the tokens of a part, without the frame of its message."""
+        return sum(tokens for _, tokens in self.by_kind(part))
 
-    def _message(self, message: NeutralMessage) -> int:
-        texts = sum(map(self._text, _texts(message)))
-        return texts + sum(self._file(file) for file in _files(message))
+    def by_kind(self, part: NeutralPart) -> Iterator[tuple[ContentKind, int]]:
+        """Yield the tokens of a part by the kind of its content."""
+        if isinstance(part, Call):
+            yield "calls", self.text(part.tool) + self.text(part.input)
+        elif isinstance(part, Result):
+            yield "results", self.text(part.output)
+            for file in part.files:
+                yield "attachments", self.file(file.mime, file.url)
+        elif isinstance(part, File):
+            yield "attachments", self.file(part.mime, part.url)
+        else:
+            yield "reasoning" if isinstance(part, Reasoning) else "text", self.text(part.text)
 
-    def _text(self, text: str) -> int:
+    def text(self, text: str) -> int:
+        """Return the tokens of a text."""
         if len(text) <= INLINE:
             return self._counter.count(text)
         digest = sha256()
@@ -90,35 +97,43 @@ class ViewCounter:
             digest.update(text[begin : begin + _PIECE].encode("utf-8", "surrogatepass"))
         return self._bodies.count(digest.digest(), lambda: text)
 
-    def _file(self, file: File) -> int:
+    def content(self, content: Content, resolve: Callable[[Content], str]) -> int:
+        """Return the tokens of a content; `resolve` loads a body whose count is not cached."""
+        if isinstance(content, Body):
+            return self._bodies.count(content.digest, lambda: resolve(content))
+        return self.text(content)
+
+    def file(self, mime: str, url: str) -> int:
+        """Return the tokens of a file; one behind an address counts as of unknown size."""
         data = b""
-        if file.url.startswith("data:"):
+        if url.startswith("data:"):
             try:
-                data = b64decode(file.url.partition(",")[2])
+                data = b64decode(url.partition(",")[2])
             except (binascii.Error, ValueError):
                 data = b""
-        return media_tokens(file.mime, data, self._model)
+        return media_tokens(mime, data, self._model)
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _sum(self, messages: Messages) -> tuple[int, int]:
+        sums = self._sums
+        common = messages.common(self._messages)
+        before = zip(self._messages.since(common), pairwise(sums[common:]), strict=True)
+        counted = {id(message): (end[0] - start[0], end[1] - start[1]) for message, (start, end) in before}
+        total, frames = sums[common]
+        added: list[tuple[int, int]] = []
+        for message in messages.since(common):
+            tokens, wire = counted.get(id(message)) or (self._message(message), wire_messages(message))
+            total, frames = total + tokens, frames + wire
+            added.append((total, frames))
+        sums[common + 1 :] = added
+        self._messages = messages
+        return total, frames
+
+    def _message(self, message: NeutralMessage) -> int:
+        return sum(map(self.part, message.parts))
 
 
 def wire_messages(message: NeutralMessage) -> int:
-    """Messages on the wire: each result of a tool is one."""
+    """Return how many messages a provider is sent for this one: each result of a tool is one."""
     return len(message.parts) if message.role == "tool" else 1
-
-
-def _texts(message: NeutralMessage) -> Iterator[str]:
-    for part in message.parts:
-        if isinstance(part, Call):
-            yield part.tool
-            yield part.input
-        elif isinstance(part, Result):
-            yield part.output
-        elif not isinstance(part, File):
-            yield part.text
-
-
-def _files(message: NeutralMessage) -> Iterator[File]:
-    for part in message.parts:
-        if isinstance(part, File):
-            yield part
-        elif isinstance(part, Result):
-            yield from part.files

@@ -1,7 +1,7 @@
-"""Keeping a conversation inside its model's window: truncate, prune, compact, recover, decide.
+"""The context window: truncate, prune, compact, recover, and say what a loop does next.
 
-The public names; nothing is loaded before it is asked for.  `ContextWindow` is the object to begin with, `next_step` the decision
-behind it.  The offline summariser, which is the default, is `projections.window.compaction.digest.digest`.
+These are the public names; each is loaded when it is first used. `ContextWindow` is the object to
+begin with. `projections/README.md` shows a loop, a summariser and a prune planner.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from projections.window.aio import AsyncContextWindow, afill
     from projections.window.compact import CompactionResult
     from projections.window.compaction.http_summarizer import HttpSummarizer
-    from projections.window.compaction.request import SummaryRequest
-    from projections.window.compaction.summarizer import Summarizer, ToolCalled
+    from projections.window.compaction.offline import summarize_offline
+    from projections.window.compaction.request import SummaryFacts, SummaryRequest
+    from projections.window.compaction.summarizer import Piece, Summarizer, Summary, ToolCalled
     from projections.window.fill_loop import fill
     from projections.window.hooks import AutoContinue, Hooks, apply_patch
     from projections.window.policy import (
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
         TruncationPolicy,
         policy_named,
     )
-    from projections.window.prune.planner import PrunePlan, register_planner
+    from projections.window.prune.case import PruneCase, PrunePlan
+    from projections.window.prune.outline import ToolResult
+    from projections.window.prune.planner import PrunePlanner, register_planner
     from projections.window.report import WindowReport, window_report
     from projections.window.retrieval.covered import covered_by
     from projections.window.retrieval.recall import RecallResult, recall
@@ -46,7 +49,8 @@ if TYPE_CHECKING:
         Stop,
         Wait,
     )
-    from projections.window.window import ContextWindow, Request
+    from projections.window.window import ContextWindow, RunningCall
+    from projections.window.window_state import ModelRequest
 
 __all__ = [
     "AsyncContextWindow",
@@ -61,23 +65,30 @@ __all__ = [
     "Hooks",
     "HttpSummarizer",
     "LoopPolicy",
+    "ModelRequest",
     "OverflowPolicy",
     "PendingCall",
+    "Piece",
     "Prices",
     "Promote",
     "Prune",
+    "PruneCase",
     "PrunePlan",
+    "PrunePlanner",
     "PrunePolicy",
     "RecallResult",
-    "Request",
     "RequestCompaction",
     "RunSubtask",
     "RunTools",
+    "RunningCall",
     "Step",
     "Stop",
     "Summarizer",
+    "Summary",
+    "SummaryFacts",
     "SummaryRequest",
     "ToolCalled",
+    "ToolResult",
     "TruncationPolicy",
     "Wait",
     "WindowReport",
@@ -89,6 +100,7 @@ __all__ = [
     "recall",
     "recall_tool",
     "register_planner",
+    "summarize_offline",
     "window_report",
 ]
 
@@ -96,8 +108,9 @@ _HOMES = {
     "aio": ("AsyncContextWindow", "afill"),
     "compact": ("CompactionResult",),
     "compaction.http_summarizer": ("HttpSummarizer",),
-    "compaction.request": ("SummaryRequest",),
-    "compaction.summarizer": ("Summarizer", "ToolCalled"),
+    "compaction.offline": ("summarize_offline",),
+    "compaction.request": ("SummaryFacts", "SummaryRequest"),
+    "compaction.summarizer": ("Piece", "Summarizer", "Summary", "ToolCalled"),
     "fill_loop": ("fill",),
     "hooks": ("AutoContinue", "Hooks", "apply_patch"),
     "policy": (
@@ -110,7 +123,9 @@ _HOMES = {
         "TruncationPolicy",
         "policy_named",
     ),
-    "prune.planner": ("PrunePlan", "register_planner"),
+    "prune.case": ("PruneCase", "PrunePlan"),
+    "prune.outline": ("ToolResult",),
+    "prune.planner": ("PrunePlanner", "register_planner"),
     "report": ("WindowReport", "window_report"),
     "retrieval.covered": ("covered_by",),
     "retrieval.recall": ("RecallResult", "recall"),
@@ -129,16 +144,17 @@ _HOMES = {
         "Stop",
         "Wait",
     ),
-    "window": ("ContextWindow", "Request"),
+    "window": ("ContextWindow", "RunningCall"),
+    "window_state": ("ModelRequest",),
 }
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name where it lives."""
+    """Load a public name from its module."""
     for module, names in _HOMES.items():
         if name in names:
-            found = globals()[name] = getattr(import_module(f"projections.window.{module}"), name)
-            return found
+            value = globals()[name] = getattr(import_module(f"projections.window.{module}"), name)
+            return value
     raise AttributeError(f"module 'projections.window' has no attribute {name!r}")
 
 

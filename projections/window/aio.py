@@ -1,8 +1,11 @@
-"""The window for asyncio: the same object, with everything that may wait for the disk, a model or a tool awaited in a worker thread.
+"""`AsyncContextWindow`: a context window for asyncio.
 
-Not another window: `sync` is the one it wraps.  Tools, subtasks and summarisers may be coroutines.  For one task at a time, the calls of a step
-side by side (`gather`) included; what it has no method for is `asyncio.to_thread(window.sync.undo)`.  A cancelled compaction is
-asked to stop and waited for, so it is recorded as aborted and never left half.
+It wraps a `ContextWindow` (`sync`).  Calls that may wait for the disk, a model or a tool run in a
+worker thread; tools, subtasks and summarisers may be coroutines.  It serves one task at a time, but
+the calls of one step may run side by side (`gather`).  For methods that it lacks use
+`asyncio.to_thread(window.sync.undo)`.
+
+A cancelled compaction is asked to stop and awaited, so it is recorded as aborted.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.validation import require, require_function
-from projections.window.fill_loop import ABORTED, LOOKS, Filling
+from projections.window.fill_loop import ABORTED, LOOKS, ReplyFiller
 from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from eventlog.values import Model
     from projections.window.compact import CompactionResult
     from projections.window.steps import CallModel, PendingCall, RunSubtask, Step
-    from projections.window.window import Request
+    from projections.window.window_state import ModelRequest
 
 __all__ = ["AsyncContextWindow", "afill"]
 
@@ -31,7 +34,7 @@ T = TypeVar("T")
 
 
 class AsyncContextWindow:
-    """`async with AsyncContextWindow(ContextWindow(session)) as window: while step := await window.next_step(): …`."""
+    """Async form of `ContextWindow`: `async with AsyncContextWindow(ContextWindow(session))`."""
 
     def __init__(self, window: ContextWindow) -> None:
         require(ContextWindow, window, "an AsyncContextWindow is that of a ContextWindow")
@@ -53,7 +56,7 @@ class AsyncContextWindow:
                 self.sync.lease.unshare()
 
     async def next_step(self, *, allow_repeats: bool = False) -> Step:
-        """What to do now; see `ContextWindow.next_step`."""
+        """Return the step to do now; see `ContextWindow.next_step`."""
         return await asyncio.to_thread(self.sync.next_step, allow_repeats=allow_repeats)
 
     async def perform(self, step: Step) -> CompactionResult | None:
@@ -66,28 +69,31 @@ class AsyncContextWindow:
 
     async def begin(
         self, step: CallModel, model: Model | str | None = None, *, agent: str = "", snapshot: str | None = None
-    ) -> tuple[Reply, Request]:
+    ) -> tuple[Reply, ModelRequest]:
         """Open the reply that a step fills; see `ContextWindow.begin`."""
         return await asyncio.to_thread(self.sync.begin, step, model, agent=agent, snapshot=snapshot)
 
     async def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], Awaitable[str]]) -> None:
-        """Run one call with a tool that is a coroutine; see `ContextWindow.run`.  A cancelled tool is left to the end of the `with`."""
+        """Run one call with a coroutine as its tool; see `ContextWindow.run`.
+
+        The end of the `async with` closes the call of a cancelled tool.
+        """
         require_function(tool, "a tool is a coroutine function that is given the arguments")
-        started = await asyncio.to_thread(self.sync.start, call)
-        if started is None:
+        running = await asyncio.to_thread(self.sync.start, call)
+        if running is None:
             return
         try:
-            if self.sync.is_recall(call):
-                output = await asyncio.to_thread(self.sync.recall, started.arguments)
-            else:
-                output = await tool(started.arguments)
-        except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
-            await asyncio.to_thread(self.sync.fail, started.call, error)
+            output = await tool(running.arguments)
+        except Exception as error:  # noqa: BLE001  # any exception of a tool is its result
+            await asyncio.to_thread(self.sync.fail, running.call, error)
         else:
-            await asyncio.to_thread(self.sync.succeed, started.call, output)
+            await asyncio.to_thread(self.sync.succeed, running.call, output)
 
     async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str]]) -> Session:
-        """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.  A cancelled one is recorded as aborted."""
+        """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.
+
+        A cancelled subtask is recorded as aborted.
+        """
         require_function(run, "`run` is a coroutine function that is given the sub-session")
         task = self.sync.subtask(step)
         child, call = await asyncio.to_thread(task.__enter__)
@@ -120,11 +126,13 @@ class AsyncContextWindow:
 
 
 async def afill(reply: Reply, chunks: AsyncIterable[Any]) -> str:
-    """Stream an answer into the reply; see `fill`.  Text is accepted at once, what waits for the disk does so in a thread.
+    """Stream an answer into the reply; see `fill`.
+
+    Text is accepted at once; calls that wait for the disk run in a thread.
 
     An interrupt ends it early, as it does there.
     """
-    filling = Filling(reply)
+    filling = ReplyFiller(reply)
     require(AsyncIterable, chunks, "chunks are an async iterable")
     number = 0
     async for chunk in chunks:

@@ -1,7 +1,8 @@
-"""Carrying a compaction out: selected, started, summarised piece by piece, judged, and completed or failed.
+"""Carry out a compaction: select, summarise, check the summary, complete or fail.
 
-Not the decision to compact (`next_step.py`), nor any of the pure pieces it is made of (`compaction/selection.py`, `compaction/request.py`, `compaction/guard.py`,
-`compaction/continuation.py`).  It appends through the session's ordinary commands only.
+`next_step.py` decides to compact.  The pure pieces are in `compaction/`: `selection.py`,
+`request.py`, `guard.py`, `continuation.py`.  Events are appended through the session's ordinary
+commands.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class CompactionResult(msgspec.Struct, frozen=True):
         return not self.reason
 
 
-class Failed(Exception):  # noqa: N818  # control flow inside this module
+class SummaryFailure(Exception):  # noqa: N818  # control flow inside this module
     """The summary came to nothing, for this reason."""
 
 
@@ -92,7 +93,7 @@ class Compaction:
         hooks: Hooks,
         model: Model | None,
     ) -> None:
-        """`situation` is that right after `version`; `count` counts requests for the summary's model, `model`."""
+        """`situation` is that right after `version`; `count` counts requests for `model`."""
         self._session = session
         self._now = situation
         self._state = situation.state
@@ -109,10 +110,10 @@ class Compaction:
         """Tokens of the next request before it."""
 
     def run(self, step: Compact) -> CompactionResult:
-        """Carry out the compaction that `step` names; whatever comes to nothing is recorded as failed.
+        """Carry out the compaction that `step` names; a failure is recorded as one.
 
-        What the summariser raises is a failed compaction, and what interrupts the program (not an `Exception`) an aborted one,
-        raised again.  Errors of the store are raised as they are.
+        What the summariser raises is a failed compaction, and what interrupts the program (not an
+        `Exception`) an aborted one, raised again. Errors of the store are raised as they are.
         """
         now, policy = self._now, self._now.policy.compaction
         self._asked, self._before = self._state.messages[step.message].version, now.request()
@@ -160,7 +161,7 @@ class Compaction:
                 text = self._summarise(reply, job, selection.previous, record)
                 after = self._tokens_after(step, selection, text)
                 self._judge(text, after, own_prompt=prompt is not None)
-            except Failed as failed:
+            except SummaryFailure as failed:
                 return self._fail(step, reply, str(failed), selection)
             except BaseException as error:
                 with giving_way_to(error, "compaction"):
@@ -176,31 +177,34 @@ class Compaction:
     # -- the summary ---------------------------------------------------------------------------
 
     def _summarise(self, reply: Reply, job: SummaryJob, previous: str | None, record: SummaryRecord) -> str:
-        """The summary of the whole head, one request after the other; only the last one's text stays in the message."""
+        """Summarise the whole head, request by request; return the last text.
+
+        Only the last text stays in the message.
+        """
         done, limit, smaller = 0, None, 0
         while True:
             try:
                 request = job.request(done, previous, max_input=limit)
             except MessageTooLargeError as error:
-                raise Failed(_reason(error)) from error
+                raise SummaryFailure(_reason(error)) from error
             try:
                 text, part = self._stream(reply, request, replace(record, after=done, upto=request.upto), job.patch)
             except RequestTooLargeError as error:
                 if smaller == SMALLER:
-                    raise Failed(_reason(error)) from error
+                    raise SummaryFailure(_reason(error)) from error
                 smaller += 1
                 limit = (limit or request.tokens) // 2
                 continue
             except (SummarizerError, SummarizerRefusedError) as error:
-                raise Failed(_reason(error)) from error
-            except (Failed, EventlogError):  # the store's errors are not the summary's
+                raise SummaryFailure(_reason(error)) from error
+            except (SummaryFailure, EventlogError):  # the store's errors are not the summary's
                 raise
             except Exception as error:
-                raise Failed(_reason(error)) from error
+                raise SummaryFailure(_reason(error)) from error
             if request.last:
                 return text
             if not text.strip():
-                raise Failed("empty")
+                raise SummaryFailure("empty")
             done, previous, record = request.upto, text, replace(record, previous=part)
             self._session.remove_part(part)
 
@@ -240,12 +244,12 @@ class Compaction:
         return "".join(found), stream.id
 
     def _refuse_tool(self, called: ToolCalled) -> None:
-        raise Failed(check_summary("", self._now.policy.compaction, tool_called=called.tool) or "tool-called")
+        raise SummaryFailure(check_summary("", self._now.policy.compaction, tool_called=called.tool) or "tool-called")
 
     def _look_up(self) -> None:
-        """Stop if an interrupt was requested since the compaction was; an older request was for what was going on then."""
+        """Stop if an interrupt was requested after the compaction was."""
         if self._session.state().interrupt_pending(self._asked):
-            raise Failed("aborted")
+            raise SummaryFailure("aborted")
 
     def _judge(self, text: str, after: int, *, own_prompt: bool) -> None:
         policy = self._now.policy.compaction
@@ -254,10 +258,12 @@ class Compaction:
         usable = self._now.usable if self._now.policy.overflow.count_next != "never" else None
         reason = check_summary(text, policy, view_tokens_after=after, usable=usable)
         if reason is not None:
-            raise Failed(reason)
+            raise SummaryFailure(reason)
 
     def _tokens_after(self, step: Compact, selection: Selection, text: str) -> int:
-        """Tokens of the request after it: what stays, the summary, and what is carried beside it."""
+        """Tokens of the request after it: what stays, the summary, and what is carried beside
+        it.
+        """
         covered = {message.id for message in selection.head} | {selection.replay}
         left = [
             message
@@ -275,7 +281,10 @@ class Compaction:
         return self._now.fixed() + self._measure.messages(left) + self._count(said, ())
 
     def _said_then(self, step: Compact, selection: Selection) -> list[PartKind]:
-        """What is said after the summary, unless a hook or the policy keeps it back: the refused message again, or a word to go on."""
+        """Return the parts said after the summary: the refused message again, or a continuation.
+
+        A hook or the policy may still leave them out.
+        """
         if selection.replay is not None:
             return overflow_replay(self._state.messages[selection.replay], self._measure.text)
         if not step.auto:
@@ -339,7 +348,7 @@ class Compaction:
 
 
 def _first_digest(job: SummaryJob, previous: str | None) -> bytes | None:
-    """Digest of the first request's prompts; None if there cannot be one, which the run then finds out."""
+    """Return the digest of the first request's prompts; None if there can be no request."""
     try:
         return job.request(0, previous).digest
     except EventlogError:
@@ -347,5 +356,5 @@ def _first_digest(job: SummaryJob, previous: str | None) -> bytes | None:
 
 
 def _reason(error: Exception) -> str:
-    """What is recorded of an error: its kind, and its words where they are ours and so hold no content."""
+    """Return the recorded reason of an error: its type, and our own messages, never content."""
     return f"{type(error).__name__}: {error}" if isinstance(error, EventlogError) else type(error).__name__

@@ -1,7 +1,8 @@
-"""Filling a reply from a provider's stream: OpenAI Chat Completions chunks, as the `openai` package or any HTTP client gives them.
+"""Fill a reply from a stream of OpenAI Chat Completions chunks.
 
-Not a client, and not the importer of recorded streams (`eventlog/importers`).  For programs that run a loop; the reply is the one that
-`ContextWindow.begin` opened.  Other providers' streams can be filled by hand: `Reply` has all it takes.
+Chunks come from the `openai` package or any HTTP client; the reply is the one that
+`ContextWindow.begin` opened.  A program fills a reply from other providers' streams with the
+methods of `Reply`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import Usage
 
-__all__ = ["Filling", "fill"]
+__all__ = ["ReplyFiller", "fill"]
 
 ABORTED = "aborted"
 LOOKS = 16
@@ -30,11 +31,12 @@ _REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_
 def fill(reply: Reply, chunks: Iterable[Any]) -> str:
     """Stream an answer into the reply and end its step; returns the finish reason.
 
-    Text, reasoning and the arguments of calls are accepted as they come.  Without a call that waits for its result the reply is finished too;
-    with one it stays open for `RunTools`.  What the stream raises is raised here, with the reply as far as it came.  An interrupt
-    ends the stream early, and the reply is aborted as far as it came; the reason is then "aborted".
+    Text, reasoning and the arguments of calls are accepted as they come. Without a call that waits
+    for its result the reply is finished too; with one it stays open for `RunTools`. What the stream
+    raises is raised here, with the reply as far as it came. An interrupt ends the stream early, and
+    the reply is aborted as far as it came; the reason is then "aborted".
     """
-    filling = Filling(reply)
+    filling = ReplyFiller(reply)
     require(Iterable, chunks, "chunks are an iterable")
     for number, chunk in enumerate(chunks, 1):
         filling.take(filling.plain(chunk))
@@ -47,7 +49,7 @@ def fill(reply: Reply, chunks: Iterable[Any]) -> str:
     return filling.end()
 
 
-class Filling:
+class ReplyFiller:
     """A reply that is being filled, chunk by chunk."""
 
     def __init__(self, reply: Reply) -> None:
@@ -71,7 +73,7 @@ class Filling:
         return self._reasoning is not None and any(map(_says, _choices(chunk)))
 
     def take(self, chunk: Mapping[str, Any]) -> None:
-        """Take in one chunk; what it says that is not known here is left alone."""
+        """Apply one chunk; unknown fields are ignored."""
         usage = chunk.get("usage")
         if usage:
             self._usage = chat_usage(usage)

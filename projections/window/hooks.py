@@ -1,7 +1,7 @@
-"""Where a program may step in: the system prompt, the messages, a summary's prompt, and whether to go on after a compaction.
+"""Hooks: change the system prompt, the messages, or a summary's prompt; veto continuing.
 
-Not what is done with the answers (`window.py`, `compact.py`).  What a hook changes of a request is recorded with the step as a
-patch of the view, so that the request can be rebuilt without the hook.
+The change that a hook makes is recorded with the step as a patch of the view, so that the request
+can be rebuilt without the hook.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MessagesHook: TypeAlias = Callable[[list[NeutralMessage]], Sequence[NeutralMessa
 
 
 class AutoContinue(msgspec.Struct, frozen=True):
-    """What the hook that may stop a loop after an automatic compaction is told."""
+    """The argument of the hook that may stop the loop after an automatic compaction."""
 
     session: str
     compaction: str
@@ -33,7 +33,10 @@ class AutoContinue(msgspec.Struct, frozen=True):
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """All optional.  They are code, so they are no part of the recorded policy; what they did is recorded with the step."""
+    """Functions that change requests; all optional.
+
+    They are code, so the recorded policy does not hold them; steps record their effect.
+    """
 
     system: SystemHook | None = None
     """Changes the system prompt's segments; more than two become two again."""
@@ -42,13 +45,18 @@ class Hooks(msgspec.Struct, frozen=True):
     context: Callable[[], Sequence[str]] | None = None
     """Gives texts to be added to the prompt for a summary."""
     prompt: Callable[[str], str | None] | None = None
-    """Is given the prompt for a summary and may return another; the template's sections are then not asked for."""
+    """Is given the prompt for a summary and may return another; the template's sections are then
+    not asked for.
+    """
     auto_continue: Callable[[AutoContinue], bool] | None = None
     """Whether a message that asks to go on is added after an automatic compaction."""
 
 
 class Patch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How what was sent differs from the view: `messages[start:stop]` are replaced, the system prompt if it is there."""
+    """How a request differs from the view.
+
+    `messages[start:stop]` of the view are replaced; so is the system prompt, if there is one here.
+    """
 
     start: int = 0
     stop: int = 0
@@ -62,7 +70,7 @@ def patch_of(
     system: tuple[str, ...],
     sent_system: tuple[str, ...],
 ) -> str | None:
-    """The patch as JSON, None if nothing was changed.  Only the messages that differ are in it."""
+    """Return the patch as JSON, with only the messages that differ; None if none do."""
     shorter = min(len(before), len(after))
     start = next((index for index in range(shorter) if before[index] != after[index]), shorter)
     same = 0
@@ -82,7 +90,7 @@ def patch_of(
 def apply_patch(
     messages: Sequence[NeutralMessage], system: tuple[str, ...], patch: str
 ) -> tuple[list[NeutralMessage], tuple[str, ...]]:
-    """What was sent; `DamagedError` if the patch does not fit the view."""
+    """Return the request that was sent; `DamagedError` if the patch does not fit the view."""
     messages = each(messages, "messages are a list of NeutralMessage")
     require(tuple, system, "a system prompt is a tuple of texts")
     require(str, patch, "a patch is JSON, a str")

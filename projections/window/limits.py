@@ -1,7 +1,7 @@
-"""When the window is full: the exact sums, over the limits of a model and the numbers of a policy.
+"""Limits of the window: what a request may have, and when it has too much.
 
-Not the counting (`sizing/sizes.py`) and not what is done about it (`next_step.py`).  Pure.
-`usable` is what a request may fill before the conversation must be compacted, in tokens; None stands for an unlimited window.
+Pure.  `usable` is what a request may have before the conversation must be compacted, in tokens;
+None is an unlimited window.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ __all__ = ["is_over", "max_output", "step_total", "usable"]
 
 
 def max_output(limits: Limits | None, policy: OverflowPolicy) -> int:
-    """Most tokens of one answer: the model's limit, at most `output_cap`; `output_cap` if the limit is unknown (None or 0)."""
+    """Return the most tokens of one answer: the model's limit, at most `output_cap`.
+
+    `output_cap` if the limit is unknown (None or 0).
+    """
     known = limits.output if limits is not None else None
     return min(known, policy.output_cap) if known else policy.output_cap
 
 
 def usable(limits: Limits | None, policy: OverflowPolicy) -> int | None:
-    """Tokens that a request may fill; None: unlimited, because the context is (0) or nothing is known of the model.
+    """Return the tokens that a request may have; None: unlimited, or nothing is known.
 
-    A model with an input limit keeps `reserved` free below it; another keeps room for its largest answer, whatever is reserved.
-    Never negative: 0 means that no request fits.
+    A model with an input limit keeps `reserved` tokens free below it; another keeps room for its
+    largest answer.  Never negative: 0 means that no request fits.
     """
     if limits is None or limits.context == 0:
         return None
@@ -34,7 +37,7 @@ def usable(limits: Limits | None, policy: OverflowPolicy) -> int | None:
 
 
 def step_total(tokens: Tokens) -> int:
-    """Tokens that a finished step says are in the window: its total, or input, output and both cached kinds together."""
+    """Return the tokens in the window after a step: its total, or the sum of its kinds."""
     return tokens.total or tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
 
 

@@ -1,8 +1,8 @@
-"""What a loop must know beside the conversation: what the last steps used, how compactions went, and requests to stop.
+"""The loop's state beside the conversation: usage, outcomes of compactions, interrupts.
 
-Not the conversation itself (`projections/conversation/state.py`) and no decision (`next_step.py`).  A projection of its own, small whatever the
-length of the history.  Usage lasts through a rollback, but what a step that was rolled back used says nothing of the window, so only
-steps of the effective history are looked at.
+A projection of its own, small however long the history is.  Usage events survive a rollback, but
+the usage of a rolled-back step says nothing of the window: only steps of the effective history
+count.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.values import MessageError, Subtask, Tool
 from projections.replay.canonical import pack, unpack
 from projections.replay.loop import replay
-from projections.replay.projection import Source, one_by_one
+from projections.replay.projection import EventSource, apply_each
 from projections.tokens.calibration import Calibration
 from projections.window.limits import step_total
 
@@ -26,12 +26,12 @@ __all__ = [
     "NOTHING",
     "TASK",
     "UNCOUNTED",
-    "Answer",
-    "Change",
+    "LatestAnswer",
     "LoopState",
     "LoopStateProjection",
-    "Mark",
-    "Used",
+    "StepUsage",
+    "TrailEntry",
+    "UndoableChange",
     "newest_change",
 ]
 
@@ -48,16 +48,16 @@ UNCOUNTED = ("interrupted", "aborted", "undone", "rolled back")
 """How a compaction may end that says nothing about whether compacting helps."""
 
 
-class Used(msgspec.Struct, array_like=True, frozen=True):
-    """What the latest finished step used."""
+class StepUsage(msgspec.Struct, array_like=True, frozen=True):
+    """The usage of the newest finished step."""
 
     version: int
     message: str
     tokens: int
 
 
-class Mark(msgspec.Struct, array_like=True, frozen=True):
-    """One thing that happened to the window: a step with its tokens (0: the provider reported none), or a compaction and how it ended."""
+class TrailEntry(msgspec.Struct, array_like=True, frozen=True):
+    """A step with its tokens (0: none reported), or a compaction and its outcome."""
 
     kind: Literal["step", "completed", "failed"]
     version: int
@@ -66,15 +66,15 @@ class Mark(msgspec.Struct, array_like=True, frozen=True):
     reason: str = ""
 
 
-class Change(msgspec.Struct, array_like=True, frozen=True):
-    """A prune or a compaction that can be undone: the tool parts that were cleared, or the compaction's part."""
+class UndoableChange(msgspec.Struct, array_like=True, frozen=True):
+    """A prune or compaction that can be undone: the cleared parts, or the compaction's part."""
 
     kind: Literal["prune", "compaction"]
     version: int
     parts: tuple[str, ...]
 
 
-class Open(msgspec.Struct, array_like=True):
+class PendingUsage(msgspec.Struct, array_like=True):
     """An assistant message whose usage may still come."""
 
     message: str
@@ -83,7 +83,7 @@ class Open(msgspec.Struct, array_like=True):
     counted: int | None = None
 
 
-class Answer(msgspec.Struct, array_like=True):
+class LatestAnswer(msgspec.Struct, array_like=True):
     """The newest assistant message that is no summary, known also when a compaction covers it."""
 
     message: str
@@ -98,18 +98,18 @@ class Answer(msgspec.Struct, array_like=True):
 class LoopState(msgspec.Struct, array_like=True):
     """The state."""
 
-    used: Used | None = None
+    last_step: StepUsage | None = None
     """The latest finished step since the compaction in force, if there was one."""
-    trail: list[Mark] = msgspec.field(default_factory=list[Mark])
-    opens: list[Open] = msgspec.field(default_factory=list[Open])
+    trail: list[TrailEntry] = msgspec.field(default_factory=list[TrailEntry])
+    pending: list[PendingUsage] = msgspec.field(default_factory=list[PendingUsage])
     requested: dict[str, bool] = msgspec.field(default_factory=dict[str, bool])
     """Compactions that have not ended, and whether they are automatic."""
-    changes: list[Change] = msgspec.field(default_factory=list[Change])
+    changes: list[UndoableChange] = msgspec.field(default_factory=list[UndoableChange])
     """The newest prunes and compactions in force, oldest first."""
     interrupted: int = 0
     """Version of the newest interrupt request."""
     calibration: Calibration = Calibration()
-    answer: Answer | None = None
+    answer: LatestAnswer | None = None
     steps: int = 0
     """Model calls since a user last said something, also those that a compaction covers."""
     tasks_of: str = ""
@@ -119,8 +119,11 @@ class LoopState(msgspec.Struct, array_like=True):
     tasks_open: list[str] = msgspec.field(default_factory=list[str])
     """Parts of `task` calls without a result."""
 
-    def fruitless(self, usable: int | None) -> int:
-        """Automatic compactions in a row that failed, or after which the next step was over the limit again."""
+    def failed_compactions(self, usable: int | None) -> int:
+        """Count automatic compactions in a row that failed or did not help.
+
+        A compaction did not help if the next step was over the limit again.
+        """
         count = 0
         for mark in reversed(self.trail):
             if mark.kind == "step":
@@ -136,36 +139,36 @@ class LoopState(msgspec.Struct, array_like=True):
         """Why the latest compaction that failed did."""
         return next((mark.reason for mark in reversed(self.trail) if mark.kind == "failed"), "")
 
-    def mark(self, mark: Mark) -> None:
+    def add_entry(self, entry: TrailEntry) -> None:
         """Something happened."""
-        self.trail.append(mark)
+        self.trail.append(entry)
         del self.trail[:-TRAIL]
 
-    def restored(self, parts: set[str]) -> None:
+    def remove_restored(self, parts: set[str]) -> None:
         """These results are back."""
-        left: list[Change] = []
+        left: list[UndoableChange] = []
         for change in self.changes:
             if change.kind == "prune":
                 kept = tuple(part for part in change.parts if part not in parts)
                 if not kept:
                     continue
-                change = Change("prune", change.version, kept)  # noqa: PLW2901  # the same prune, less what is back
+                change = UndoableChange("prune", change.version, kept)  # noqa: PLW2901  # the same prune, less what is back
             left.append(change)
         self.changes = left
 
-    def carried_out(self, part: str, count: int = 1) -> None:
+    def finish_task(self, part: str, count: int = 1) -> None:
         """A call has its result; `count` says whether it counts as carried out."""
         if part in self.tasks_open:
             self.tasks_open.remove(part)
             self.tasks_done += count
 
-    def find(self, message: str | None) -> Open | None:
+    def find(self, message: str | None) -> PendingUsage | None:
         """The assistant message, if its usage may still come."""
-        return next((found for found in reversed(self.opens) if found.message == message), None)
+        return next((found for found in reversed(self.pending) if found.message == message), None)
 
 
 class LoopStateProjection:
-    """The fold.  One that keeps other than the usual number of `changes` is for a replay without checkpoints."""
+    """Builds the loop's state; a replay without checkpoints may keep more `changes`."""
 
     name = "agenda"
     version = 2
@@ -179,7 +182,7 @@ class LoopStateProjection:
         return LoopState()
 
     def apply(self, state: LoopState, event: ev.Event, version: int, time: int) -> LoopState:
-        """Take in an event; those that say nothing of the window change nothing."""
+        """Apply an event; those that say nothing of the window change nothing."""
         del time
         match event:
             case ev.UserMessageAdded(synthetic=False, cause=None, delivery="steer"):
@@ -189,10 +192,12 @@ class LoopStateProjection:
                 if event.message == state.tasks_of:
                     state.tasks_done = 0
             case ev.AssistantMessageStarted():
-                state.opens.append(Open(event.message, event.summary, "" if event.model is None else event.model.name))
-                del state.opens[:-OPEN]
+                state.pending.append(
+                    PendingUsage(event.message, event.summary, "" if event.model is None else event.model.name)
+                )
+                del state.pending[:-OPEN]
                 if not event.summary:
-                    state.answer = Answer(event.message, version, event.reply_to)
+                    state.answer = LatestAnswer(event.message, version, event.reply_to)
             case ev.MessageFinished():
                 answer = state.answer
                 if answer is not None and answer.message == event.message:
@@ -206,9 +211,9 @@ class LoopStateProjection:
             case ev.PartStarted(kind=Tool() as tool):
                 self._called(state, event.message, event.part, tool)
             case ev.ToolCompleted():
-                state.carried_out(event.part)
+                state.finish_task(event.part)
             case ev.ToolFailed():
-                state.carried_out(event.part, 0 if event.interrupted else 1)
+                state.finish_task(event.part, 0 if event.interrupted else 1)
             case ev.StepStarted():
                 state.steps += event.purpose == "turn"
                 found = state.find(event.message)
@@ -217,28 +222,28 @@ class LoopStateProjection:
             case ev.StepFinished():
                 found = state.find(event.message)
                 if found is not None and not found.summary:
-                    state.mark(Mark("step", version))
+                    state.add_entry(TrailEntry("step", version))
             case ev.UsageRecorded(failed=False, purpose="turn"):
                 self._used(state, event, version)
             case ev.CompactionRequested():
                 state.requested[event.part] = event.auto
             case ev.CompactionCompleted():
                 auto = state.requested.pop(event.part, False)
-                state.used = None
-                state.mark(Mark("completed", version, auto=auto))
-                self._change(state, Change("compaction", version, (event.part,)))
+                state.last_step = None
+                state.add_entry(TrailEntry("completed", version, auto=auto))
+                self._change(state, UndoableChange("compaction", version, (event.part,)))
             case ev.CompactionFailed():
                 auto = state.requested.get(event.part, False)
                 if event.reason not in UNCOUNTED:
                     state.requested.pop(event.part, None)
-                    state.mark(Mark("failed", version, auto=auto, reason=event.reason))
+                    state.add_entry(TrailEntry("failed", version, auto=auto, reason=event.reason))
             case ev.CompactionUndone():
-                state.used = None
+                state.last_step = None
                 state.changes = [change for change in state.changes if change.parts != (event.part,)]
             case ev.Pruned():
-                self._change(state, Change("prune", version, event.parts))
+                self._change(state, UndoableChange("prune", version, event.parts))
             case ev.Restored():
-                state.restored(set(event.parts))
+                state.remove_restored(set(event.parts))
             case ev.InterruptRequested():
                 state.interrupted = version
             case ev.RolledBack():
@@ -247,7 +252,7 @@ class LoopStateProjection:
                 pass
         return state
 
-    def _change(self, state: LoopState, change: Change) -> None:
+    def _change(self, state: LoopState, change: UndoableChange) -> None:
         state.changes.append(change)
         del state.changes[: -self._most]
 
@@ -265,10 +270,10 @@ class LoopStateProjection:
             return
         tokens = event.usage.tokens
         total = step_total(tokens)
-        state.used = Used(version, event.message, total)
+        state.last_step = StepUsage(version, event.message, total)
         if state.trail and state.trail[-1].kind == "step" and not state.trail[-1].tokens:
             state.trail.pop()
-        state.mark(Mark("step", version, total))
+        state.add_entry(TrailEntry("step", version, total))
         if found.counted is not None:
             model = event.model.name if event.model is not None else found.model
             reported = tokens.input + tokens.cache_read + tokens.cache_write
@@ -281,8 +286,8 @@ class LoopStateProjection:
         return state
 
     def apply_batch(self, state: LoopState, batch: Batch, version: int) -> tuple[LoopState, int]:
-        """Take in all events of an append, or those before a rollback."""
-        return one_by_one(self, state, batch, version)
+        """Apply all events of an append, or those before a rollback."""
+        return apply_each(self, state, batch, version)
 
     def encode(self, state: LoopState) -> bytes:
         """The state's canonical bytes."""
@@ -293,8 +298,11 @@ class LoopStateProjection:
         return unpack(data, LoopState)
 
 
-def newest_change(source: Source, agenda: LoopState) -> Change | None:
-    """The newest prune or compaction in force, also one that is older than those that the agenda keeps (the history is then read)."""
-    if not agenda.changes:
-        agenda, _ = replay(LoopStateProjection(sys.maxsize), source)
-    return agenda.changes[-1] if agenda.changes else None
+def newest_change(source: EventSource, loop: LoopState) -> UndoableChange | None:
+    """Return the newest prune or compaction in force.
+
+    Reads the history if the state holds none: it keeps only the newest changes.
+    """
+    if not loop.changes:
+        loop, _ = replay(LoopStateProjection(sys.maxsize), source)
+    return loop.changes[-1] if loop.changes else None

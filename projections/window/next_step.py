@@ -1,15 +1,15 @@
-"""What the loop should do now: a pure function of the projected state.
+"""The decision of the loop: a pure function from a situation to the next step.
 
-Not the doing (`window.py`), and it reads nothing but what it is given.  The order: tools of an open message, a pending subtask, a
-pending compaction, overflow, prune, the model, a queued message, stop.  (Tools come first, because a message that waits for results cannot be
-covered, and nothing else can be said before they are there.)
+The order: tools of an open message, a pending subtask, a pending compaction, overflow, prune, the
+model, a queued message, stop.  Tools come first: a message that waits for results cannot be
+covered, and nothing else can be said before the results are there.
 """
 
 from __future__ import annotations
 
 from projections.conversation.parts import SubtaskPart, ToolPart
 from projections.window.limits import is_over
-from projections.window.loop_state import NOTHING, Answer
+from projections.window.loop_state import NOTHING, LatestAnswer
 from projections.window.repeated_calls import repeated_call
 from projections.window.situation import INTERRUPTED, Situation
 from projections.window.sizing.measure import Measure
@@ -44,7 +44,7 @@ _NOTHING_LEFT = (
 
 
 def next_step(situation: Situation) -> Step:
-    """What to do now."""
+    """Return the next step."""
     turn = _Turn(situation)
     if turn.interrupted:
         return Stop("interrupted")
@@ -61,7 +61,7 @@ def next_step(situation: Situation) -> Step:
 
 
 class _Found:
-    """A step that was decided on: always true, whatever the step is."""
+    """A step that was decided on; always true, even if the step is false."""
 
     __slots__ = ("step",)
 
@@ -78,13 +78,15 @@ class _Turn:
         self._asked = situation.outline.asked
         self._last = self._newest_answer()
         said = situation.outline.said_place
-        self.interrupted = situation.agenda.interrupted > said and not self._is_closed_after_interrupt()
+        self.interrupted = situation.loop.interrupted > said and not self._is_closed_after_interrupt()
 
-    def _newest_answer(self) -> Answer | None:
-        """The newest answer, also one that a compaction covers: what was answered is not asked again."""
+    def _newest_answer(self) -> LatestAnswer | None:
+        """Return the newest answer, also one that a compaction covers: it is not asked for
+        again.
+        """
         answers = self._outline.answers
         last = answers[-1] if answers else None
-        known = self._now.agenda.answer
+        known = self._now.loop.answer
         if (
             known is not None
             and known.message not in self._now.state.messages
@@ -96,7 +98,7 @@ class _Turn:
         calls = any(
             isinstance(part, ToolPart) and not part.removed and not part.provider_executed for part in last.parts
         )
-        return Answer(last.id, last.place, last.reply_to, calls, last.reason, last.error)
+        return LatestAnswer(last.id, last.place, last.reply_to, calls, last.reason, last.error)
 
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
@@ -110,7 +112,7 @@ class _Turn:
         message = self._outline.open_answer()
         if message is None:
             return None
-        if message.id != self._now.mine:
+        if message.id != self._now.open_message:
             return _Found(Wait("another-loop", message.id))
         tools = [part for part in message.parts if isinstance(part, ToolPart) and _is_pending(part)]
         calls = tuple(_pending(part, self._now.measure) for part in tools)
@@ -120,11 +122,11 @@ class _Turn:
 
     def subtask(self) -> _Found | None:
         """The first subtask of the newest request that is not carried out yet."""
-        asked, agenda = self._asked, self._now.agenda
+        asked, loop = self._asked, self._now.loop
         if asked is None or self._broke_off():
             return None
         tasks = [part for part in asked.parts if isinstance(part, SubtaskPart) and not part.removed]
-        done = agenda.tasks_done if agenda.tasks_of == asked.id else 0
+        done = loop.tasks_done if loop.tasks_of == asked.id else 0
         if done >= len(tasks):
             return None
         part = tasks[done]
@@ -138,7 +140,7 @@ class _Turn:
         return _Found(Compact(compaction.part, compaction.message, compaction.auto, compaction.overflow is True))
 
     def overflow(self) -> _Found | None:
-        """The window is full, by the last step's usage, by the count of the next request, or because one was refused."""
+        """Compact if the window is full: by reported usage, by count, or after a refusal."""
         now = self._now
         policy = now.policy.overflow
         if not policy.auto:
@@ -147,8 +149,8 @@ class _Turn:
         tokens = self._tokens_over()
         if not refused and tokens is None:
             return None
-        failures = now.agenda.fruitless(now.usable)
-        why = now.agenda.latest_failure()
+        failures = now.loop.failed_compactions(now.usable)
+        why = now.loop.latest_failure()
         if failures >= now.policy.compaction.max_failures or (failures and why == NOTHING):
             return _Found(
                 Blocked(
@@ -181,7 +183,7 @@ class _Turn:
         repeats = self._repeats()
         if repeats is not None:
             return repeats
-        steps = now.agenda.steps
+        steps = now.loop.steps
         limit = now.policy.loop.max_steps
         if limit is not None and steps >= limit:
             return _Found(Blocked("max-steps", f"the turn had its {limit} steps; ask again to go on"))
@@ -207,7 +209,7 @@ class _Turn:
     # -- helpers -------------------------------------------------------------------------------
 
     def _goes_on(self) -> bool:
-        """Whether the model is to be called again: something was asked, or answered, that it has not seen."""
+        """Whether to call the model again: it has not seen a request, or a result."""
         asked, last = self._asked, self._last
         if asked is None:
             return False
@@ -225,7 +227,7 @@ class _Turn:
         return last.place > asked.place
 
     def _is_refused(self) -> bool:
-        """Whether the newest request was refused for its size, and nothing was said or compacted since."""
+        """Whether the newest request was refused for its size, and nothing came after it."""
         last, state = self._last, self._now.state
         if last is None or last.error is None or last.error.name != "overflow":
             return False
@@ -244,10 +246,10 @@ class _Turn:
             return now.request()
         if now.usable is None:
             return None
-        used = now.agenda.used
-        if used is not None and is_over(used.tokens, now.usable, policy):
-            return used.tokens
-        if policy.count_next == "never" or (policy.count_next == "before-usage" and used is not None):
+        last_step = now.loop.last_step
+        if last_step is not None and is_over(last_step.tokens, now.usable, policy):
+            return last_step.tokens
+        if policy.count_next == "never" or (policy.count_next == "before-usage" and last_step is not None):
             return None
         if not self._goes_on():
             return None
@@ -266,7 +268,7 @@ class _Turn:
         )
 
 
-def _crashed(answer: Answer) -> bool:
+def _crashed(answer: LatestAnswer) -> bool:
     """Whether the next owner closed a message after a crash, so that its turn goes on."""
     error = answer.error
     return error is not None and error.name == "aborted" and error.message == INTERRUPTED

@@ -1,8 +1,9 @@
-"""The context policy: every number and switch of the window, as data that a session records.
+"""The context policy: every number and switch of the window, recorded in the session.
 
-Not the decisions (`limits.py`, `truncation.py`, `prune/planner.py`, `compaction/selection.py`, `next_step.py`), which are pure
-functions of it.  A policy is recorded in the session as JSON (`SettingsSet.policy`), so that a replay decides as was decided;
-environment variables switch things off on one machine without being recorded.
+The decisions are pure functions of it: `limits.py`, `truncation.py`, `prune/planner.py`,
+`compaction/selection.py`, `next_step.py`.  It is recorded as JSON (`SettingsSet.policy`), so that a
+replay decides as was decided.  Environment variables switch parts off on one machine and are not
+recorded.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class TruncationPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
     max_bytes: int = 50 * 1024
     direction: Literal["head", "tail", "both"] = "both"
     window_share: float | None = 0.125
-    """With a known window, the preview is also held below this share of usable (None: the same for all models)."""
+    """With a known window, the preview is also held below this share of usable (None: the same for
+    all models).
+    """
 
 
 class Prices(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -60,7 +63,9 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
     enabled: bool = True
     policy: str = "recency"
-    """Name of a planner in `planner.PLANNERS`: "recency", "superseded", "cost-aware", "opencode", or a registered one."""
+    """Name of a planner in `planner.PLANNERS`: "recency", "superseded", "cost-aware", "opencode",
+    or a registered one.
+    """
     protect: int = 40_000
     """Tokens of the newest results that stay; at most a quarter of usable."""
     minimum: int = 20_000
@@ -88,13 +93,15 @@ class OverflowPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
     buffer: int = 20_000
     output_cap: int = 32_000
     count_next: Literal["always", "before-usage", "never"] = "always"
-    """When the counted tokens of the next request are looked at beside the usage of the last step."""
+    """When the counted tokens of the next request are looked at beside the usage of the last
+    step.
+    """
     max_messages: int | None = None
     """Most messages in the view."""
 
 
 class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a compaction keeps, asks and accepts."""
+    """The parts that a compaction keeps, what it asks for, and what it accepts."""
 
     tail_turns: int | None = 2
     """Most turns kept verbatim; 0: no tail; None: as many as the budget holds."""
@@ -109,11 +116,15 @@ class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
     synthetic_turns: bool = False
     """Whether a user message that the program wrote begins a turn, too (OpenCode's do)."""
     replay_keeps_steps: bool = True
-    """Whether what the refused turn had already done may stay visible beside the replayed message (OpenCode drops it)."""
+    """Whether what the refused turn had already done may stay visible beside the replayed message
+    (OpenCode drops it).
+    """
     tool_output_limit: int = 2_000
     """Characters of a tool's output in the request for a summary."""
     require_sections: bool = True
-    """Whether a summary without the template's sections is refused; off with a prompt of one's own."""
+    """Whether a summary without the template's sections is refused; off with a prompt of one's
+    own.
+    """
     max_failures: int = 3
     """Automatic compactions in a row that may come to nothing before they stop."""
     auto_continue: bool = True
@@ -122,10 +133,10 @@ class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
 
 
 class LoopPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What bounds a loop."""
+    """Bounds of a loop."""
 
     max_steps: int | None = None
-    """Model calls of one turn; the last is told to come to an end."""
+    """Model calls of one turn; the view of the last call says that no tools may follow."""
     doom_loop: int = 3
     """Identical calls in a row that are reported; 0: none are."""
 
@@ -141,7 +152,9 @@ class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     preset: str = "default"
     """Render options of the view (`projections.view.options`)."""
     counter: str = ""
-    """Name of the counter that decides: an encoding, "chars/4", or "" for the model's own, calibrated."""
+    """Name of the counter that decides: an encoding, "chars/4", or "" for the model's own,
+    calibrated.
+    """
 
 
 DEFAULT_POLICY = ContextPolicy()
@@ -177,7 +190,7 @@ def policy_named(name: str) -> ContextPolicy:
 
 
 def encode_policy(policy: ContextPolicy) -> str:
-    """The policy as canonical JSON: only what differs from the default.  `CallError` for a field that is of another type."""
+    """Encode a policy as canonical JSON, without defaults; `CallError` for a wrong field."""
     try:
         return msgspec.json.encode(policy, order="deterministic").decode()
     except (TypeError, ValueError, OverflowError) as error:
@@ -185,7 +198,7 @@ def encode_policy(policy: ContextPolicy) -> str:
 
 
 def decode_policy(text: str | None) -> ContextPolicy:
-    """The policy a session recorded; the default for None.  `CallError` names what cannot be understood."""
+    """Decode a recorded policy, None as the default; `CallError` if it cannot be read."""
     if text is None:
         return DEFAULT_POLICY
     try:
@@ -198,9 +211,10 @@ SWITCHES = ("EVENTLOG_AUTO_COMPACT", "EVENTLOG_PRUNE")
 
 
 def switched(policy: ContextPolicy, environment: Mapping[str, str] | None = None) -> ContextPolicy:
-    """The policy with what the environment switches off: `EVENTLOG_AUTO_COMPACT=0` and `EVENTLOG_PRUNE=0`.
+    """Return the policy without what `EVENTLOG_AUTO_COMPACT=0`, `EVENTLOG_PRUNE=0` switch off.
 
-    They only ever switch off, and hold for every decision; `CallError` for a value that is neither on nor off.
+    They only ever switch off, and hold for every decision; `CallError` for a value that is neither
+    on nor off.
     """
     found = os.environ if environment is None else environment
     compact, prune = (_is_on(name, found.get(name)) for name in SWITCHES)

@@ -1,6 +1,7 @@
 """Identical tool calls in a row: how a model is seen to go round in circles.
 
-Two calls are the same if the tool is, and the inputs are equal as JSON.  Not what is done about it (`next_step.py`).  Pure.
+Two calls are the same if the tool is, and the inputs are equal as JSON. Not what is done about it
+(`next_step.py`). Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["RepeatedCall", "call_key", "repeated_call"]
 
 
 def call_key(part: ToolPart, text: Callable[[Content], str]) -> tuple[str, str]:
-    """The tool and its canonical input; equal for calls that are the same.  `text` gives the text behind a content."""
+    """Return the tool and its canonical input; equal calls have equal keys."""
     given = text(part.input) if part.input else "".join(map(text, part.pieces))
     try:
         found = msgspec.json.encode(msgspec.json.decode(given), order="deterministic").decode()
@@ -28,7 +29,7 @@ def call_key(part: ToolPart, text: Callable[[Content], str]) -> tuple[str, str]:
 
 
 class RepeatedCall(NamedTuple):
-    """The newest calls, which are all the same: the tool, how many there are in a row, and their parts, oldest first."""
+    """The newest calls, all equal: the tool, their number, and their parts, oldest first."""
 
     tool: str
     times: int
@@ -38,9 +39,11 @@ class RepeatedCall(NamedTuple):
 def repeated_call(messages: Iterable[Message], limit: int, measure: Measure) -> RepeatedCall | None:
     """Find calls in a row that are the same; None if they are fewer than `limit`, or it is 0.
 
-    They are the newest calls of `messages`, which come newest first; calls are the same if tool and input, as JSON, are.
+    They are the newest calls of `messages`, which come newest first; calls are the same if tool and
+    input, as JSON, are.
 
-    Results make no difference, nor does what is said between the calls; a message of the user's does.
+    Results make no difference, nor does what is said between the calls; a message of the user's
+    does.
     """
     if limit <= 0:
         return None

@@ -1,7 +1,8 @@
-"""What fills a session's window, what would go next, and what went so far: a report, as frozen values that become JSON.
+"""A report on a window: what fills it, what would go next, what went so far.
 
-Not a decision and nothing that appends: the plans are those that the window would carry out now.  Made from a `ContextWindow`; for the
-command line and for programs that show a window.  It holds ids, names and numbers, never the text of the conversation.
+Made from a `ContextWindow`, for the command line and for programs that show a window.  The plans in
+it are those that the window would carry out now.  It holds ids, names and numbers, never the text
+of the conversation.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from eventlog import events as ev
 from eventlog.validation import require, require_or_none
 from eventlog.values import Limits
 from projections.conversation.parts import ToolPart
-from projections.view.selection import ordered
+from projections.view.selection import visible_messages
 from projections.window.next_step import next_step
-from projections.window.sizing.breakdown import Kinds, MessageSize, PartSize, ToolSize, break_down
+from projections.window.sizing.breakdown import MessageSize, PartSize, TokensByKind, ToolSize, break_down
 from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
-    from projections.window.loop_state import Change, LoopState
+    from projections.window.loop_state import LoopState, UndoableChange
     from projections.window.prune.planner import PrunePlan
     from projections.window.situation import Situation
     from projections.window.steps import Step
 
 __all__ = [
-    "Changed",
+    "ChangeInForce",
+    "CompactionFailure",
     "CompactionPreview",
-    "Failure",
     "ModelRatio",
-    "NextStep",
     "PrunePreview",
+    "StepPreview",
     "WindowReport",
     "preview_compaction",
     "preview_prune",
@@ -42,21 +43,23 @@ __all__ = [
 _A_WINDOW = "a report is on a ContextWindow"
 
 
-class NextStep(msgspec.Struct, frozen=True):
-    """What the loop would do now, in a word ("call-model", "request-compaction", "stop" …), and why."""
+class StepPreview(msgspec.Struct, frozen=True):
+    """The next step in a word ("call-model", "request-compaction", "stop" …), and the reason."""
 
     step: str
     reason: str = ""
 
 
 class PrunePreview(msgspec.Struct, frozen=True):
-    """What a prune would clear now."""
+    """A preview of a prune: the results that it would clear now."""
 
     enabled: bool
     policy: str
     """Name of the planner."""
     inside: bool
-    """Planned as inside a loop (the newest steps are protected), not as after one (the newest turns)."""
+    """Planned as inside a loop (the newest steps are protected), not as after one (the newest
+    turns).
+    """
     freed: int
     """Tokens, calibrated."""
     parts: tuple[PartSize, ...]
@@ -64,7 +67,7 @@ class PrunePreview(msgspec.Struct, frozen=True):
 
 
 class CompactionPreview(msgspec.Struct, frozen=True):
-    """What a compaction would cover now.  Tokens are calibrated."""
+    """A preview of a compaction: the messages that it would cover now, in calibrated tokens."""
 
     messages: int
     """Messages that it would cover, beside an earlier summary."""
@@ -84,7 +87,7 @@ class CompactionPreview(msgspec.Struct, frozen=True):
     """The compaction (its part) that was requested and is not done, if there is one."""
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ChangeInForce(msgspec.Struct, frozen=True):
     """A prune or a compaction in force."""
 
     kind: Literal["prune", "compaction"]
@@ -99,7 +102,7 @@ class Changed(msgspec.Struct, frozen=True):
     """Tokens of the view after the compaction."""
 
 
-class Failure(msgspec.Struct, frozen=True):
+class CompactionFailure(msgspec.Struct, frozen=True):
     """A compaction that came to nothing."""
 
     version: int
@@ -108,7 +111,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class ModelRatio(msgspec.Struct, frozen=True):
-    """What is known of how a model's provider counts."""
+    """The calibration of one model."""
 
     model: str
     counted: int
@@ -137,23 +140,25 @@ class WindowReport(msgspec.Struct, frozen=True):
     counted: int
     """The same as counted; `kinds` sum to this."""
     used: int | None
-    """Tokens of the newest step, as its provider reported them, None after a compaction and before the first."""
+    """Tokens of the newest step, as its provider reported them, None after a compaction and before
+    the first.
+    """
     auto: bool
     """Whether a full window is compacted automatically."""
     messages: int
     """Messages of the view."""
-    kinds: Kinds
+    kinds: TokensByKind
     tools: tuple[ToolSize, ...]
     """The largest first, as are the next two."""
     largest_messages: tuple[MessageSize, ...]
     largest_parts: tuple[PartSize, ...]
-    next_step: NextStep
+    next_step: StepPreview
     prune: PrunePreview
     compaction: CompactionPreview | None
     """None: there is nothing to compact."""
-    changes: tuple[Changed, ...]
+    changes: tuple[ChangeInForce, ...]
     """The newest prunes and compactions in force, oldest first."""
-    failures: tuple[Failure, ...]
+    failures: tuple[CompactionFailure, ...]
     """The newest compactions that failed, oldest first."""
     calibration: tuple[ModelRatio, ...]
 
@@ -169,48 +174,52 @@ def window_report(
 ) -> WindowReport:
     """Report on a window as it is now.
 
-    `largest`: how many messages, and parts, are listed.  `policy` and `inside` are those of `preview_prune`.
+    `largest`: how many messages, and parts, are listed. `policy` and `inside` are those of
+    `preview_prune`.
     """
     require(ContextWindow, window, _A_WINDOW)
     require(int, largest, "largest is how many are listed")
-    window.catch_up()
-    situation = window.situation()
-    view = window.view(situation.mine)
+    state = window.state
+    state.catch_up()
+    situation = state.situation()
+    view = window.view(situation.open_message)
     resolve = window.session.text
-    found = break_down(situation.state, view, window.options, resolve, window.new_counter())
-    agenda, limits = situation.agenda, window.limits
+    breakdown = break_down(situation.state, view, state.options, resolve, state.new_counter())
+    loop = situation.loop
     return WindowReport(
         session=window.session.id,
         version=view.version,
-        preset=window.policy.preset,
-        counter=window.counter.name,
-        model=window.model_name,
-        limits=limits,
-        usable=window.usable,
-        tokens=window.tokens,
-        counted=found.kinds.total,
-        used=None if agenda.used is None else agenda.used.tokens,
-        auto=window.policy.overflow.auto,
+        preset=state.policy.preset,
+        counter=state.counter.name,
+        model=state.model_name,
+        limits=state.limits,
+        usable=state.usable,
+        tokens=state.tokens,
+        counted=breakdown.kinds.total,
+        used=None if loop.last_step is None else loop.last_step.tokens,
+        auto=state.policy.overflow.auto,
         messages=len(view.messages),
-        kinds=found.kinds,
-        tools=found.tools,
-        largest_messages=found.messages[:largest],
-        largest_parts=found.parts[:largest],
-        next_step=_said(next_step(situation)),
+        kinds=breakdown.kinds,
+        tools=breakdown.tools,
+        largest_messages=breakdown.messages[:largest],
+        largest_parts=breakdown.parts[:largest],
+        next_step=_step_preview(next_step(situation)),
         prune=preview_prune(window, policy=policy, inside=inside),
         compaction=preview_compaction(window),
-        changes=tuple(_changed(window, change) for change in agenda.changes),
-        failures=tuple(Failure(mark.version, mark.auto, mark.reason) for mark in agenda.trail if mark.kind == "failed"),
-        calibration=tuple(_ratios(agenda)),
+        changes=tuple(_change_in_force(window, change) for change in loop.changes),
+        failures=tuple(
+            CompactionFailure(entry.version, entry.auto, entry.reason) for entry in loop.trail if entry.kind == "failed"
+        ),
+        calibration=tuple(_ratios(loop)),
     )
 
 
 def preview_prune(window: ContextWindow, *, policy: str | None = None, inside: bool = False) -> PrunePreview:
-    """What `window.prune` would do now with the same arguments; `NotFoundError` for a planner that is unknown."""
+    """Preview `window.prune` with the same arguments; `NotFoundError` for an unknown planner."""
     require(ContextWindow, window, _A_WINDOW)
     require_or_none(str, policy, "a policy is the name of a planner")
-    window.catch_up()
-    now = window.situation()
+    window.state.catch_up()
+    now = window.state.situation()
     chosen = now.prune_policy(policy)
     plan = now.prune_plan(inside=inside, planner=policy)
     if plan is None:
@@ -219,17 +228,17 @@ def preview_prune(window: ContextWindow, *, policy: str | None = None, inside: b
 
 
 def preview_compaction(window: ContextWindow) -> CompactionPreview | None:
-    """What `window.compact` would cover now, or the compaction that was requested; None if there is nothing to compact."""
+    """Preview `window.compact`, or the requested compaction; None if there is nothing to do."""
     require(ContextWindow, window, _A_WINDOW)
-    window.catch_up()
-    now = window.situation()
+    window.state.catch_up()
+    now = window.state.situation()
     state, measure = now.state, now.measure
     asked = now.pending_compaction()
     marker = None if asked is None else asked.message
     found = now.selection(marker)
     if found is None:
         return None
-    names = [message.id for message in ordered(state, now.options)]
+    names = [message.id for message in visible_messages(state, now.options)]
     start = len(names) if found.tail is None else names.index(found.tail)
     tail = [state.messages[name] for name in names[start:] if name != marker]
     return CompactionPreview(
@@ -258,20 +267,20 @@ def _results(now: Situation, plan: PrunePlan) -> Iterator[PartSize]:
             )
 
 
-def _said(step: Step) -> NextStep:
+def _step_preview(step: Step) -> StepPreview:
     name = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in type(step).__name__)[1:]
-    return NextStep(name, getattr(step, "sentence", "") or getattr(step, "reason", ""))
+    return StepPreview(name, getattr(step, "sentence", "") or getattr(step, "reason", ""))
 
 
-def _changed(window: ContextWindow, change: Change) -> Changed:
+def _change_in_force(window: ContextWindow, change: UndoableChange) -> ChangeInForce:
     recorded = next(iter(window.session.events(after=change.version - 1, upto=change.version)))
     event = recorded.event
     if isinstance(event, ev.Pruned):
-        return Changed("prune", change.version, change.parts, policy=event.policy, freed=event.freed)
+        return ChangeInForce("prune", change.version, change.parts, policy=event.policy, freed=event.freed)
     after = event.tokens_after if isinstance(event, ev.CompactionCompleted) else None
-    return Changed(change.kind, change.version, change.parts, tokens_after=after)
+    return ChangeInForce(change.kind, change.version, change.parts, tokens_after=after)
 
 
-def _ratios(agenda: LoopState) -> Iterator[ModelRatio]:
-    for model, known in agenda.calibration.models.items():
+def _ratios(loop: LoopState) -> Iterator[ModelRatio]:
+    for model, known in loop.calibration.models.items():
         yield ModelRatio(model, known.counted, known.reported, round(known.ratio, 4))

@@ -1,7 +1,7 @@
-"""What is decided on: a session as it is projected now, with its policy and its sizes; and what the planners say of it.
+"""The situation that `next_step` and the planners decide on: conversation, policy, sizes.
 
-Not the decision what to do (`next_step.py`), which asks these questions, as do the window that carries plans out and the report that shows
-them.  Pure.
+Its questions are shared by the decision, by the window that carries plans out, and by the report
+that shows them.  Pure.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ INTERRUPTED = "interrupted"
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """What is decided on."""
+    """The conversation and loop state now, with policy, options and sizes."""
 
     state: Conversation
-    agenda: LoopState
+    loop: LoopState
     policy: ContextPolicy
     """With the switches of the environment in it."""
     options: RenderOptions
@@ -47,7 +47,7 @@ class Situation(msgspec.Struct, frozen=True):
     """Of the view."""
     candidates: Candidates
     """Of the view, for the planners."""
-    mine: str | None = None
+    open_message: str | None = None
     """The open message that this loop is filling."""
     allow_repeats: bool = False
     """Whether identical calls in a row are nothing to stop for."""
@@ -58,7 +58,9 @@ class Situation(msgspec.Struct, frozen=True):
         return policy if planner is None else msgspec.structs.replace(policy, policy=planner)
 
     def prune_plan(self, *, inside: bool, planner: str | None = None) -> PrunePlan | None:
-        """What would be pruned now, as inside a loop or after one; None if nothing is worth it."""
+        """Return the prune that is due now, inside a loop or after one; None if none is worth
+        it.
+        """
         return plan_prune(
             self.state,
             self.prune_policy(planner),
@@ -70,7 +72,7 @@ class Situation(msgspec.Struct, frozen=True):
         )
 
     def selection(self, marker: str | None) -> Selection | None:
-        """What the compaction that this message asks for would cover now; None if there is nothing to compact."""
+        """Return what the compaction of this marker message would cover; None if nothing."""
         return select_tail(
             self.state,
             self.policy.compaction,

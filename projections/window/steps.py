@@ -1,6 +1,6 @@
-"""The steps of a loop: what `next_step.py` may say is to be done, and by whom.
+"""The steps of a loop: what `next_step` may ask for.
 
-Not the decision.  Steps that end a loop are false, so that a loop is `while step := …`.
+A step that ends the loop is false, so that a loop is `while step := …`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Compact(msgspec.Struct, frozen=True):
 
 
 class RequestCompaction(msgspec.Struct, frozen=True):
-    """The window is full: ask for a compaction.  `overflow`: a request was refused for its size."""
+    """The window is full: request a compaction.  `overflow`: a provider refused a request."""
 
     overflow: bool
     tokens: int
@@ -77,7 +77,7 @@ class Prune(msgspec.Struct, frozen=True):
 
 
 class CallModel(msgspec.Struct, frozen=True):
-    """Call the model with the view.  `last`: the turn has no further step, and the view says so."""
+    """Call the model with the view.  `last`: no further step follows, and the view says so."""
 
     reply_to: str
     last: bool
@@ -110,7 +110,7 @@ class Blocked(msgspec.Struct, frozen=True):
         return False
 
     def error(self) -> BlockedError:
-        """The same as an error, for a program that wants to raise it."""
+        """Return this step as an error, to be raised."""
         kind = WindowTooSmallError if self.reason == "window-too-small" else BlockedError
         return kind(self.reason, self.sentence)
 

@@ -1,12 +1,13 @@
-"""Truncation, when a tool finishes: the preview of an output that is too long for the view.
+"""Truncation: when a tool ends, the view gets a preview of an output that is too long.
 
-Not the storing, which keeps the whole output, and not the reading of the rest (`retrieval/recall.py`).  Pure, and
-decided once: the preview is recorded with the result, so a later policy changes no view.
+The whole output is stored, and `retrieval/recall.py` reads the rest.  Pure, and decided once: the
+preview is recorded with the result, so a later policy changes no view.
 
-What is left out is one stretch of the text, its middle (`both`), its end (`head`) or its beginning (`tail`); a marker
-stands there.  Cuts are made between lines unless that would give away more than half of a side, as it would with one very long line;
-then they are made between characters.  Lines end with a line feed and count from 1; bytes are those of UTF-8 and count from 0; ranges of
-lines include their end, ranges of bytes do not.
+One stretch of the text is left out, its middle (`both`), its end (`head`) or its beginning
+(`tail`), and a marker stands there.  Cuts are made between lines unless that would waste more than
+half of a side, as with one very long line; then they are made between characters.  Lines end with a
+line feed and count from 1; bytes are those of UTF-8 and count from 0.  Ranges of lines include
+their end, ranges of bytes do not.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from eventlog.values import Truncation
 from projections.tokens.streaming import utf8_length
 from projections.window.policy import TruncationPolicy
 
-__all__ = ["Bounds", "Cut", "beginning", "bounds", "count_lines", "cut", "truncate"]
+__all__ = ["Bounds", "Preview", "beginning", "bounds", "count_lines", "shorten", "truncate"]
 
 BYTES_PER_TOKEN = 3
-"""Bytes taken for a token when a share of the window becomes a number of bytes: English has 4, Chinese 2 to 4, code 3 to 4."""
+"""Bytes taken for a token when a share of the window becomes a number of bytes: English has 4,
+Chinese 2 to 4, code 3 to 4.
+"""
 LEAST_BYTES = 1_024
-"""The marker, with the longest id, and a few words must fit, whatever the policy and the window."""
+"""Room for the marker with the longest id and a few words, for any policy and window."""
 LEAST_LINES = 3
 """A line on either side of the marker."""
 CHUNK = 1 << 20
@@ -31,13 +34,13 @@ CHUNK = 1 << 20
 
 
 class Bounds(NamedTuple):
-    """Lines, and bytes: the most that an output or its preview may have, marker included; or what a text has."""
+    """Lines and bytes: the bounds of a preview, marker included, or the size of a text."""
 
     lines: int
     size: int
 
 
-class Cut(NamedTuple):
+class Preview(NamedTuple):
     """A text without a stretch of it: the text is `head`, then what is left out, then `tail`."""
 
     head: str
@@ -49,14 +52,14 @@ class Cut(NamedTuple):
 
     @property
     def preview(self) -> str:
-        """What the view shows; the marker is a line of its own."""
+        """The text that the view shows; the marker is a line of its own."""
         before = "" if not self.head or self.head.endswith("\n") else "\n"
         after = "\n" if self.tail else ""
         return f"{self.head}{before}{self.marker}{after}{self.tail}"
 
 
 def bounds(policy: TruncationPolicy, usable: int | None) -> Bounds:
-    """The policy's bounds, both shrunk alike where they are more than its share of a window of `usable` tokens."""
+    """Return the policy's bounds, shrunk together to its share of `usable` tokens."""
     lines, size = policy.max_lines, policy.max_bytes
     if usable is not None and policy.window_share is not None:
         most = int(usable * policy.window_share * BYTES_PER_TOKEN)
@@ -66,9 +69,10 @@ def bounds(policy: TruncationPolicy, usable: int | None) -> Bounds:
 
 
 def truncate(text: str, policy: TruncationPolicy, usable: int | None, *, part: str | None) -> Truncation | None:
-    """What truncation takes from the output of a tool; None if it is shown whole.
+    """Return the truncation of a tool's output; None if it is shown whole.
 
-    `part` is the tool part to be named to the model as what `recall` can read; None where that tool is not offered.
+    `part` is the tool part to be named to the model as what `recall` can read; None where that tool
+    is not offered.
     """
     if not policy.enabled:
         return None
@@ -76,12 +80,12 @@ def truncate(text: str, policy: TruncationPolicy, usable: int | None, *, part: s
     lines, size = count_lines(text), _utf8_length(text)
     if lines <= limits.lines and size <= limits.size:
         return None
-    made = cut(text, limits, policy, part=part, lines=lines, size=size)
+    made = shorten(text, limits, policy, part=part, lines=lines, size=size)
     return Truncation(made.preview, lines, size, policy.direction)
 
 
-def cut(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | None, lines: int, size: int) -> Cut:
-    """Leave out what is over the limits; `lines` and `size` are those of the whole text, which is over them."""
+def shorten(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | None, lines: int, size: int) -> Preview:
+    """Leave out what exceeds the limits; `lines` and `size` are those of the whole text."""
     name = None if part is None else _printable(part)
     longest = _marker(name, Bounds(lines, size), (lines, lines), (size, size), Bounds(lines, size))
     room = limits.size - len(longest.encode()) - 2
@@ -95,12 +99,13 @@ def cut(text: str, limits: Bounds, policy: TruncationPolicy, *, part: str | None
         head, tail = "", _end(text, rows, room)
     start, end = _utf8_length(head), size - _utf8_length(tail)
     first = head.count("\n") + 1
-    # The last line of which something is missing: the one that the tail begins in, or the one before.
+    # The last line of which something is missing: the one that the tail begins in, or the one
+    # before.
     begun = bool(tail) and text[len(text) - len(tail) - 1] != "\n"
     last = lines - count_lines(tail) + begun
     missing = Bounds(last - first + 1, end - start)
     marker = _marker(name, Bounds(lines, size), (first, last), (start, end), missing)
-    return Cut(head, marker, tail, missing.lines, missing.size)
+    return Preview(head, marker, tail, missing.lines, missing.size)
 
 
 def count_lines(text: str) -> int:
@@ -148,7 +153,8 @@ def _end(text: str, rows: int, room: int) -> str:
         start = found
     else:
         return piece[start + 1 :]
-    # `start` is now at the first line feed, or at the end; before it is a line that may be whole only by chance.
+    # `start` is now at the first line feed, or at the end; before it is a line that may be whole
+    # only by chance.
     first = piece.find("\n") + 1
     return piece[first:] if first and 2 * (len(piece) - first) >= len(piece) else piece
 

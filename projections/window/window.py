@@ -1,8 +1,8 @@
-"""The one object above the line that appends: it keeps a session's view inside its model's window.
+"""`ContextWindow`: keeps requests inside the model's window, and names the next step.
 
-Decisions are pure (`next_step.py` and the planners); this object projects the session (`window_state.py`), asks them, and carries out what they say through
-the session's ordinary commands.  Model and tools are the program's: `begin` opens the reply to be filled, `RunTools` names the
-calls.  For one thread.
+Decisions are pure functions (`next_step.py`, the planners) of what `WindowState` reads. This object
+carries them out with the session's ordinary commands. The program calls the model and runs the
+tools: `begin` opens the reply to be filled, `RunTools` names the calls. For one thread.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
 
 from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.session.inputs import model_of
 from eventlog.session.lease import Lease
 from eventlog.session.tool_call import ToolCall
-from eventlog.validation import json_value, require, require_function, require_or_none
-from eventlog.values import Model
+from eventlog.validation import json_value, require, require_call, require_function, require_or_none
+from eventlog.values import Limits, Model
 from projections.window.compact import Compaction, CompactionResult
+from projections.window.compaction.offline import summarize_offline
+from projections.window.hooks import Hooks
 from projections.window.loop_state import TASK, newest_change
 from projections.window.next_step import next_step
-from projections.window.policy import ContextPolicy, encode_policy
+from projections.window.policy import ContextPolicy
 from projections.window.retrieval.recall_calls import RECALL, answer_recall, with_recall
 from projections.window.steps import (
     CallModel,
@@ -33,32 +36,80 @@ from projections.window.steps import (
     Step,
 )
 from projections.window.truncation import bounds, truncate
-from projections.window.window_state import LAST_STEP, ProjectedSession, Request
+from projections.window.window_state import ModelRequest, WindowState
 
 if TYPE_CHECKING:
     from eventlog.session.reply import Reply
     from eventlog.session.session import Session
     from eventlog.values import Attachment
     from projections.conversation.parts import Message
+    from projections.view.model_view import ModelView
+    from projections.view.options import RenderOptions
+    from projections.window.compaction.summarizer import Summarizer
 
-__all__ = ["LAST_STEP", "ContextWindow", "Request", "Started"]
+__all__ = ["ContextWindow", "RunningCall"]
 
 _A_CALL = "a call is what `Reply.tool` or `start` gave"
-_A_PENDING = "a call that is to run is a PendingCall"
 
 
-class Started(NamedTuple):
-    """A call that runs, and its arguments."""
+class RunningCall(NamedTuple):
+    """A call that is recorded as running, and its arguments."""
 
     call: ToolCall
     arguments: dict[str, Any]
 
 
-class ContextWindow(ProjectedSession):
-    """A session's window.  `with ContextWindow(session) as window` also holds the lease and closes what is left open."""
+class ContextWindow:
+    """Keeps a session inside its model's window.
+
+    `with ContextWindow(session) as window` also holds the lease, and closes what the program leaves
+    open.
+    """
 
     lease: Lease | None = None
-    """The right to run the session, while the window is open."""
+    """The right to run the session, inside `with`."""
+
+    def __init__(
+        self,
+        session: Session,
+        policy: ContextPolicy | str | None = None,
+        *,
+        model: Model | str | None = None,
+        limits: Limits | None = None,
+        summarizer: Summarizer = summarize_offline,
+        summary_model: Model | str | None = None,
+        hooks: Hooks | None = None,
+        options: RenderOptions | None = None,
+        environment: Mapping[str, str] | None = None,
+        recall: bool = False,
+        checkpoint_every: int = 2_000,
+    ) -> None:
+        """Open a window on a session; nothing is written before `with`, or a command.
+
+        Raises `CallError` for arguments of other types.
+
+        `policy` (or the name of one), `model` and `limits` win over what the session recorded;
+        `with` and `record` record them. `options` (provider constraints, reminders) win over the
+        policy's preset; their model is the session's, and every step records them. `summary_model`
+        is recorded with summaries; its limits are taken to be those of the model. `recall` offers
+        the model a tool that reads truncated output: `with` adds it to the session's tools, and
+        `run` answers its calls. `environment` has the switches (`EVENTLOG_PRUNE` …), `os.environ`
+        by default. Checkpoints are stored after every compaction, and after `checkpoint_every`
+        events.
+        """
+        require(int, checkpoint_every, "checkpoint_every is a number of events")
+        require_call(summarizer, "a summariser is a function that is given a request")
+        self.state = WindowState(
+            session, policy, model=model, limits=limits, hooks=hooks, options=options, environment=environment
+        )
+        """What the window knows of the session: policy, limits, sizes, counts."""
+        self.session = session
+        """The session that this is the window of."""
+        self._summarizer = summarizer
+        self._summary_model = model_of(summary_model)
+        self._recall = recall
+        self._checkpoint_every = checkpoint_every
+        self._saved = session.version
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -66,7 +117,7 @@ class ContextWindow(ProjectedSession):
         self.lease = self.session.acquire()
         try:
             self.record()
-            self.catch_up()
+            self.state.catch_up()
         except BaseException:
             self.session.release(self.lease)
             raise
@@ -76,37 +127,37 @@ class ContextWindow(ProjectedSession):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if self._reply is not None:
-                self._reply.close(kind)
-            self._cache.flush()
+            if self.state.open_reply is not None:
+                self.state.open_reply.close(kind)
+            self.state.save_counts()
         finally:
-            self._reply = None
+            self.state.open_reply = None
             if self.lease is not None:
                 self.session.release(self.lease)
 
     def record(self) -> None:
-        """Record the policy, model, limits and `recall` that were given, where the session has not recorded them so."""
-        self.catch_up()
+        """Record the given policy, model, limits and `recall` tool, unless the session has them."""
+        self.state.catch_up()
         self._offer_recall()
-        state = self._live.state
-        policy, model, limits = self._given
-        changed = (
-            model if model != state.model else None,
-            limits if limits != state.limits else None,
-            policy if policy is not None and policy != (state.policy or encode_policy(ContextPolicy())) else None,
-        )
-        if any(change is not None for change in changed):
-            self.session.set_settings(model=changed[0], limits=changed[1], policy=changed[2])
+        model, limits, policy = self.state.unrecorded
+        if (model, limits, policy) != (None, None, None):
+            self.session.set_settings(model=model, limits=limits, policy=policy)
 
     def next_step(self, *, allow_repeats: bool = False) -> Step:
-        """What to do now; false when the loop is to end.  `allow_repeats`: identical calls in a row are no reason to stop."""
-        self.catch_up()
+        """Return the step to do now; it is false when the loop is to end.
+
+        `allow_repeats`: identical calls in a row do not stop the loop.
+        """
+        self.state.catch_up()
         if self.session.version - self._saved >= self._checkpoint_every:
             self.save()
-        return next_step(self.situation(allow_repeats=allow_repeats))
+        return next_step(self.state.situation(allow_repeats=allow_repeats))
 
     def perform(self, step: Step) -> CompactionResult | None:
-        """Carry out a step that is the window's own: prune, request, compact or promote; `CallError` for another."""
+        """Carry out a step of the window's own: prune, request a compaction, compact, promote.
+
+        Raises `CallError` for a step that is the program's.
+        """
         require(get_args(Step), step, "a step is what `next_step` gives")
         session = self.session
         match step:
@@ -130,29 +181,31 @@ class ContextWindow(ProjectedSession):
         *,
         agent: str = "",
         snapshot: str | None = None,
-    ) -> tuple[Reply, Request]:
-        """Open the reply that this step fills, and record what the model is sent for it; needs the lease (`with`).
+    ) -> tuple[Reply, ModelRequest]:
+        """Open the reply that a step fills, and record its request; needs the lease (`with`).
 
-        Ends with `reply.finish`, after `reply.end_step` where tools run in between.
+        The program fills the reply and ends it with `reply.finish`, after `reply.end_step` where
+        tools run in between.
         """
         require(CallModel, step, "the step that a reply fills is a CallModel")
         require(str, agent, "an agent is a str")
         require_or_none(str, snapshot, "a snapshot is a str")
-        if self._open() is not None:
+        state = self.state
+        if state.open_reply is not None and state.open_reply.is_open:
             raise RefusedError("a reply is open", expected="its end")
         if not self.session.holds_lease:
             raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
         self._offer_recall()
-        request = self.request(step)
-        asked = self._asked(step.reply_to)
+        request = state.request(step)
+        asked = self._message(step.reply_to)
         reply = self.session.assistant(
-            model or self.model or asked.model,
+            model or state.model or asked.model,
             reply_to=step.reply_to,
             agent=agent or asked.agent,
             variant=asked.variant,
         )
         reply.begin()
-        self._reply = reply
+        state.open_reply = reply
         reply.step(
             view_version=request.version,
             view_digest=request.digest,
@@ -164,36 +217,31 @@ class ContextWindow(ProjectedSession):
         return reply, request
 
     def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], str]) -> None:
-        """Run one call of the open reply: the tool is started only once that is durable, and what it gives or raises is recorded.
+        """Run one call of the open reply, and record its result.
 
-        `tool` is given the arguments (a JSON object) and returns the output.  What it raises (`Exception`) is the call's failure, in the
-        words of the exception; so are arguments that are no JSON object.  A call of `recall`, where that is offered, the window answers itself.
+        The tool is started once the start is durable. `tool` is given the arguments (a JSON object)
+        and returns the output; an `Exception` that it raises is recorded as the call's failure, and
+        so are arguments that are no JSON object. The window answers calls of `recall` itself.
         """
         require_function(tool, "a tool is a function that is given the arguments")
-        started = self.start(call)
-        if started is None:
+        running = self.start(call)
+        if running is None:
             return
         try:
-            output = self.recall(started.arguments) if self.is_recall(call) else tool(started.arguments)
-        except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
-            self.fail(started.call, error)
+            output = tool(running.arguments)
+        except Exception as error:  # noqa: BLE001  # any exception of a tool is its result
+            self.fail(running.call, error)
         else:
-            self.succeed(started.call, output)
+            self.succeed(running.call, output)
 
-    def is_recall(self, call: PendingCall) -> bool:
-        """Whether a call is one of `recall`, which this window offers and answers."""
-        require(PendingCall, call, _A_PENDING)
-        return call.tool == RECALL and self.offers_recall
+    def start(self, call: PendingCall) -> RunningCall | None:
+        """Record, durably, that a call of the open reply runs; None if it has its result already.
 
-    def recall(self, arguments: dict[str, Any]) -> str:
-        """Answer a call of `recall`; raises what is then the call's failure."""
-        require(Mapping, arguments, "arguments are a mapping of names to values")
-        return answer_recall(self.session, arguments, bounds(self.policy.truncation, self.usable))
-
-    def start(self, call: PendingCall) -> Started | None:
-        """Record, durably, that a call of the open reply runs; None if its arguments are no JSON object, which is then its failure."""
-        require(PendingCall, call, _A_PENDING)
-        reply = self._reply
+        A call has it at once if its arguments are no JSON object (a failure), or if the window
+        answers it (`recall`).
+        """
+        require(PendingCall, call, "a call that is to run is a PendingCall")
+        reply = self.state.open_reply
         if reply is None or not reply.is_open:
             raise RefusedError("no reply is open", expected="`begin`")
         handle = reply.call(call.part)
@@ -203,56 +251,10 @@ class ContextWindow(ProjectedSession):
         if arguments is None:
             handle.fail(f"the arguments are not a JSON object: {call.input[:200]}")
             return None
-        return Started(handle, arguments)
-
-    def fail(self, call: ToolCall, error: Exception) -> None:
-        """Record what a tool raised as the failure of its call."""
-        require(ToolCall, call, _A_CALL)
-        require(Exception, error, "an error is what a tool raised")
-        call.fail(f"{type(error).__name__}: {error}")
-
-    def finish(self, reason: str = "tool-calls") -> None:
-        """Close the open reply, once all its calls have results."""
-        if self._reply is None:
-            raise RefusedError("no reply is open", expected="`begin`")
-        self._reply.finish(reason)
-
-    def run_subtask(self, step: RunSubtask, run: Callable[[Session], str]) -> Session:
-        """Give a subtask to a sub-session, which `run` is to work on; its answer becomes the result of a `task` call.
-
-        The sub-session is the same one when a crash comes in between.
-        """
-        require_function(run, "`run` is a function that is given the sub-session")
-        with self.subtask(step) as (child, call):
-            try:
-                output = run(child)
-            except Exception as error:  # noqa: BLE001  # as with a tool
-                self.fail(call, error)
-            else:
-                self.succeed(call, output)
-        return child
-
-    @contextmanager
-    def subtask(self, step: RunSubtask) -> Generator[tuple[Session, ToolCall]]:
-        """Open a subtask: the sub-session to work on, and the call to settle in the block."""
-        require(RunSubtask, step, "the step of a subtask is a RunSubtask")
-        name = f"{self.session.id[:200]}-{step.part[-40:]}"
-        task = step.subtask
-        try:
-            child = self.session.store.session(name)
-        except NotFoundError:
-            child = self.session.subsession(id=name, title=task.description, agent=task.agent)
-        if not child.state().messages:
-            child.user(self.session.text(task.prompt), agent=task.agent, model=task.model)
-        asked = self._asked(step.message)
-        with self.session.assistant(task.model or asked.model, reply_to=step.message, agent=asked.agent) as reply:
-            given: dict[str, object] = {
-                "description": task.description,
-                "subagent_type": task.agent,
-                "session": child.id,
-            }
-            yield child, reply.tool(TASK, call_id=step.part, input=given)
-            reply.finish("tool-calls")
+        if call.tool == RECALL and self.state.offers_recall:
+            self._answer_recall(handle, arguments)
+            return None
+        return RunningCall(handle, arguments)
 
     def succeed(
         self,
@@ -263,20 +265,87 @@ class ContextWindow(ProjectedSession):
         attachments: Sequence[Attachment] = (),
         metadata: str | None = None,
     ) -> None:
-        """Record a tool's full output; the view shows a preview of one that is too long."""
+        """Record the whole output of a tool; the view shows a preview of one that is too long."""
         require(ToolCall, call, _A_CALL)
         require(str, output, "an output is a str")
-        part = call.id if self.offers_recall else None
-        truncation = truncate(output, self.policy.truncation, self.usable, part=part)
+        state = self.state
+        part = call.id if state.offers_recall else None
+        truncation = truncate(output, state.policy.truncation, state.usable, part=part)
         call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
+
+    def fail(self, call: ToolCall, error: Exception) -> None:
+        """Record what a tool raised as the failure of its call."""
+        require(ToolCall, call, _A_CALL)
+        require(Exception, error, "an error is what a tool raised")
+        call.fail(f"{type(error).__name__}: {error}")
+
+    def finish(self, reason: str = "tool-calls") -> None:
+        """Close the open reply, once all its calls have results."""
+        if self.state.open_reply is None:
+            raise RefusedError("no reply is open", expected="`begin`")
+        self.state.open_reply.finish(reason)
+
+    def run_subtask(self, step: RunSubtask, run: Callable[[Session], str]) -> Session:
+        """Give a subtask to a sub-session and record the answer as the result of a `task` call.
+
+        `run` works on the sub-session and returns the answer. After a crash it gets the same
+        sub-session again.
+        """
+        require_function(run, "`run` is a function that is given the sub-session")
+        with self.subtask(step) as (child, call):
+            try:
+                output = run(child)
+            except Exception as error:  # noqa: BLE001  # any exception of a subtask is its result
+                self.fail(call, error)
+            else:
+                self.succeed(call, output)
+        return child
+
+    @contextmanager
+    def subtask(self, step: RunSubtask) -> Generator[tuple[Session, ToolCall]]:
+        """Open a subtask: the sub-session to work on, and the call to give a result in the
+        block.
+        """
+        require(RunSubtask, step, "the step of a subtask is a RunSubtask")
+        name = f"{self.session.id[:200]}-{step.part[-40:]}"
+        task = step.subtask
+        try:
+            child = self.session.store.session(name)
+        except NotFoundError:
+            child = self.session.subsession(id=name, title=task.description, agent=task.agent)
+        if not child.state().messages:
+            child.user(self.session.text(task.prompt), agent=task.agent, model=task.model)
+        asked = self._message(step.message)
+        with self.session.assistant(task.model or asked.model, reply_to=step.message, agent=asked.agent) as reply:
+            arguments: dict[str, object] = {
+                "description": task.description,
+                "subagent_type": task.agent,
+                "session": child.id,
+            }
+            yield child, reply.tool(TASK, call_id=step.part, input=arguments)
+            reply.finish("tool-calls")
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def view(self, excluding: str | None = None) -> ModelView:
+        """Return the view as of the last step, without the message `excluding`."""
+        return self.state.view(excluding)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a request with the view as it is, calibrated by what the provider reported."""
+        return self.state.tokens
 
     # -- by hand -------------------------------------------------------------------------------
 
     def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
-        """Prune now, as after a loop, if it is worth it; returns what was done.  `policy` names another planner."""
+        """Prune now, as after a loop, if it frees enough; return what was done.
+
+        `inside` prunes as inside a loop, `policy` names another planner.
+        """
         require_or_none(str, policy, "a policy is the name of a planner")
-        self.catch_up()
-        plan = self.situation().prune_plan(inside=inside, planner=policy)
+        self.state.catch_up()
+        plan = self.state.situation().prune_plan(inside=inside, planner=policy)
         if plan is None:
             return None
         step = Prune(plan)
@@ -284,19 +353,19 @@ class ContextWindow(ProjectedSession):
         return step
 
     def compact(self) -> CompactionResult:
-        """Compact now, whatever the window holds."""
+        """Compact now, even if the window is not full."""
         with self.session.lease():
-            self.catch_up()
+            self.state.catch_up()
             part = self._request_compaction(auto=False, overflow=None)
-            self.catch_up()
-            message = self._live.state.compactions[part].message
+            self.state.catch_up()
+            message = self.state.conversation.compactions[part].message
             return self._compact(Compact(part, message, auto=False, overflow=False))
 
     def undo(self) -> str:
-        """Undo the newest prune, compaction or rollback that is in force; returns which of them it was."""
+        """Undo the newest prune, compaction or rollback in force; return which it was."""
         with self.session.lease():
-            self.catch_up()
-            newest = newest_change(self.session, self.agenda)
+            self.state.catch_up()
+            newest = newest_change(self.session, self.state.loop)
             with self.session.deciding() as facts:
                 rollback = facts.history.to_redo()
             if rollback is not None and (newest is None or rollback > newest.version):
@@ -311,61 +380,69 @@ class ContextWindow(ProjectedSession):
             return newest.kind
 
     def save(self) -> None:
-        """Keep checkpoints of what is projected, and the counts; for a program that may write."""
-        self._live.save()
-        self._agenda.save()
-        self._cache.flush()
+        """Store checkpoints of the window's projections, and its token counts."""
+        self.state.save()
         self._saved = self.session.version
 
     # -- helpers -------------------------------------------------------------------------------
 
-    def _asked(self, name: str) -> Message:
-        """The message that a step answers."""
-        message = self._live.state.messages.get(name)
+    def _message(self, name: str) -> Message:
+        """Return the message that a step answers."""
+        message = self.state.conversation.messages.get(name)
         if message is None:
             raise NotFoundError("message", name, session=self.session.id)
         return message
 
     def _offer_recall(self) -> None:
-        """Add the tool to those that the session has recorded, if it is wanted and not among them."""
-        if self._recall and not self.offers_recall:
-            tools = self._live.state.tools
+        """Add `recall` to the session's recorded tools, if it is wanted and not among them."""
+        if self._recall and not self.state.offers_recall:
+            tools = self.state.conversation.tools
             self.session.set_tools(with_recall(None if tools is None else self.session.text(tools)))
-            self.catch_up()
+            self.state.catch_up()
+
+    def _answer_recall(self, call: ToolCall, arguments: dict[str, Any]) -> None:
+        state = self.state
+        try:
+            answer = answer_recall(self.session, arguments, bounds(state.policy.truncation, state.usable))
+        except Exception as error:  # noqa: BLE001  # as with any tool
+            self.fail(call, error)
+        else:
+            self.succeed(call, answer)
 
     def _request_compaction(self, *, auto: bool, overflow: bool | None) -> str:
-        like = self._newest_user()
+        like = self.state.newest_user_message()
         return self.session.request_compaction(
             auto=auto,
             overflow=overflow,
             agent="" if like is None else like.agent,
-            model=self.model if like is None else like.model,
+            model=self.state.model if like is None else like.model,
         )
 
     def _compact(self, step: Compact) -> CompactionResult:
-        self.catch_up()
-        like = self._live.state.messages[step.message]
+        state = self.state
+        state.catch_up()
+        like = state.conversation.messages[step.message]
         run = Compaction(
             self.session,
-            self.situation(),
-            self._live.version,
-            count=self._count,
+            state.situation(),
+            state.version,
+            count=state.count,
             summarizer=self._summarizer,
-            hooks=self.hooks,
-            model=self._summary_model or like.model or self.model,
+            hooks=state.hooks,
+            model=self._summary_model or like.model or state.model,
         )
         result = run.run(step)
-        self.catch_up()
+        state.catch_up()
         if result.completed:
-            self._sizes.forget()
+            state.evict_sizes()
             self.save()
         return result
 
 
 def _arguments(text: str) -> dict[str, Any] | None:
-    """The arguments of a call; None if they are no JSON object.  None at all are an empty one."""
+    """Parse the arguments of a call; None if they are no JSON object, {} for an empty text."""
     try:
-        found = json_value(text or "{}")
+        arguments = json_value(text or "{}")
     except ValueError:
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None

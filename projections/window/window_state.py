@@ -1,6 +1,6 @@
-"""A session as its window sees it: the view, what a loop must know, sizes, counts, settings; and the request of the next step.
+"""`WindowState`: a session as its window sees it: view, loop state, sizes, settings.
 
-Nothing here appends; that is the window itself (`window.py`), which is made of this.  For one thread.
+Nothing here appends; `window.py` does.  For one thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from eventlog.session.inputs import model_of
 from eventlog.session.session import Session
-from eventlog.validation import require, require_call, require_limits, require_or_none
+from eventlog.validation import require, require_limits, require_or_none
 from eventlog.values import Content, Limits, Model
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
@@ -22,7 +22,6 @@ from projections.view.model_view import RENDERER, LiveView, RunningDigest, diges
 from projections.view.options import RenderOptions, preset
 from projections.view.system_prompt import two_segments
 from projections.view.token_count import ViewCounter
-from projections.window.compaction.digest import digest
 from projections.window.hooks import Hooks, patch_of
 from projections.window.limits import usable
 from projections.window.loop_state import LoopState, LoopStateProjection
@@ -37,49 +36,50 @@ from projections.window.steps import CallModel
 if TYPE_CHECKING:
     from eventlog.session.reply import Reply
     from projections.conversation.parts import Message
+    from projections.conversation.state import Conversation
     from projections.tokens import Counter
     from projections.view.model_view import ModelView
     from projections.view.neutral import NeutralMessage
-    from projections.window.compaction.summarizer import Summarizer
     from projections.window.sizing.sizes import Sizes
 
-__all__ = ["LAST_STEP", "ProjectedSession", "Request"]
+__all__ = ["LAST_STEP", "ModelRequest", "WindowState"]
 
 LAST_STEP = "This is the last step of this turn: no more tools may be called.  Say what was done, what is left to do, and how to go on."
-"""Said at the end of the view of a turn's last step."""
+"""Assistant text at the end of the request for a turn's last step."""
 
 
-class Request(NamedTuple):
-    """What the model is to be sent for one step, hooks included."""
+class ModelRequest(NamedTuple):
+    """The request for one step of the loop, with the changes of hooks in it."""
 
     messages: Sequence[NeutralMessage]
     system: tuple[str, ...]
     tools: str | None
     version: int
-    """The view is that right after this version."""
+    """The request shows the session right after this version."""
     digest: bytes
+    """SHA-256 of messages, system prompt and tools."""
     options: RenderOptions
     counted: int
     """Tokens as counted, before calibration."""
     patch: str | None
-    """What hooks changed of the view."""
+    """How the request differs from the view because of hooks, as JSON."""
 
     @property
     def render(self) -> str:
-        """How the view was rendered, as JSON: the renderer and its options."""
+        """Renderer and options, as the JSON that a step records."""
         return msgspec.json.encode({"renderer": RENDERER, "options": self.options}, order="deterministic").decode()
 
 
 class _Settings(NamedTuple):
-    """What the session has recorded, that everything else here is made from."""
+    """Policy (JSON), model and limits: as given, as recorded, or as in force."""
 
     policy: str | None
     model: Model | None
     limits: Limits | None
 
 
-class ProjectedSession:
-    """Everything about a session that its window decides by."""
+class WindowState:
+    """A session as its window sees it; `catch_up` applies what was appended since."""
 
     def __init__(
         self,
@@ -88,63 +88,44 @@ class ProjectedSession:
         *,
         model: Model | str | None = None,
         limits: Limits | None = None,
-        summarizer: Summarizer = digest,
-        summary_model: Model | str | None = None,
         hooks: Hooks | None = None,
         options: RenderOptions | None = None,
         environment: Mapping[str, str] | None = None,
-        recall: bool = False,
-        checkpoint_every: int = 2_000,
     ) -> None:
-        """Look at a session.  Nothing is written until something is to be done.  `CallError` for arguments of other types.
-
-        `policy` (or the name of one), `model` and `limits` go before what the session recorded, and are recorded by `record` or
-        with the first `with`.  `options` (what the provider asks for, reminders) go before the policy's preset; their model is
-        the session's, and they are recorded with every step.  `summary_model` is recorded with summaries; its limits are taken for
-        those of the model.  `recall` offers the model a tool that reads what truncation left out: it is added to the session's tools with the first
-        `with`, and `run` answers its calls.  `environment` is `os.environ` by default (`policy.switched`).  A checkpoint is kept with every completed compaction, and
-        `checkpoint_every` events.
-        """
+        """Read a session; the arguments are those of `ContextWindow`."""
         require(Session, session, "a window is that of a Session")
         require_or_none(RenderOptions, options, "options are RenderOptions")
         require_or_none(Mapping, environment, "an environment is a mapping of names to texts")
         require_or_none(Hooks, hooks, "hooks are Hooks")
-        require(int, checkpoint_every, "checkpoint_every is a number of events")
-        require_call(summarizer, "a summariser is a function that is given a request")
         if policy is not None:
             require((ContextPolicy, str), policy, "a policy is a ContextPolicy, or the name of one")
         if limits is not None:
             require_limits(limits)
-        self.session = session
-        """The session that this is the window of."""
+        self.hooks = hooks or Hooks()
+        self.open_reply: Reply | None = None
+        """The reply that the window fills at the moment; its message is left out of requests."""
+        self._session = session
         self._given = _Settings(
             None if policy is None else encode_policy(policy_named(policy) if isinstance(policy, str) else policy),
             model_of(model),
             limits,
         )
-        self._summarizer = summarizer
-        self._summary_model = model_of(summary_model)
+        self._settings: _Settings | None = None
         self._environment = environment
-        self.hooks = hooks or Hooks()
         self._given_options = options
-        self._recall = recall
         self._tools: Content | None = None
         self._offers_recall = False
-        self._checkpoint_every = checkpoint_every
         self._cache = LogCountCache(session.store.log.of(session.id))
-        self._agenda = Follower(LoopStateProjection(), session, Checkpoints(session.store.log))
-        self._settings: _Settings | None = None
+        self._loop = Follower(LoopStateProjection(), session, Checkpoints(session.store.log))
         self._live = LiveView(session)
-        self._saved = session.version
         self._digest = RunningDigest()
-        self._reply: Reply | None = None
         self.catch_up()
 
-    # -- what is known -------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Take in what the session got since."""
-        self._agenda.advance()
+        """Apply the events that were appended since the last look."""
+        self._loop.advance()
         self._live.catch_up()
         state = self._live.state
         recorded = _Settings(state.policy, state.model, state.limits)
@@ -154,15 +135,30 @@ class ProjectedSession:
         )
         if settings != self._settings:
             self._configure(settings)
-        self._sizes.follow(self._live.state)
-        self._sizes_ratio()
-        self._outline.look(self._live.state)
+        self._sizes.update(state)
+        if isinstance(self._sizes, TokenSizes):
+            self._sizes.ratio = self.loop.calibration.ratio(self.model_name)
+        self._outline.look(state)
         self._live.note()
+
+    def save(self) -> None:
+        """Store checkpoints and counts; the caller must be allowed to write."""
+        self._live.save()
+        self._loop.save()
+        self.save_counts()
+
+    def save_counts(self) -> None:
+        """Store the counts of large texts; the caller must be allowed to write."""
+        self._cache.flush()
+
+    def evict_sizes(self) -> None:
+        """Drop the sizes of messages that the conversation no longer holds (after a compaction)."""
+        self._sizes.evict()
 
     def _configure(self, settings: _Settings) -> None:
         self._settings = settings
         self.policy = switched(decode_policy(settings.policy), self._environment)
-        """The policy in force, with what the environment switches off."""
+        """The policy in force, with the switches of the environment."""
         self.model = settings.model
         self.limits = settings.limits
         self.usable = usable(settings.limits, self.policy.overflow)
@@ -170,90 +166,116 @@ class ProjectedSession:
         options = self._given_options or preset(self.policy.preset)
         self.options = msgspec.structs.replace(options, model=settings.model)
         self._live.render_with(self.options)
-        name = settings.model.name if settings.model is not None else ""
-        self._counter = counter_named(self.policy.counter or encoding_for(name))
-        self._views = ViewCounter(self._counter, name, self._cache)
+        self._counter = counter_named(self.policy.counter or encoding_for(self._named_model))
+        self._views = self.new_counter()
         self._sizes: Sizes = sizes_named(
-            self._counter.name, self._live.state, self.options, self.session.text, cache=self._cache
+            self._counter.name, self._live.state, self.options, self._session.text, cache=self._cache
         )
         self._outline = Outline(self._live.state, self.options)
         self._candidates = Candidates(self._outline, self.policy.prune.protected_tools, self._sizes)
 
+    # -- state ---------------------------------------------------------------------------------
+
     @property
-    def agenda(self) -> LoopState:
-        """What the last steps used, how compactions went, and the calibration."""
-        return self._agenda.state
+    def version(self) -> int:
+        """Version of the newest event that was applied."""
+        return self._live.version
+
+    @property
+    def conversation(self) -> Conversation:
+        """The messages of the view with their marks; not to be changed."""
+        return self._live.state
+
+    @property
+    def loop(self) -> LoopState:
+        """Usage of the last steps, outcomes of compactions, and the calibration."""
+        return self._loop.state
+
+    @property
+    def unrecorded(self) -> tuple[Model | None, Limits | None, str | None]:
+        """Model, limits and policy (JSON) that were given and are not recorded so."""
+        state = self._live.state
+        policy, model, limits = self._given
+        return (
+            model if model != state.model else None,
+            limits if limits != state.limits else None,
+            policy if policy is not None and policy != (state.policy or encode_policy(ContextPolicy())) else None,
+        )
 
     @property
     def offers_recall(self) -> bool:
         """Whether the tool `recall` is among those that the session has recorded."""
         tools = self._live.state.tools
         if tools != self._tools:
-            self._offers_recall = tools is not None and offers_recall(self.session.text(tools))
+            self._offers_recall = tools is not None and offers_recall(self._session.text(tools))
             self._tools = tools
         return self._offers_recall
 
-    def _is_calibrated(self) -> bool:
-        return self.policy.counter != CharsCounter.name
+    def newest_user_message(self) -> Message | None:
+        """Return the newest message of a user or of the program that is not queued."""
+        state = self._live.state
+        return next(
+            (
+                message
+                for message in reversed(state.messages.values())
+                if message.user and not message.removed and not message.waiting
+            ),
+            None,
+        )
+
+    # -- counting ------------------------------------------------------------------------------
 
     @property
     def model_name(self) -> str:
-        """The model that counts are calibrated for: the one given or recorded, else the newest that answered; "" if none did."""
+        """The model to calibrate for: given, recorded, else the newest that answered, else ""."""
         if self.model is not None:
             return self.model.name
-        return next((found.model for found in reversed(self.agenda.opens) if not found.summary), "")
+        return next((message.model for message in reversed(self.loop.pending) if not message.summary), "")
 
-    def _sizes_ratio(self) -> None:
-        if isinstance(self._sizes, TokenSizes):
-            self._sizes.ratio = self.agenda.calibration.ratio(self.model_name)
+    @property
+    def counter(self) -> Counter:
+        """The counter of texts, before calibration."""
+        return self._counter
+
+    def new_counter(self) -> ViewCounter:
+        """Return an uncalibrated counter of requests; it shares the cached counts of large
+        texts.
+        """
+        return ViewCounter(self._counter, self._named_model, self._cache)
 
     def calibrated(self, counted: int) -> int:
-        """Tokens that the provider will report for a request that is counted so."""
-        if not self._is_calibrated():
-            return counted
-        return self.agenda.calibration.apply(self.model_name, counted)
+        """Return the tokens that the provider will report for a request with so many counted
+        ones.
+        """
+        return self.loop.calibration.apply(self.model_name, counted) if self._is_calibrated else counted
 
-    def view(self, excluding: str | None = None) -> ModelView:
-        """The view as of the last `catch_up`."""
-        require_or_none(str, excluding, "the message to exclude is named by its id, a str")
-        return self._live.excluding(excluding)
+    def count(self, messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
+        """Return the calibrated tokens of a piece of a request, or of another request."""
+        return self._in_proportion(self.new_counter().count(messages, system))
 
     @property
     def tokens(self) -> int:
         """Tokens of a request with the view as it is, calibrated."""
-        view = self.view(self._open())
+        view = self.view(self._filled_message)
         return self.calibrated(self._views.count(view.messages, view.system, view.tools))
 
     @property
     def sizes(self) -> Sizes:
-        """The sizes that planners go by."""
+        """Sizes of messages and tool results, for planners."""
         return self._sizes
 
-    @property
-    def counter(self) -> Counter:
-        """Who counts, before calibration."""
-        return self._counter
+    # -- the next step -------------------------------------------------------------------------
 
-    def new_counter(self) -> ViewCounter:
-        """A counter of requests as this window counts them, before calibration; it shares the counts that are kept."""
-        return ViewCounter(self._counter, self.model.name if self.model is not None else "", self._cache)
-
-    def _fixed(self) -> int:
-        view = self.view()
-        return self._in_proportion(self.new_counter().count((), view.system, view.tools))
-
-    def _in_proportion(self, counted: int) -> int:
-        """Tokens that the provider will report for a piece of a request, or another one, that is counted so."""
-        return round(counted * self.agenda.calibration.ratio(self.model_name)) if self._is_calibrated() else counted
-
-    def _open(self) -> str | None:
-        return self._reply.id if self._reply is not None and self._reply.is_open else None
+    def view(self, excluding: str | None = None) -> ModelView:
+        """Return the view as of the last `catch_up`, without the message `excluding`."""
+        require_or_none(str, excluding, "the message to exclude is named by its id, a str")
+        return self._live.excluding(excluding)
 
     def situation(self, *, allow_repeats: bool = False) -> Situation:
-        """What `next_step` decides on."""
+        """Return what `next_step` and the planners decide on."""
         return Situation(
             self._live.state,
-            self.agenda,
+            self.loop,
             self.policy,
             self.options,
             self._sizes,
@@ -262,12 +284,12 @@ class ProjectedSession:
             cache(self._fixed),
             self._outline,
             self._candidates,
-            self._open(),
+            self._filled_message,
             allow_repeats,
         )
 
-    def request(self, step: CallModel) -> Request:
-        """What the model is to be sent for this step."""
+    def request(self, step: CallModel) -> ModelRequest:
+        """Return the request to send for a step, with the changes of hooks in it."""
         require(CallModel, step, "the step of a request is a CallModel")
         options = self.options
         view = self.view()
@@ -282,22 +304,27 @@ class ProjectedSession:
             system = two_segments(self.hooks.system(view.system))
         hooked = self.hooks.messages is not None or self.hooks.system is not None
         patch = patch_of(view.messages, sent, view.system, system) if hooked else None
-        digest_sent = self._digest.of(view) if patch is None else digest_of(sent, system, view.tools)
+        digest = self._digest.of(view) if patch is None else digest_of(sent, system, view.tools)
         counted = self._views.count(sent, system, view.tools)
-        return Request(sent, system, view.tools, view.version, digest_sent, options, counted, patch)
+        return ModelRequest(sent, system, view.tools, view.version, digest, options, counted, patch)
 
     # -- helpers -------------------------------------------------------------------------------
 
-    def _newest_user(self) -> Message | None:
-        state = self._live.state
-        return next(
-            (
-                found
-                for found in reversed(state.messages.values())
-                if found.user and not found.removed and not found.waiting
-            ),
-            None,
-        )
+    @property
+    def _named_model(self) -> str:
+        return "" if self.model is None else self.model.name
 
-    def _count(self, messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
-        return self._in_proportion(self.new_counter().count(messages, system))
+    @property
+    def _is_calibrated(self) -> bool:
+        return self.policy.counter != CharsCounter.name
+
+    @property
+    def _filled_message(self) -> str | None:
+        return self.open_reply.id if self.open_reply is not None and self.open_reply.is_open else None
+
+    def _fixed(self) -> int:
+        view = self.view()
+        return self._in_proportion(self.new_counter().count((), view.system, view.tools))
+
+    def _in_proportion(self, counted: int) -> int:
+        return round(counted * self.loop.calibration.ratio(self.model_name)) if self._is_calibrated else counted

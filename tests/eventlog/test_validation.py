@@ -212,7 +212,7 @@ def test_a_window_takes_a_model_as_a_reply_does(store: Store) -> None:
     """A window takes `provider/name` as its model and records it so."""
     session = store.create_session()
     with ContextWindow(session, model="p/m", limits=Limits(100_000)) as window:
-        assert window.model == Model("p", "m")
+        assert window.state.model == Model("p", "m")
     assert [found.event for found in session.events(1)] == [ev.SettingsSet(Model("p", "m"), Limits(100_000))]
 
 

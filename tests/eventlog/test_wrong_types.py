@@ -127,7 +127,7 @@ def window(store: eventlog.Store) -> ContextWindow:
     made.__enter__()
     reply, _ = made.begin(STEPS["CallModel"])
     reply.tool("bash", call_id="c", id="prt_c")
-    made.catch_up()
+    made.state.catch_up()
     return made
 
 
@@ -172,6 +172,7 @@ MADE: dict[str, type] = {
 NOT_MADE = {
     "Json": "another name of str",
     "Pipeline": "made by `Session.pipeline`, and without arguments of its own",
+    "PruneCase": "given to a planner",
     "SessionReport": "an answer",
     "StoreReport": "an answer",
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 from eventlog import Reply, ToolCall
@@ -17,8 +18,10 @@ from projections.window import (
     ContextWindow,
     PendingCall,
     Prune,
+    PruneCase,
     RequestCompaction,
     RunSubtask,
+    SummaryRequest,
     afill,
     apply_patch,
     covered_by,
@@ -27,6 +30,7 @@ from projections.window import (
     recall,
     recall_tool,
     register_planner,
+    summarize_offline,
     window_report,
 )
 from projections.window.prune.planner import PLANNERS
@@ -41,6 +45,8 @@ _COVERED = "the messages that are asked for are the history"
 CHUNKS: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "word "}}]} for _ in range(20)] + [
     {"choices": [{"delta": {}, "finish_reason": "stop"}]}
 ]
+
+REQUEST = SummaryRequest("", (), "")
 
 
 @contextmanager
@@ -78,7 +84,7 @@ def a_call(at: Place) -> Generator[tuple[ContextWindow, PendingCall]]:
         call = reply.tool("bash", call_id=at.name("c"))
         call.stream_input("{}")
         reply.end_step("tool-calls")
-        window.catch_up()
+        window.state.catch_up()
         yield window, PendingCall(call.id, call.call_id, "bash", "{}", running=False)
 
 
@@ -143,12 +149,6 @@ def _part(at: Place) -> Generator[str]:
 
 
 @contextmanager
-def _recalled(at: Place) -> Generator[tuple[ContextWindow, str]]:
-    with _part(at) as part, a_window(at) as window:
-        yield window, part
-
-
-@contextmanager
 def _message(at: Place) -> Generator[str]:
     yield at.long.user("something to recall")
 
@@ -167,6 +167,21 @@ def _planner(at: Place) -> Generator[str]:
     name = at.name("planner")
     yield name
     del PLANNERS[name]
+
+
+@contextmanager
+def _case(at: Place) -> Generator[PruneCase]:
+    with a_window(at) as window:
+        now = window.state.situation()
+        yield PruneCase(
+            now.state,
+            now.policy.prune,
+            now.measure,
+            now.options,
+            now.usable,
+            inside=False,
+            candidates=now.candidates,
+        )
 
 
 async def _chunks() -> AsyncIterator[Any]:
@@ -188,35 +203,22 @@ def _finish(_: Place, held: tuple[ContextWindow, PendingCall]) -> None:
 
 WINDOW: Table = {
     "ContextWindow.view, of a new one": constant(lambda at, _: _asked(at).view()),
-    "ContextWindow.agenda": constant(lambda _, window: window.agenda, a_window),
     "ContextWindow.begin": constant(lambda _, held: held[0].begin(held[1]), a_step),
-    "ContextWindow.calibrated": constant(lambda _, window: window.calibrated(100), a_window),
-    "ContextWindow.catch_up": constant(lambda _, window: window.catch_up(), _question),
-    "ContextWindow.catch_up, wide": constant(lambda _, window: window.catch_up(), _wide_question),
     "ContextWindow.compact": constant(lambda _, window: window.compact(), a_window),
-    "ContextWindow.counter": constant(lambda _, window: window.counter, a_window),
     "ContextWindow.fail": constant(lambda _, held: held[0].fail(held[1], ValueError("no")), _running),
     "ContextWindow.finish": constant(_finish, a_call),
-    "ContextWindow.is_recall": constant(lambda _, held: held[0].is_recall(held[1]), a_call),
-    "ContextWindow.model_name": constant(lambda _, window: window.model_name, a_window),
-    "ContextWindow.new_counter": constant(lambda _, window: window.new_counter(), a_window),
     "ContextWindow.next_step": constant(lambda _, window: window.next_step(), _question),
     "ContextWindow.next_step, wide": output(lambda _, window: _planned(window), _wide_question),
     "ContextWindow.next_step, wide, nothing new": output(lambda _, window: _planned(window), _wide),
-    "ContextWindow.offers_recall": constant(lambda _, window: window.offers_recall, a_window),
     "ContextWindow.perform": constant(
         lambda _, window: window.perform(RequestCompaction(overflow=False, tokens=0)), a_window
     ),
     "ContextWindow.prune": constant(lambda _, window: window.prune(), a_window),
-    "ContextWindow.recall": constant(lambda _, held: held[0].recall({"part": held[1]}), _recalled),
     "ContextWindow.record": constant(lambda _, window: window.record(), a_window),
-    "ContextWindow.request": constant(lambda _, held: held[0].request(held[1]), a_step),
     "ContextWindow.run": constant(lambda _, held: held[0].run(held[1], _done), a_call),
     "ContextWindow.run_subtask": constant(lambda _, held: held[0].run_subtask(held[1], _done), a_subtask),
     "ContextWindow.save": constant(lambda _, window: window.save(), a_window),
     "ContextWindow.save, wide": history(lambda _, window: window.save(), _VIEW, _wide_question),
-    "ContextWindow.situation": constant(lambda _, window: window.situation(), a_window),
-    "ContextWindow.sizes": constant(lambda _, window: window.sizes, a_window),
     "ContextWindow.start": constant(lambda _, held: held[0].start(held[1]), a_call),
     "ContextWindow.subtask": constant(_subtask, a_subtask),
     "ContextWindow.succeed": constant(lambda _, held: held[0].succeed(held[1], "done"), _running),
@@ -225,6 +227,17 @@ WINDOW: Table = {
     "ContextWindow.undo": constant(lambda _, window: window.undo(), _compacted),
     "ContextWindow.view": constant(lambda _, window: window.view(), a_window),
     "ContextWindow.view, wide": constant(lambda _, window: window.view(), _wide_question),
+    "PruneCase.beyond": constant(lambda _, case: case.beyond([]), _case),
+    "PruneCase.calibrated": constant(lambda _, case: case.calibrated(100), _case),
+    "PruneCase.is_prunable": constant(lambda _, case: any(map(case.is_prunable, islice(case.results(), 1))), _case),
+    "PruneCase.messages": constant(lambda _, case: case.messages, _case),
+    "PruneCase.minimum": constant(lambda _, case: case.minimum, _case),
+    "PruneCase.plan": constant(lambda _, case: case.plan([], "mine"), _case),
+    "PruneCase.protect": constant(lambda _, case: case.protect, _case),
+    "PruneCase.prunable": constant(lambda _, case: next(case.prunable(), None), _case),
+    "PruneCase.results": constant(lambda _, case: next(case.results(), None), _case),
+    "PruneCase.room": constant(lambda _, case: case.room, _case),
+    "PruneCase.size": constant(lambda _, case: sum(map(case.size, islice(case.results(), 1))), _case),
     "afill": constant(lambda at, reply: at.awaited(afill(reply, _chunks())), _begun),
     "apply_patch": constant(lambda _at, _: apply_patch([], (), '{"start":0,"stop":0}')),
     "covered_by": history(lambda at, _: covered_by(at.long, at.compaction), _COVERED),
@@ -235,6 +248,7 @@ WINDOW: Table = {
     "recall, an old one": constant(lambda at, _: recall(at.long, "u000100p")),
     "recall_tool": constant(lambda _at, _: recall_tool()),
     "register_planner": constant(lambda _, name: register_planner(name, PLANNERS["recency"]), _planner),
+    "summarize_offline": constant(lambda _at, _: summarize_offline(REQUEST)),
     "window_report": constant(lambda at, _: window_report(at.window)),
     "window_report, wide": history(lambda at, _: window_report(at.wide_window), _VIEW),
 }

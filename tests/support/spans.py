@@ -13,7 +13,7 @@ from eventlog.codec.bodies import unpack
 from eventlog.codec.decoded import Span, Stretch, stretch_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import LASTING, Event, PartDelta, RolledBack
-from eventlog.history.lineage import History
+from eventlog.history.lineage import History, Stream
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.log.contract import Commit
 from eventlog.values import Body, Content
@@ -113,6 +113,14 @@ class Recording:
             if version <= last:
                 history.roll_back(version, to)
         return history.at(last)
+
+    def ancestry(self) -> tuple[Stream, ...]:
+        """The one stream that these events are of."""
+        return (Stream(self.id, 1, self.version),)
+
+    def inherited_redactions(self) -> tuple[str, ...]:
+        """No part: this is no fork."""
+        return ()
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """The effective history."""

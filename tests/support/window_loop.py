@@ -18,8 +18,8 @@ from projections.window import (
     CompactionPolicy,
     ContextPolicy,
     ContextWindow,
+    ModelRequest,
     PrunePolicy,
-    Request,
     RunSubtask,
     RunTools,
     Step,
@@ -50,7 +50,7 @@ SMALL = ContextPolicy(
     compaction=CompactionPolicy(preserve_recent_tokens=600),
     prune=PrunePolicy(enabled=False),
 )
-"""Prune nothing, and keep a small tail."""
+"""Nothing is pruned, and the tail is small."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Reply:
     reason: str | None = None
 
 
-Script = Callable[[Request], Reply]
+Script = Callable[[ModelRequest], Reply]
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Loop:
     policy: ContextPolicy | str | None = None
     limits: Limits | None = None
     options: dict[str, Any] = field(default_factory=dict[str, Any])
-    requests: list[Request] = field(default_factory=list[Request])
+    requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
     steps: list[Step] = field(default_factory=list[Step])
     on_step: Callable[[Step], None] | None = None
 
@@ -158,7 +158,7 @@ def texts(messages: Sequence[NeutralMessage], role: str = "") -> list[str]:
     ]
 
 
-def asked(request: Request) -> str:
+def asked(request: ModelRequest) -> str:
     """The newest text of the user."""
     return texts(request.messages, "user")[-1]
 

@@ -77,20 +77,20 @@ def run(
 
 def _session_model(window: ContextWindow) -> Model | None:
     """Return the model of the window, else that of the newest message that has one."""
-    messages = reversed(window.situation().state.messages.values())
-    return window.model or next((message.model for message in messages if message.model is not None), None)
+    messages = reversed(window.state.situation().state.messages.values())
+    return window.state.model or next((message.model for message in messages if message.model is not None), None)
 
 
 def _compact(window: ContextWindow) -> CompactionResult:
     """Compact; writes nothing if there is nothing to compact."""
     from projections.window.report import preview_compaction
 
-    state = window.situation().state
+    state = window.state.situation().state
     is_open = any(not message.user and message.finished is None for message in state.messages.values())
     if not is_open and preview_compaction(window) is None:
         raise UsageFault(NOTHING)
     with window.session.lease():
-        window.catch_up()  # the lease has settled what a dead owner left open
+        window.state.catch_up()  # the lease has settled what a dead owner left open
         if preview_compaction(window) is None:
             raise UsageFault(NOTHING)
         return window.compact()
@@ -107,7 +107,7 @@ def _document(window: ContextWindow, result: CompactionResult, summarizer: str) 
         "covered": result.covered,
         "requests": result.requests,
         "summarizer": summarizer,
-        "usable": window.usable,
+        "usable": window.state.usable,
         "tokens_before": result.tokens_before,
         "tokens_after": result.tokens_after if result.completed else None,
     }

@@ -53,10 +53,10 @@ def run(
         plan = preview_prune(pruning, policy=policy, inside=inside)
         if plan.parts and not dry_run:
             stack.enter_context(handle.lease())
-            pruning.catch_up()  # the lease has settled what a dead owner left open
+            pruning.state.catch_up()  # the lease has settled what a dead owner left open
             plan = preview_prune(pruning, policy=policy, inside=inside)
             pruning.prune(inside=inside, policy=policy)
-            pruning.catch_up()
+            pruning.state.catch_up()
         if json:
             output.document(_document(pruning, plan, before, dry_run=dry_run))
         else:
@@ -72,7 +72,7 @@ def _document(window: ContextWindow, plan: PrunePreview, before: int, *, dry_run
         "enabled": plan.enabled,
         "policy": plan.policy,
         "inside": plan.inside,
-        "usable": window.usable,
+        "usable": window.state.usable,
         "freed": plan.freed,
         "tokens_before": before,
         "tokens_after": None if dry_run else window.tokens,
@@ -85,7 +85,7 @@ def _print(window: ContextWindow, plan: PrunePreview, *, dry_run: bool) -> None:
         output.line("pruning is switched off, by the context policy or by EVENTLOG_PRUNE")
         return
     if not plan.parts:
-        because = f"; {UNKNOWN}" if window.limits is None else ""
+        because = f"; {UNKNOWN}" if window.state.limits is None else ""
         output.line(f"nothing is worth pruning by the policy {plan.policy}{because}")
         return
     print_parts(plan.parts)

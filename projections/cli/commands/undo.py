@@ -22,7 +22,7 @@ def run(context: typer.Context, session: SESSION, *, json: JSON = False) -> None
     with writing_session(context, session) as handle:
         window = window_of(handle)
         undone = window.undo()
-        window.catch_up()
+        window.state.catch_up()
         document = {
             "session": handle.id,
             "version": handle.version,

@@ -1,7 +1,7 @@
-"""The answer of an OpenAI-compatible endpoint as pieces of a summary: a stream of server-sent events, or one JSON object.
+"""Read the answer of an OpenAI-compatible endpoint as pieces: server-sent events, or JSON.
 
-Not the client that asks (`http_summarizer.py`).  Pure: bytes in, pieces out.  No error holds text of the answer, nor a word of a provider's
-message, which may repeat a key; only its error code, if that is one word.
+Pure: bytes in, pieces out.  Errors hold no text of the answer and no words of a provider, which may
+repeat a key; only its error code, if that is one word.
 """
 
 from __future__ import annotations
@@ -32,9 +32,13 @@ __all__ = [
 LONGEST_EVENT = 4 * 1024 * 1024
 """Bytes of one event of a stream at most; a summary has some thousands."""
 MOST_EVENTS = 1_000_000
-"""Events of a stream at most: several times the tokens of any model's longest answer, reasoning included."""
+"""Events of a stream at most: several times the tokens of any model's longest answer, reasoning
+included.
+"""
 LARGEST_STREAM = 256 * 1024 * 1024
-"""Bytes of a streamed answer at most, as they come and as they are unpacked: some hundreds for each token."""
+"""Bytes of a streamed answer at most, as they come and as they are unpacked: some hundreds for each
+token.
+"""
 LARGEST_WHOLE = 16 * 1024 * 1024
 """Bytes at most of an answer that is read as a whole."""
 LARGEST_REFUSAL = 1024 * 1024
@@ -53,8 +57,9 @@ _SIZE = re.compile(
 def pieces_of_stream(chunks: Iterable[bytes]) -> Iterator[Piece]:
     """The pieces of a streamed answer.
 
-    `SummarizerError` if the stream breaks off, is no stream, or tells of an error; `SummarizerRefusedError` if the answer was cut
-    short (`length`) or withheld (`content_filter`); what comes after that reason, its usage, is given first.
+    `SummarizerError` if the stream breaks off, is no stream, or tells of an error;
+    `SummarizerRefusedError` if the answer was cut short (`length`) or withheld (`content_filter`);
+    what comes after that reason, its usage, is given first.
     """
     ended: str | None = None
     done = False
@@ -76,7 +81,7 @@ def pieces_of_stream(chunks: Iterable[bytes]) -> Iterator[Piece]:
 
 
 def unpacked(chunks: Iterable[bytes], encoding: str, most: int) -> Iterator[bytes]:
-    """The bytes of an answer, unpacked piece by piece; `SummarizerRefusedError` once they, or what came, are over `most`."""
+    """Yield an answer's decompressed bytes; `SummarizerRefusedError` if there are over `most`."""
     name = encoding.strip().lower()
     if name in {"", "identity"}:
         yield from _bounded(chunks, most)
@@ -98,7 +103,7 @@ def _bounded(chunks: Iterable[bytes], most: int) -> Iterator[bytes]:
 
 
 def _inflated(chunks: Iterable[bytes], *, bare: bool) -> Iterator[bytes]:
-    """The plain bytes; `bare`: the header of a deflated stream may be missing, as some servers have it."""
+    """Yield inflated bytes; `bare`: the deflate header may be missing."""
     inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)
     first = True
     try:
@@ -164,7 +169,10 @@ def error_code(body: bytes) -> str | None:
 
 
 def _events(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The data of each event.  Lines end at line feeds only: JSON may hold other characters that end lines elsewhere."""
+    """Yield the data of each event.
+
+    Lines end at line feeds only: JSON may hold other characters that end lines elsewhere.
+    """
     rest = b""
     data: list[bytes] = []
     size = 0
@@ -197,7 +205,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _said(found: object) -> Iterator[Piece]:
-    """What one delta or message says; reasoning is no part of a summary."""
+    """Yield the pieces of a delta or message; reasoning is no part of a summary."""
     if not isinstance(found, dict):
         return
     delta = cast("dict[str, Any]", found)

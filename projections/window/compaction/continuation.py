@@ -1,6 +1,6 @@
-"""What is said after a compaction so that work goes on: the refused message again, or a word to continue.
+"""The message after a compaction: the refused request again, or a word to continue.
 
-Not the decision whether (`window/window.py`), and it appends nothing.  Pure.
+Pure; `window/compact.py` decides whether it is said.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ REMOVED = (
 CONTINUE_OPENCODE = (
     "Continue if you have next steps, or stop and ask for clarification if you are unsure how to proceed."
 )
-"""The same as OpenCode 1.18 writes it: a fixed string, kept so that its sessions go on as they began."""
+"""The same as OpenCode 1.18 writes it: a fixed string, kept so that its sessions go on as they
+began.
+"""
 REMOVED_OPENCODE = (
     "The previous request exceeded the provider's size limit due to large media attachments. The conversation was compacted and media"
     " files were removed from context. If the user was asking about attached images or files, explain that the attachments were"
@@ -37,7 +39,7 @@ REMOVED_OPENCODE = (
 
 
 def continuation(preset: str, *, overflow: bool) -> str:
-    """The text of the synthetic message after an automatic compaction, in the words of a preset of the view."""
+    """Return the continuation text after an automatic compaction, in a preset's words."""
     opencode = preset.startswith("opencode")
     words = CONTINUE_OPENCODE if opencode else CONTINUE
     if not overflow:
@@ -46,10 +48,11 @@ def continuation(preset: str, *, overflow: bool) -> str:
 
 
 def overflow_replay(message: Message, resolve: Resolver, parts: Iterable[Part] | None = None) -> list[PartKind]:
-    """The parts of a user message to be added again: images and PDFs as `[Attached mime: name]`, the rest as it is.
+    """Return the parts of a user message to add again, with media named instead of sent.
 
-    `parts` are the message's own unless hooks changed them.  What was removed or redacted stays away, and so does a
-    compaction's mark.  Texts keep whether they are synthetic or shown to people only.
+    `parts` are the message's own unless hooks changed them. What was removed or redacted stays
+    away, and so does a compaction's mark. Texts keep whether they are synthetic or shown to people
+    only.
     """
     return [
         kind

@@ -1,7 +1,7 @@
-"""The sections of a summary that another program wrote, by the headings that coding agents give them.
+"""Sections of summaries by other programs, found by the headings of coding agents.
 
-Not the template's own (`template.py`), whose sections are looked for first.  Pure.  The digest asks it, so that an imported session
-that was summarised before keeps its goal, its files and its next steps.
+The offline summariser looks for the template's own sections first, then for these, so that an
+imported session that was summarised before keeps its goal, its files and its next steps.  Pure.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ _FENCE = "```"
 
 
 def foreign_sections(text: str) -> dict[str, str]:
-    """The text below each known heading, under the template's name for it; what stands before the first one, and code, is left out.
+    """Return the text below each known heading, under the template's name for it.
 
-    A heading may be numbered, bold, or followed by its text on the same line.  Two that belong to one section follow one another.
+    Text before the first heading, and code, are left out.
+
+    A heading may be numbered, bold, or followed by its text on the same line. Two that belong to
+    one section follow one another.
     """
     found: dict[str, list[str]] = {}
     body: list[str] | None = None

@@ -1,6 +1,6 @@
-"""The judgement of a summary before it may stand for anything.
+"""The check of a summary before it takes the place of messages.
 
-Not what happens to a refused one (`window/compact.py`).  Pure.
+Pure; `window/compact.py` records a refusal.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ def check_summary(
 ) -> str | None:
     """Why a summary is no good, as the reason of `CompactionFailed`, or None if it may stand.
 
-    `tool_called` is the tool that the summariser called, if it did: none was offered.  `view_tokens_after` are the tokens of
-    the view with the summary, `usable` those that the next request may have; the check is left out while either is unknown.
-    A reason begins with one of the names above and never holds text of the conversation.
+    `tool_called` is the tool that the summariser called, if it did: none was offered.
+    `view_tokens_after` are the tokens of the view with the summary, `usable` those that the next
+    request may have; the check is left out while either is unknown. A reason begins with one of the
+    names above and never holds text of the conversation.
     """
     if tool_called is not None:
         return f"{TOOL_CALLED}: {tool_called[:80]}" if tool_called else TOOL_CALLED

@@ -1,8 +1,8 @@
-"""A summariser over an OpenAI-compatible HTTP endpoint (`POST {base}/chat/completions`), streamed.
+"""`HttpSummarizer`: summaries from an OpenAI-compatible HTTP endpoint, streamed.
 
-Not the reading of its answers (`chat_stream.py`).  Needs the extra `http` (`pip install 'everdelta[http]'`), which is loaded
-with the first request.  An API key is sent and shown nowhere else: errors hold a status and an error code, and never an
-address, a header, or what a provider said.
+Needs the extra `http` (`pip install 'everdelta[http]'`), loaded with the first request.  The API
+key is sent and shown nowhere else: errors hold a status and an error code, never an address, a
+header, or a provider's words.
 """
 
 from __future__ import annotations
@@ -41,18 +41,22 @@ API_KEY = "OPENAI_API_KEY"
 """The environment variable that the key is taken from by default."""
 
 LONGEST_SILENCE = 600.0
-"""Seconds in which an endpoint may send no data, though it sends something to keep the connection open."""
+"""Seconds in which an endpoint may send no data, though it sends something to keep the connection
+open.
+"""
 _AGAIN = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Statuses after which the same request may succeed."""
 
 
 class HttpSummarizer:
-    """Asks an endpoint for summaries.  Safe to share among threads, unless the `client` given is not.
+    """Asks an endpoint for summaries.  Thread-safe, unless the given `client` is not.
 
-    A request is tried again, `attempts` times in all, when it did not get through, or was answered with 429, 5xx and the like, and nothing
-    of an answer had come; the wait doubles from `backoff` seconds, or is what `Retry-After` asks for, and is never longer than
-    `longest_wait`.  `timeout` and `connect_timeout` are seconds without any byte; without data `LONGEST_SILENCE` holds.  `body` holds further fields of the request
-    (`temperature`, `max_tokens` …).  `report_usage` off spares servers that refuse `stream_options`.
+    A request is tried again, `attempts` times in all, when it did not get through, or was answered
+    with 429, 5xx and the like, and nothing of an answer had come; the wait doubles from `backoff`
+    seconds, or is what `Retry-After` asks for, and is never longer than `longest_wait`. `timeout`
+    and `connect_timeout` are seconds without any byte; without data `LONGEST_SILENCE` holds. `body`
+    holds further fields of the request (`temperature`, `max_tokens` …). `report_usage` off spares
+    servers that refuse `stream_options`.
     """
 
     def __init__(
@@ -105,8 +109,9 @@ class HttpSummarizer:
     def __call__(self, request: SummaryRequest) -> Generator[Piece]:
         """The pieces of the summary as they arrive.
 
-        Raises `SummarizerError` when the endpoint was not reached or broke off, `SummarizerRefusedError` when it refused, and
-        `RequestTooLargeError` when it did so for the size.
+        Raises `SummarizerError` when the endpoint was not reached or broke off,
+        `SummarizerRefusedError` when it refused, and `RequestTooLargeError` when it did so for the
+        size.
         """
         content = msgspec.json.encode(self._asked(request))
         client, owned = self._connected()
@@ -246,7 +251,7 @@ def _beginning(response: httpx2.Response) -> bytes:
 
 
 class _WaitError(SummarizerError):
-    """Answered with a status after which to try again; `wait` are the seconds that were asked for."""
+    """A status after which a retry may succeed; `wait` are the seconds the endpoint asked for."""
 
     def __init__(self, status: int, wait: float | None) -> None:
         super().__init__(f"the endpoint for summaries answered with HTTP {status}", status=status)

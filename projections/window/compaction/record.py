@@ -1,7 +1,7 @@
-"""What a step records of a request for a summary, and the request built again from it.
+"""The record of a summary request, and the request built again from it.
 
-Not the request itself (`request.py`).  Everything that shaped it is in the events before it, in this record, or in the
-compaction's own event; the words of the template belong to the renderer's name, `summary/1`, and change only with it.
+The events before the request, this record and the compaction's own event say all that shaped it.
+The words of the template belong to the renderer's name, `summary/1`, and change only with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SUMMARY_FORM = "neutral/1"
 
 
 class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `StepStarted.render` holds of a request for a summary."""
+    """The content of `StepStarted.render` for a summary request."""
 
     renderer: str
     """`SUMMARY_RENDERER`, as it was then."""
@@ -39,7 +39,7 @@ class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the view; what a summary changes of them follows from the rest."""
     tool_output_limit: int = CompactionPolicy().tool_output_limit
     without: tuple[str, ...] = ()
-    """Messages of the covered range that are neither kept nor told: the one that will be said again."""
+    """Covered messages that are neither kept nor summarised: the one that is said again."""
     after: int = 0
     """Units that earlier requests of the same compaction have summarised."""
     upto: int = 0
@@ -74,7 +74,8 @@ def request_again(
 ) -> SummaryRequest:
     """The request as it was sent; `state` is that right before the compaction started.
 
-    `previous` is the text of the record's part, if it names one.  `DamagedError` if they do not fit each other.
+    `previous` is the text of the record's part, if it names one. `DamagedError` if they do not fit
+    each other.
     """
     left_out = {*started.kept, *record.without}
     if started.through is None:
@@ -103,7 +104,7 @@ def request_again(
 
 
 def _upto(state: Conversation, options: RenderOptions, marker: str, through: str) -> list[Message]:
-    """What a compaction may cover, up to a message."""
+    """Return the messages that a compaction may cover, up to message `through`."""
     shown = summarisable(state, options, marker)
     place = next((index for index, message in enumerate(shown) if message.id == through), len(shown) - 1)
     return shown[: place + 1]

@@ -1,8 +1,8 @@
-"""What a summariser is asked: the head of the conversation as neutral messages, and the words that ask.
+"""The request to a summariser: the conversation's head, and the words that ask.
 
-Not who answers (`summarizer.py`) and not which messages the head has (`selection.py`).  Pure.  A head that is too large for one
-request is asked for in chunks of whole messages, each anchored on the summary of the one before, so a call and its result stay
-together.
+`selection.py` says which messages the head has.  Pure.  A head that is too large for one request is
+asked for in chunks of whole messages, each anchored on the summary of the chunk before, so a call
+and its result stay together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from eventlog.errors import MessageTooLargeError
 from eventlog.values import Model, Patch, Todo
 from projections.conversation.parts import Message, NotePart
-from projections.view.message_rendering import Draft
+from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import NeutralMessage, NeutralPart, Text
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import Resolver
@@ -24,12 +24,22 @@ from projections.window.compaction.template import SYSTEM, prompt_digest, summar
 from projections.window.hooks import patch_of
 from projections.window.policy import CompactionPolicy
 
-__all__ = ["GOES_ON", "Material", "RequestCounter", "SummaryJob", "SummaryRequest", "Transform", "summary_options"]
+__all__ = [
+    "GOES_ON",
+    "MessagesTransform",
+    "RequestCounter",
+    "SummaryFacts",
+    "SummaryJob",
+    "SummaryRequest",
+    "summary_options",
+]
 
 RequestCounter: TypeAlias = Callable[[Sequence[NeutralMessage], Sequence[str]], int]
-"""Tokens of a request with these messages and these system segments, by the counter of the summary's model."""
+"""Tokens of a request with these messages and these system segments, by the counter of the
+summary's model.
+"""
 
-Transform: TypeAlias = Callable[[list[NeutralMessage]], Sequence[NeutralMessage]]
+MessagesTransform: TypeAlias = Callable[[list[NeutralMessage]], Sequence[NeutralMessage]]
 """A hook that changes what is to be summarised."""
 
 GOES_ON = "(The conversation goes on here.)"
@@ -40,8 +50,8 @@ KEPT_CHARACTERS = 4_000
 """Of a message that stays in view, so much is told to the summariser of what is around it."""
 
 
-class Material(msgspec.Struct, frozen=True):
-    """What the messages of a request do not say of themselves; for summarisers that are no models."""
+class SummaryFacts(msgspec.Struct, frozen=True):
+    """Facts that a request's messages do not show, for summarisers that are no models."""
 
     synthetic: frozenset[str] = frozenset()
     """User messages that the program wrote."""
@@ -61,7 +71,7 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     model: Model | None = None
     previous: str | None = None
     """The summary that is to be brought up to date; it stands in the prompt."""
-    material: Material = Material()
+    facts: SummaryFacts = SummaryFacts()
     tokens: int = 0
     """Tokens of all of it, as counted."""
     max_input: int | None = None
@@ -82,7 +92,7 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
 
 class SummaryJob:
-    """A head to be summarised, in as many requests as it takes.  `request(after, previous)` gives one after the other."""
+    """A head to summarise, in as many requests as it takes; `request(after, previous)`."""
 
     def __init__(
         self,
@@ -99,14 +109,15 @@ class SummaryJob:
         context: Sequence[str] = (),
         prompt: str | None = None,
         system: str = SYSTEM,
-        transform: Transform | None = None,
+        transform: MessagesTransform | None = None,
     ) -> None:
         """Render the head.
 
-        `kept` are messages that stay visible beside the summary; those of the user's among them are told at their place, cut to
-        `KEPT_CHARACTERS`, because the rest is about them.  `options` are those of the view; media are stripped from it and outputs
-        capped.  `max_input` are the tokens that the model may be sent (None: any number).  `context` is put behind the prompt;
-        `prompt` replaces it, and then the previous summary goes before it, so that it is not lost.
+        `kept` are messages that stay visible beside the summary; those of the user's among them are
+        told at their place, cut to `KEPT_CHARACTERS`, because the rest is about them. `options` are
+        those of the view; media are stripped from it and outputs capped. `max_input` are the tokens
+        that the model may be sent (None: any number). `context` is put behind the prompt; `prompt`
+        replaces it, and then the previous summary goes before it, so that it is not lost.
         """
         beside = {message.id: message for message in kept if message.user}
         messages = [*head]
@@ -116,7 +127,7 @@ class SummaryJob:
         rendered = [
             _shortened(found) if message.id in beside else found
             for message in messages
-            for found in Draft(message, chosen, resolve).messages()
+            for found in MessageRenderer(message, chosen, resolve).messages()
         ]
         self.patch: str | None = None
         """What `transform` changed, as a patch of the messages."""
@@ -148,10 +159,12 @@ class SummaryJob:
         max_input: int | None = None,
         upto: int | None = None,
     ) -> SummaryRequest:
-        """The request for the units from `after` on, as many as fit and at most up to `upto`, anchored on `previous`.
+        """Return the request for the units from `after` on, as many as fit, at most up to `upto`.
 
-        `max_input` goes before the job's own, for a provider that turned out to take less.  Raises `MessageTooLargeError` if not
-        even the first unit fits.
+        `previous` is the summary of the units before.
+
+        `max_input` goes before the job's own, for a provider that turned out to take less. Raises
+        `MessageTooLargeError` if not even the first unit fits.
         """
         limit = self._max_input if max_input is None else max_input
         prompt = self._worded(previous)
@@ -178,7 +191,7 @@ class SummaryJob:
             prompt=prompt,
             model=self._model,
             previous=previous,
-            material=self._material(chunk),
+            facts=self._facts(chunk),
             tokens=tokens,
             max_input=limit,
             upto=taken,
@@ -197,7 +210,7 @@ class SummaryJob:
         """Tokens of what is said before this unit when a request begins with it."""
         return 0 if self._units[index][0].role == "user" else self._count((_OPENING,), ()) - self._nothing
 
-    def _material(self, chunk: Sequence[NeutralMessage]) -> Material:
+    def _facts(self, chunk: Sequence[NeutralMessage]) -> SummaryFacts:
         sources = {message.source for message in chunk}
         stored = [message for name, message in self._stored.items() if name in sources]
         synthetic = frozenset(message.id for message in stored if message.user and message.synthetic)
@@ -208,7 +221,7 @@ class SummaryJob:
             if isinstance(part, NotePart) and isinstance(part.note, Patch) and not (part.removed or part.redacted)
             for name in part.note.files
         ]
-        return Material(synthetic, tuple(dict.fromkeys(files)), self._todos)
+        return SummaryFacts(synthetic, tuple(dict.fromkeys(files)), self._todos)
 
 
 def _shortened(message: NeutralMessage) -> NeutralMessage:
@@ -226,7 +239,7 @@ _OPENING = NeutralMessage("user", (Text(GOES_ON),))
 
 
 def summary_options(options: RenderOptions, policy: CompactionPolicy, model: Model | None) -> RenderOptions:
-    """The options of a view, for what is to be summarised: no media, outputs capped, nothing that belongs to the next step."""
+    """Return the view's options for a summary: no media, capped outputs, no reminders."""
     return msgspec.structs.replace(
         options,
         model=model or options.model,
@@ -238,7 +251,7 @@ def summary_options(options: RenderOptions, policy: CompactionPolicy, model: Mod
 
 
 def _units(messages: Iterable[NeutralMessage]) -> list[list[NeutralMessage]]:
-    """The messages in groups that stay together: all that one stored message became, and results with what called them."""
+    """Group messages that stay together: those of one stored message, and calls with results."""
     units: list[list[NeutralMessage]] = []
     for message in messages:
         if units and (message.role == "tool" or (message.source and message.source == units[-1][-1].source)):

@@ -1,12 +1,11 @@
-"""What a compaction covers and what it leaves: head, tail, and the messages kept between them.
+"""Select what a compaction covers: head, tail, and messages kept between them.
 
-Not the request for a summary (`request.py`) and nothing that appends.  A pure function of the projected state, a policy and a
-measure.
+A pure function of the conversation, a policy and the sizes; `request.py` asks for the summary.
 
-The newest turns stay as far as the budget goes; a turn that does not fit is split at a message boundary.  A call and its results lie
-in one stored message, whatever a provider's form makes of it, so they are never parted.  When a compaction is asked for though
-everything would fit, the tail gives way until there is something to summarise: first to the newest turn, then to the newest message;
-if even that leaves nothing, there is nothing to compact.
+The newest turns stay as far as the budget goes; a turn that does not fit is split between messages.
+A call and its results are in one stored message, so they are never parted.  If everything fits and
+a compaction was requested, the tail shrinks until there is something to summarise: first to the
+newest turn, then to the newest message.  If that leaves nothing, there is nothing to compact.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from projections.conversation.parts import (
 from projections.conversation.state import Conversation
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import Resolver
-from projections.view.selection import compaction_of, ordered
+from projections.view.selection import compaction_of, visible_messages
 from projections.window.policy import CompactionPolicy
 from projections.window.sizing.measure import Measure
 
@@ -37,7 +36,10 @@ __all__ = ["Selection", "previous_summary", "select_tail", "summarisable", "tail
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What a compaction is to cover.  The covered range ends at `through`; the messages `kept` inside it are not covered."""
+    """The messages that a compaction covers, and those that stay.
+
+    The covered range ends at `through`; the messages `kept` inside it are not covered.
+    """
 
     head: tuple[Message, ...]
     """To be summarised, in the order of the view, without the summary in force and its question."""
@@ -46,11 +48,15 @@ class Selection(msgspec.Struct, frozen=True):
     tail: str | None
     """The first message after it; None: there is no tail."""
     kept: tuple[str, ...] = ()
-    """Messages inside the range that stay visible: the newest of the user's, and those with a call that is not answered."""
+    """Messages inside the range that stay visible: the newest of the user's, and those with a call
+    that is not answered.
+    """
     previous: str | None = None
     """The summary in force, which is to be brought up to date."""
     replay: str | None = None
-    """The user message to be added again after the summary, because its request was refused for its size."""
+    """The user message to be added again after the summary, because its request was refused for its
+    size.
+    """
 
 
 def tail_budget(policy: CompactionPolicy, usable: int | None) -> int:
@@ -72,12 +78,12 @@ def select_tail(
     options: RenderOptions = DEFAULT,
     most: int | None = None,
 ) -> Selection | None:
-    """What a compaction should cover now; None if there is nothing to compact.
+    """Return what a compaction should cover now; None if there is nothing to compact.
 
-    `marker` is the message with the compaction's part, if it was requested: what came after it is left alone, and whether a
-    refused request was the cause is told by it.  `options` are those of the view.  `most` are the messages that a view may have at most: the tail is
-    held to half of them, so that there is room to go on.  An open message is never covered, nor what
-    follows it.
+    `marker` is the message with the compaction's part, if it was requested: what came after it is
+    left alone, and whether a refused request was the cause is told by it. `options` are those of
+    the view. `most` are the messages that a view may have at most: the tail is held to half of
+    them, so that there is room to go on. An open message is never covered, nor what follows it.
     """
     asked = next((found for found in state.compactions.values() if found.message == marker), None)
     shown = summarisable(state, options, marker)
@@ -113,10 +119,12 @@ def _selection(shown: Sequence[Message], start: int, newest: str | None) -> Sele
 def _refused(
     shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, usable: int | None
 ) -> Selection | None:
-    """The selection after a refused request: its user message is covered, to be added again; None if it is all there is.
+    """Select after a refused request: its user message is covered, to be added again.
 
-    What its turn had done stays as far as the budget goes.  OpenCode covers all of it, unsummarised, and takes a tail from what
-    came before (`replay_keeps_steps`).
+    Returns None if that message is all there is.
+
+    What its turn had done stays as far as the budget goes. OpenCode covers all of it, unsummarised,
+    and takes a tail from what came before (`replay_keeps_steps`).
     """
     place = next((index for index in range(len(shown) - 1, -1, -1) if _begins_turn(shown[index], policy)), None)
     if place is None:
@@ -164,7 +172,7 @@ def _starts(shown: Sequence[Message], policy: CompactionPolicy, measure: Measure
 
 
 def _fitting(shown: Sequence[Message], first: int, end: int, budget: int, measure: Measure) -> int:
-    """The first message from which on all up to `end` fit the budget; `end` if not even the last does."""
+    """Return the first message from which all up to `end` fit; `end` if not even one does."""
     if budget <= 0:
         return end
     return bisect_left(range(first, end), True, key=lambda place: measure.messages(shown[place:end]) <= budget) + first
@@ -181,11 +189,11 @@ def _barrier(shown: Sequence[Message]) -> int:
 
 
 def summarisable(state: Conversation, options: RenderOptions, marker: str | None) -> list[Message]:
-    """The messages of the view before the marker, in order, without those of completed compactions: what may be covered."""
+    """Return the messages that may be covered: those before the marker, without summaries."""
     asked = state.messages.get(marker or "")
     return [
         message
-        for message in ordered(state, options)
+        for message in visible_messages(state, options)
         if not _stands_for_summary(state, message)
         and message is not asked
         and (asked is None or message.place < asked.place)

@@ -1,13 +1,12 @@
-"""The writer of summaries: any callable, sync or async, whole or piece by piece.
+"""Summarisers: any callable, sync or async, that answers with a text or with its pieces.
 
-Not one of them (`digest.py`, `http_summarizer.py`), and not what becomes of their pieces.  `pieces` drives any of them from
-ordinary code, `apieces` from a coroutine.
+`pieces` drives every one of them from ordinary code. `offline.py` and `http_summarizer.py` are two
+that ship.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import (
     AsyncGenerator,
@@ -19,7 +18,6 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from contextlib import aclosing
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -28,7 +26,7 @@ from eventlog.errors import CallError, SummarizerRefusedError
 from eventlog.values import Usage
 from projections.window.compaction.request import SummaryRequest
 
-__all__ = ["LONGEST_SUMMARY", "MOST_PIECES", "Piece", "Summarizer", "Summary", "ToolCalled", "apieces", "pieces"]
+__all__ = ["LONGEST_SUMMARY", "MOST_PIECES", "Piece", "Summarizer", "Summary", "ToolCalled", "pieces"]
 
 T = TypeVar("T")
 
@@ -54,11 +52,12 @@ Summarizer: TypeAlias = Callable[[SummaryRequest], Summary]
 
 
 def pieces(summarizer: Summarizer, request: SummaryRequest) -> Generator[Piece]:
-    """What the summariser answers, as it comes.  Empty pieces are left out; what it raises is raised here.
+    """Yield the pieces of a summariser's answer, as they come; empty pieces are left out.
 
-    `SummarizerRefusedError` for an answer that is over `LONGEST_SUMMARY` or `MOST_PIECES`, and may have no end.
-    An async summariser runs on an event loop of its own in a thread of its own, so this works wherever it is called from, a running
-    loop included (which then waits).  Closing the iterator early closes the summariser's, so a request on its way is given up.
+    `SummarizerRefusedError` for an answer that is over `LONGEST_SUMMARY` or `MOST_PIECES`, and may
+    have no end. An async summariser runs on an event loop of its own in a thread of its own, so
+    this works wherever it is called from, a running loop included (which then waits). Closing the
+    iterator early closes the summariser's, so a request on its way is given up.
     """
     answer = summarizer(request)
     if isinstance(answer, (AsyncIterable, Awaitable)):
@@ -67,26 +66,10 @@ def pieces(summarizer: Summarizer, request: SummaryRequest) -> Generator[Piece]:
         yield from _plain(answer)
 
 
-async def apieces(summarizer: Summarizer, request: SummaryRequest) -> AsyncGenerator[Piece]:
-    """Pieces of a summary, in a coroutine.  A sync summariser runs in a worker thread, one piece at a time."""
-    if _is_async(summarizer):
-        answer: Any = summarizer(request)
-    else:
-        answer = await asyncio.to_thread(summarizer, request)
-    async with aclosing(_awaited(answer)) as found:
-        async for piece in found:
-            yield piece
-
-
-def _is_async(summarizer: Summarizer) -> bool:
-    call: object = summarizer if inspect.isroutine(summarizer) else type(summarizer).__call__
-    return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
-
-
 def _plain(answer: Iterable[Piece]) -> Generator[Piece]:
     if isinstance(answer, str):
         answer = (answer,)
-    room = _Room()
+    room = _Limits()
     try:
         for piece in answer:
             yield from room.taken(piece)
@@ -101,7 +84,7 @@ async def _awaited(answer: Summary) -> AsyncGenerator[Piece]:
     if isinstance(answer, Awaitable):
         answer = cast("Summary", await answer)
     if isinstance(answer, AsyncIterable):
-        stream, room = answer, _Room()
+        stream, room = answer, _Limits()
         try:
             async for piece in stream:
                 for found in room.taken(piece):
@@ -156,7 +139,7 @@ async def _step(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -
 
 
 async def _shut(steps: AsyncGenerator[Piece], taking: list[asyncio.Task[Any]]) -> None:
-    """Give up the step that is being taken (the caller was interrupted), close the answer, end what it left running."""
+    """Cancel the step of an interrupted caller, and all tasks; close the answer."""
     await _cancelled(task for task in taking if not task.done())
     await steps.aclose()
     await _cancelled(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
@@ -170,15 +153,18 @@ async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*given_up, return_exceptions=True)
 
 
-class _Room:
-    """What a summary may still have."""
+class _Limits:
+    """The pieces and characters that a summary may still have."""
 
     def __init__(self) -> None:
         self._pieces = MOST_PIECES
         self._characters = LONGEST_SUMMARY
 
     def taken(self, piece: object) -> Iterator[Piece]:
-        """The piece, unless it is an empty text; `CallError` if it is none, `SummarizerRefusedError` if there is no room for it."""
+        """Yield a piece, unless it is empty; `CallError` for other types.
+
+        Raises `SummarizerRefusedError` if the summary gets too long.
+        """
         if not isinstance(piece, (str, Usage, ToolCalled)):
             raise CallError(f"a summariser gave a {type(piece).__name__}; expected text, Usage or ToolCalled")
         self._pieces -= 1

@@ -1,7 +1,7 @@
-"""What a summary must look like, and the words that ask a model for one.
+"""The template of a summary, and the prompt that asks a model for one.
 
-Not the request around them (`request.py`) and not the judgement of an answer (`guard.py`).  The section names are those of seed
-001, so that summaries written elsewhere are understood; the words are our own.
+The section names are those that coding agents use, so that summaries written elsewhere are
+understood.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ SECTIONS: tuple[tuple[str, str, str], ...] = (
     ("##", "Critical Context", "facts, numbers, names, commands and error messages that must not be lost"),
     ("##", "Relevant Files", "path: what it is, or what was done to it"),
 )
-"""The sections in order: level of the heading, name, and what belongs there.  "Progress" has its three parts only."""
+"""The sections in order: level of the heading, name, and what belongs there. "Progress" has its
+three parts only.
+"""
 
 SYSTEM = (
     "You write the notes with which another assistant takes over a conversation.  It will see your notes and the newest messages, and"
@@ -72,8 +74,8 @@ _NAMES = {name.casefold(): name for _, name, _ in SECTIONS}
 def summary_prompt(previous: str | None = None, context: Sequence[str] = ()) -> str:
     """The last words of a request for a summary.
 
-    `previous` is the summary to be updated, `context` what hooks want to be regarded.  Where the previous summary contains
-    the tag that ends it, that tag is made harmless.
+    `previous` is the summary to be updated, `context` what hooks want to be regarded. Where the
+    previous summary contains the tag that ends it, that tag is made harmless.
     """
     parts = [_FIRST]
     if previous:
@@ -90,9 +92,10 @@ def prompt_digest(system: str, prompt: str) -> bytes:
 
 
 def sections_of(text: str) -> dict[str, str]:
-    """The sections of a summary by name, each with what stands below its heading; what comes before the first is left out.
+    """Return the sections of a summary by name, each with the text below its heading.
 
-    Headings are known by their words whatever their level, case or trailing colon; of two with one name both bodies count.
+    Headings match by their words, at any level, in any case, with or without a colon.  Two sections
+    of one name are joined.  Text before the first heading is left out.
     """
     found: dict[str, str] = {}
     headings = [(match, _name(match[2])) for match in _HEADING.finditer(text)]
@@ -105,7 +108,7 @@ def sections_of(text: str) -> dict[str, str]:
 
 
 def missing_sections(text: str) -> tuple[str, ...]:
-    """The sections of the template that a summary does not have, in order.  An empty section is there."""
+    """Return the template's sections that a summary lacks, in order.  Empty ones are there."""
     found = sections_of(text)
     return tuple(name for _, name, _ in SECTIONS if name not in found)
 

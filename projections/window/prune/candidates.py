@@ -1,7 +1,8 @@
 """The results of a view that may be pruned, oldest first, with running sums of tokens.
 
-Kept from one step of the loop to the next like the outline that they are taken from: only results of messages that changed are looked
-at again.  A result that is no larger than the marker that would stand in its place is no candidate: clearing it frees nothing.
+Kept from one step of the loop to the next like the outline that they are taken from: only results
+of messages that changed are looked at again. A result that is no larger than the marker that would
+stand in its place is no candidate: clearing it frees nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar, cast
 
 from projections.conversation.parts import ToolPart
-from projections.window.prune.outline import Outline, Result
+from projections.window.prune.outline import Outline, ToolResult
 from projections.window.sizing.measure import Measure
 
 __all__ = ["CLEARED_TOKENS", "Candidates", "is_candidate"]
@@ -31,7 +32,7 @@ class Candidates:
     def __init__(self, outline: Outline, protected_tools: Iterable[str], measure: Measure) -> None:
         self.outline = outline
         self.measure = measure
-        self.all: list[Result] = []
+        self.all: list[ToolResult] = []
         """Every candidate, oldest first."""
         self._protected = frozenset(protected_tools)
         self._sums = [0]
@@ -40,7 +41,7 @@ class Candidates:
         self._beside: dict[object, object] = {}
 
     def look(self) -> None:
-        """Take in what changed in the outline."""
+        """Apply what changed in the outline."""
         outline, mark = self.outline, self._mark
         kept = self.before(mark.results)
         del self.all[kept:], self._sums[kept + 1 :]
@@ -65,7 +66,7 @@ class Candidates:
         """How many of the `count` oldest do not fit into `room` with all that are newer."""
         return bisect_left(self._sums, self._sums[count] - room, 0, count)
 
-    def oldest(self, count: int) -> list[Result]:
+    def oldest(self, count: int) -> list[ToolResult]:
         """The `count` oldest."""
         return self.all[:count]
 
@@ -79,5 +80,5 @@ def is_candidate(part: ToolPart, measure: Measure) -> bool:
     return not part.pruned and measure.counted(part) > CLEARED_TOKENS
 
 
-def _message(result: Result) -> int:
+def _message(result: ToolResult) -> int:
     return result.message

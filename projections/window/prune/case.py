@@ -1,7 +1,7 @@
-"""What a prune planner is given: the view, the policy, the sizes; and the walk over what may be pruned.
+"""The case that a prune planner decides: view, policy, sizes, and the results there are.
 
-Not a planner (`recency.py` and those beside it).  The walk goes from the newest part to the oldest and leaves
-out what no planner may touch: protected turns or steps, protected tools, results that are no results or are not shown.
+The results go from the newest to the oldest; `prunable` leaves out those that no planner may touch:
+protected turns or steps, protected tools, incomplete or hidden results.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
 from projections.window.policy import PrunePolicy
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates, is_candidate
-from projections.window.prune.outline import Outline, Result, is_result
+from projections.window.prune.outline import Outline, ToolResult, is_result
 from projections.window.sizing.measure import Measure
 
-__all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan", "Result", "is_result"]
+__all__ = ["CLEARED_TOKENS", "PruneCase", "PrunePlan", "ToolResult", "is_result"]
 
 
 class PrunePlan(msgspec.Struct, frozen=True):
@@ -64,19 +64,21 @@ class PruneCase:
 
     @property
     def protect(self) -> int:
-        """Tokens of the newest results that stay: as the policy says, at most a quarter of usable."""
+        """Tokens of the newest results that stay: as the policy says, at most a quarter of
+        usable.
+        """
         return self._scaled(self.policy.protect, 4)
 
     @property
     def minimum(self) -> int:
-        """Tokens that must be freed at least, and one more: as the policy says, at most an eighth of usable."""
+        """Tokens that a prune must exceed: as the policy says, at most an eighth of usable."""
         return self._scaled(self.policy.minimum, 8)
 
-    def results(self) -> Iterator[Result]:
-        """Every result of the view that is complete and shown, newest first, with no regard to protection."""
+    def results(self) -> Iterator[ToolResult]:
+        """Yield every complete, visible result, newest first, protected ones included."""
         return reversed(self.candidates.outline.results)
 
-    def prunable(self) -> Iterator[Result]:
+    def prunable(self) -> Iterator[ToolResult]:
         """The results that may be pruned, newest first."""
         if self.policy.stop_at_pruned:
             yield from self._until_pruned()
@@ -85,8 +87,8 @@ class PruneCase:
             if self.is_prunable(found):
                 yield found
 
-    def is_prunable(self, found: Result) -> bool:
-        """Whether a result may be pruned at all: outside what is protected, not pruned yet, and larger than the marker."""
+    def is_prunable(self, found: ToolResult) -> bool:
+        """Whether a result may be pruned: not protected, not pruned, larger than the marker."""
         return (
             found.message < self.unprotected
             and found.part.tool not in self.policy.protected_tools
@@ -95,7 +97,7 @@ class PruneCase:
 
     @cached_property
     def unprotected(self) -> int:
-        """How many messages at the beginning of the view are outside the protected turns, or steps inside a loop."""
+        """Number of messages before the protected turns, or steps inside a loop."""
         outline = self.candidates.outline
         begins, count = (outline.steps, self.policy.steps) if self.inside else (outline.turns, self.policy.turns)
         if count is None or count <= 0:
@@ -107,11 +109,11 @@ class PruneCase:
         """`protect` in tokens as they are counted, before calibration."""
         return self.protect / self.measure.ratio
 
-    def size(self, found: Result) -> int:
+    def size(self, found: ToolResult) -> int:
         """Tokens of a result as counted."""
         return self.measure.counted(found.part)
 
-    def beyond(self, results: Iterable[Result]) -> Iterator[Result]:
+    def beyond(self, results: Iterable[ToolResult]) -> Iterator[ToolResult]:
         """The results that exceed `protect` tokens, counted from the newest, and all older."""
         total = 0
         for found in results:
@@ -124,9 +126,11 @@ class PruneCase:
         return round(self.measure.ratio * counted)
 
     def plan(
-        self, chosen: Iterable[Result], name: str, *, least: int | None = None, marker: int = CLEARED_TOKENS
+        self, chosen: Iterable[ToolResult], name: str, *, least: int | None = None, marker: int = CLEARED_TOKENS
     ) -> PrunePlan | None:
-        """The plan that prunes these; None unless they free more than `least` tokens (the policy's minimum if not given).
+        """Return the plan that prunes these results; None if they free `least` tokens or fewer.
+
+        `least` is the policy's minimum by default.
 
         `marker` are the tokens that come in place of each.
         """
@@ -141,7 +145,7 @@ class PruneCase:
     def _scaled(self, number: int, share: int) -> int:
         return number if self.usable is None or not self.policy.scale else min(number, self.usable // share)
 
-    def _until_pruned(self) -> Iterator[Result]:
+    def _until_pruned(self) -> Iterator[ToolResult]:
         for found in self.results():
             if found.message >= self.unprotected or found.part.tool in self.policy.protected_tools:
                 continue

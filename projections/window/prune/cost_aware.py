@@ -1,16 +1,19 @@
 """Pruning only when it pays: cheaper requests against a cache that is broken once.
 
-A planner for `planner.py`.  What may go is what `recency` would take, and the minimum is not asked for: the sum below is the test.
+A planner for `planner.py`. What may go is what `recency` would take, and the minimum is not asked
+for: the sum below is the test.
 
-With N expected further requests, prices per token `read` (cached input) and `write` (cache write, or plain input where that is not charged),
-S tokens saved, and B tokens that stand, pruned, from the earliest pruned result to the end of the view:
+With N expected further requests, prices per token `read` (cached input) and `write` (cache write,
+or plain input where that is not charged), S tokens saved, and B tokens that stand, pruned, from the
+earliest pruned result to the end of the view:
 
 * not pruned, each of the N requests reads S + B from the cache: N * (S + B) * read;
 * pruned, the first sends B anew and the others read it: B * write + (N - 1) * B * read.
 
-The gain is N * S * read - B * (write - read).  Of all results from one on, pruning more saves more, so only where to begin is to be found:
-the beginning with the greatest gain is taken, if that is more than nothing (`gains.py`).  All tokens are as counted: calibration would
-multiply each of them alike.
+The gain is N * S * read - B * (write - read). Of all results from one on, pruning more saves more,
+so only where to begin is to be found: the beginning with the greatest gain is taken, if that is
+more than nothing (`gains.py`). All tokens are as counted: calibration would multiply each of them
+alike.
 """
 
 from __future__ import annotations

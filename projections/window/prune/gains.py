@@ -1,12 +1,14 @@
 """The gain of pruning all candidates from one on, for each of them.
 
-For `cost_aware.py`.  Kept beside the candidates: a look counts the messages that changed and those after them.  With T tokens of the
-view, D tokens before a result, F tokens that clearing all candidates before it frees, and F' those of all that may go, beginning at it gains
+For `cost_aware.py`. Kept beside the candidates: a look counts the messages that changed and those
+after them. With T tokens of the view, D tokens before a result, F tokens that clearing all
+candidates before it frees, and F' those of all that may go, beginning at it gains
 
     N * (F' - F) * read - (T - D - (F' - F)) * (write - read)
 
-and of that only D and F differ from one beginning to another.  So each candidate has a standing of its own,
-D * (write - read) - F * (N * read + write - read), and the best of the oldest n is known for every n.
+and of that only D and F differ from one beginning to another. So each candidate has a standing of
+its own, D * (write - read) - F * (N * read + write - read), and the best of the oldest n is known
+for every n.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import NamedTuple
 from projections.conversation.parts import ToolPart
 from projections.window.policy import PrunePolicy
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates
-from projections.window.prune.outline import Result, is_result
+from projections.window.prune.outline import ToolResult, is_result
 
 __all__ = ["Gains"]
 
@@ -45,7 +47,7 @@ class Gains:
         """For each candidate the best to begin at of those up to it, the newest of equals."""
 
     def look(self, policy: PrunePolicy) -> None:
-        """Take in what changed in the view, after the candidates did."""
+        """Apply what changed in the view; call it after the candidates did."""
         candidates, mark, prices = self._candidates, self._mark, policy.prices
         anew = (prices.cache_write or prices.input) - prices.cache_read
         rates = _Rates(anew, policy.expected_turns * prices.cache_read + anew)
@@ -72,7 +74,7 @@ class Gains:
         rest = self._tokens[-1] * self._rates.anew - self._candidates.freed(count) * self._rates.saved
         return begin, self._standings[begin] - rest
 
-    def walked(self, chosen: list[Result]) -> int:
+    def walked(self, chosen: list[ToolResult]) -> int:
         """How many of these results, newest first, gain the most together.
 
         For a walk that takes other results than the candidates.

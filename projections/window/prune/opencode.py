@@ -1,9 +1,10 @@
-"""Pruning as OpenCode 1.18 does it, weaknesses included; for its preset only (`parity/FACTS.md`, "prune").
+"""The planner "opencode": prunes as OpenCode 1.18 does, weaknesses included.
 
-A planner for `planner.py`.  It differs from `recency` in what it walks: all messages in the order of their beginning, so that the tail of a
-compaction, which began before the summary, is out of reach; every user message begins a turn, also the marker of a compaction and what
-the program wrote; a summary ends the walk, also a failed one; and the first result that is already pruned ends it too.  Results that are no
-larger than the marker in their place are cleared too, and the marker does not lessen what counts as freed.
+It differs from `recency` in the results that it walks over.  It takes all messages in the order of
+their beginning, so the tail of a compaction, which began before the summary, is out of reach.
+Every user message begins a turn, also a compaction's marker and the program's own.  A summary ends
+the walk, also a failed one, and so does the first pruned result.  Results no larger than the marker
+are cleared, too, and the marker does not lessen what counts as freed.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.conversation.parts import ToolPart
-from projections.window.prune.case import PruneCase, PrunePlan, Result, is_result
+from projections.window.prune.case import PruneCase, PrunePlan, ToolResult, is_result
 
 __all__ = ["opencode"]
 
 
 def opencode(case: PruneCase) -> PrunePlan | None:
-    """Every result beyond the newest `protect` tokens before the newest `turns` turns, if they have more than `minimum`."""
+    """Prune results beyond the newest `protect` tokens, before the newest turns."""
     return case.plan(case.beyond(_walk(case)), "opencode", marker=0)
 
 
-def _walk(case: PruneCase) -> Iterator[Result]:
+def _walk(case: PruneCase) -> Iterator[ToolResult]:
     turns = 0
     for older, message in enumerate(reversed(case.state.messages.values())):
         if message.removed:
@@ -37,4 +38,4 @@ def _walk(case: PruneCase) -> Iterator[Result]:
                 continue
             if part.pruned:
                 return
-            yield Result(-older, place, part)
+            yield ToolResult(-older, place, part)

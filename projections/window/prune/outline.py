@@ -1,7 +1,8 @@
-"""The outline of a view: its messages, turns, steps and results, and what still waits.
+"""The outline of a view: its messages, turns, steps and results, and queued messages.
 
-Kept from one step of the loop to the next: a look takes in the messages that began or changed since the look before, and begins anew
-only where the view itself was rearranged (compaction, rollback, removal, promotion).  Pure, and equal to an outline made anew.
+Kept from one step of the loop to the next: a look takes in the messages that began or changed since
+the look before, and begins anew only where the view itself was rearranged (compaction, rollback,
+removal, promotion). Pure, and equal to an outline made anew.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import NamedTuple
 from projections.conversation.parts import Message, StepPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
-from projections.view.selection import hidden, ordered
+from projections.view.selection import is_hidden, visible_messages
 
-__all__ = ["Mark", "Outline", "Result", "is_result"]
+__all__ = ["Outline", "ReadCursor", "ToolResult", "is_result"]
 
 
-class Result(NamedTuple):
+class ToolResult(NamedTuple):
     """A completed tool's result, and where it stands: in which message, as which part."""
 
     message: int
@@ -26,7 +27,7 @@ class Result(NamedTuple):
     part: ToolPart
 
 
-class Mark:
+class ReadCursor:
     """How far one reader has looked at an outline: so much of its beginning is as it was then.
 
     A reader sets both numbers to that of the messages once it has looked; the outline lowers them.
@@ -46,26 +47,26 @@ class Outline:
 
     def __init__(self, state: Conversation, options: RenderOptions) -> None:
         self._options = options
-        self._marks: list[Mark] = []
+        self._marks: list[ReadCursor] = []
         self._begin(state)
 
     def look(self, state: Conversation) -> None:
-        """Take in what changed, before the view does (which then forgets what changed)."""
+        """Apply recorded changes; call it before the view does, which forgets them."""
         if state is not self._state or state.reshaped or _shape(state) != self._shape:
             self._begin(state)
             return
-        for message in state.born:
+        for message in state.added:
             self._add(message)
-        for name in state.touched:
+        for name in state.changed:
             message = state.messages[name]
             if self._kinds[name] != self._kind(message):
                 self._begin(state)
                 return
             self._change(message)
 
-    def mark(self) -> Mark:
+    def mark(self) -> ReadCursor:
         """A new reader's mark: it has looked at nothing."""
-        self._marks.append(Mark())
+        self._marks.append(ReadCursor())
         return self._marks[-1]
 
     # -- what is asked -------------------------------------------------------------------------
@@ -99,31 +100,35 @@ class Outline:
         self.turn_place = 0
         """Place of the newest message that begins a turn."""
         self.said_place = 0
-        """Place of the newest message of the user's or the program's, in the view or not; none that a compaction left or added."""
+        """Place of the newest message of the user's or the program's, in the view or not; none that
+        a compaction left or added.
+        """
         self.turns: list[int] = []
         """Indexes of the messages that begin turns."""
         self.steps: list[int] = []
         """Indexes of the model calls that said something."""
-        self.results: list[Result] = []
-        """Every result that is complete and shown, or would be if it were not pruned; oldest first."""
+        self.results: list[ToolResult] = []
+        """Every result that is complete and shown, or would be if it were not pruned; oldest
+        first.
+        """
         self._open: dict[str, Message] = {}
         self._index: dict[str, int] = {}
         for mark in self._marks:
             mark.messages = mark.results = 0
         for message in state.messages.values():
             self._note(message)
-        for message in ordered(state, self._options):
+        for message in visible_messages(state, self._options):
             self._show(message)
         self.answers.sort(key=_place)
 
     def _add(self, message: Message) -> None:
-        """Take in a message that began: it is the newest."""
+        """Add a message that began: it is the newest."""
         self._note(message)
         if not self._kinds[message.id][0]:
             self._show(message)
 
     def _note(self, message: Message) -> None:
-        """Take in what counts of a message wherever it is, in the view or not."""
+        """Note what counts of a message wherever it is, in the view or not."""
         self._kinds[message.id] = _, asks = self._kind(message)
         if message.waiting and not message.removed:
             self.waiting[message.id] = message
@@ -146,7 +151,7 @@ class Outline:
         self._change(message)
 
     def _change(self, message: Message) -> None:
-        """Take in what may change of a message that stays where it is."""
+        """Apply what may change of a message that stays where it is."""
         index = self._index.get(message.id)
         if index is None:
             return
@@ -160,7 +165,7 @@ class Outline:
             )
         first, end = (find(self.results, index, key=_message) for find in (bisect_left, bisect_right))
         found = [
-            Result(index, place, part)
+            ToolResult(index, place, part)
             for place, part in enumerate(message.parts)
             if isinstance(part, ToolPart) and is_result(part)
         ]
@@ -180,7 +185,7 @@ class Outline:
             del self.steps[at]
 
     def _kind(self, message: Message) -> tuple[bool, bool]:
-        return hidden(self._state, message, self._options), message.user and message.is_marker
+        return is_hidden(self._state, message, self._options), message.user and message.is_marker
 
 
 def is_result(part: ToolPart) -> bool:
@@ -189,7 +194,7 @@ def is_result(part: ToolPart) -> bool:
 
 
 def _shape(state: Conversation) -> tuple[int, str | None]:
-    """What decides over summaries and their questions, beside the messages themselves."""
+    """Return what decides on summaries and their questions, beside the messages."""
     return len(state.compactions), state.in_force
 
 
@@ -197,5 +202,5 @@ def _place(message: Message) -> int:
     return message.place
 
 
-def _message(result: Result) -> int:
+def _message(result: ToolResult) -> int:
     return result.message

@@ -1,7 +1,6 @@
-"""Which old tool results are to be cleared now: the planners by name, and the question put to one of them.
+"""The prune planners by name, and the call of the one that the policy names.
 
-Not the walk that all of them take (`case.py`), and not the clearing, which is an event.  A planner is a pure function of a
-case: the view, the policy and the sizes.
+A planner is a pure function of a `PruneCase` (`case.py`).  The window records its plan as an event.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from projections.window.prune.recency import recency
 from projections.window.prune.superseded import superseded
 from projections.window.sizing.measure import Measure
 
-__all__ = ["PLANNERS", "Planner", "PruneCase", "PrunePlan", "plan_prune", "register_planner"]
+__all__ = ["PLANNERS", "PruneCase", "PrunePlan", "PrunePlanner", "plan_prune", "register_planner"]
 
-Planner: TypeAlias = Callable[[PruneCase], PrunePlan | None]
+PrunePlanner: TypeAlias = Callable[[PruneCase], PrunePlan | None]
 
-PLANNERS: dict[str, Planner] = {
+PLANNERS: dict[str, PrunePlanner] = {
     "cost-aware": cost_aware,
     "opencode": opencode,
     "recency": recency,
@@ -35,7 +34,7 @@ PLANNERS: dict[str, Planner] = {
 """The planners by the name that `PrunePolicy.policy` gives."""
 
 
-def register_planner(name: str, planner: Planner) -> None:
+def register_planner(name: str, planner: PrunePlanner) -> None:
     """Make a planner known; `AlreadyExistsError` for a name that is taken."""
     require(str, name, "a planner is named by a str")
     require_function(planner, "a planner is a function that is given a case")
@@ -54,10 +53,11 @@ def plan_prune(
     inside: bool,
     candidates: Candidates | None = None,
 ) -> PrunePlan | None:
-    """The results to clear now, or None if there is nothing to do; the state is that of the model view.
+    """Return the results to clear now, or None; `state` is that of the model view.
 
-    `options` are the view's; `usable` is None for an unlimited window; `inside` says that a loop goes on, so that steps are protected
-    instead of turns; `candidates` are those of the view, if they are kept.  `NotFoundError` for a policy that names no planner.
+    `options` are the view's; `usable` is None for an unlimited window; `inside` says that a loop
+    goes on, so that steps are protected instead of turns; `candidates` are those of the view, if
+    they are kept. `NotFoundError` for a policy that names no planner.
     """
     planner = PLANNERS.get(policy.policy)
     if planner is None:

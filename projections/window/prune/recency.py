@@ -1,6 +1,7 @@
 """Pruning by age: the oldest results go, the newest `protect` tokens of them stay.
 
-A planner for `planner.py`.  Planning right after a plan was carried out gives nothing: what is left is within `protect`.
+A planner for `planner.py`. Planning right after a plan was carried out gives nothing: what is left
+is within `protect`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ __all__ = ["recency"]
 
 
 def recency(case: PruneCase) -> PrunePlan | None:
-    """Every result beyond the newest `protect` tokens, if together they have more than `minimum`."""
+    """Prune results beyond the newest `protect` tokens, if they have more than `minimum`."""
     if case.policy.stop_at_pruned:
         return case.plan(case.beyond(case.prunable()), "recency")
     candidates = case.candidates

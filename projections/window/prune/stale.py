@@ -1,8 +1,9 @@
 """The results that a later result or a later writing made stale.
 
-For `superseded.py`, which says when that is.  Kept beside the candidates.  The view is read from its beginning, and every result
-waits for what would supersede it: its own call again, and for each file that it shows, a writing of the file or another result that shows
-as much.  What is read wakes those that wait for it.  All of this is journaled, so that a look takes back what messages that changed had
+For `superseded.py`, which says when that is. Kept beside the candidates. The view is read from its
+beginning, and every result waits for what would supersede it: its own call again, and for each file
+that it shows, a writing of the file or another result that shows as much. What is read wakes those
+that wait for it. All of this is journaled, so that a look takes back what messages that changed had
 said, and reads on from the first of them.
 """
 
@@ -17,7 +18,7 @@ from eventlog.values import Patch
 from projections.conversation.parts import NotePart, ToolPart
 from projections.window.prune.call_use import use_of
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates
-from projections.window.prune.outline import Result, is_result
+from projections.window.prune.outline import ToolResult, is_result
 from projections.window.repeated_calls import call_key
 
 __all__ = ["StaleResults"]
@@ -31,13 +32,13 @@ class _Waiter:
 
     __slots__ = ("left", "result")
 
-    def __init__(self, result: Result, left: int) -> None:
+    def __init__(self, result: ToolResult, left: int) -> None:
         self.result = result
         self.left = left
 
 
 class _Entry(NamedTuple):
-    """What a message did: let one wait for a subject, or woke all who did."""
+    """An action of a message: one result waits for a subject, or all that wait are woken."""
 
     message: int
     subject: Subject
@@ -57,9 +58,13 @@ class StaleResults:
         """For each stale result in how many ways it is, one or two."""
         self._journal: list[_Entry] = []
         self._same = 0
-        """Messages at the beginning in which no result became stale or fresh since the sums were made."""
+        """Messages at the beginning in which no result became stale or fresh since the sums were
+        made.
+        """
         self._sizes = [0]
-        """Tokens of those that are not stale, of as many of the oldest candidates as the place in the list says."""
+        """Tokens of those that are not stale, of as many of the oldest candidates as the place in
+        the list says.
+        """
         self._counts = [0]
         """How many these are."""
 
@@ -67,7 +72,7 @@ class StaleResults:
         return part in self._reasons
 
     def look(self) -> None:
-        """Take in what changed in the view, after the candidates did."""
+        """Apply what changed in the view; call it after the candidates did."""
         mark, messages = self._mark, self._candidates.outline.messages
         self._same = mark.messages
         self._take_back(mark.messages)
@@ -95,9 +100,9 @@ class StaleResults:
             if isinstance(part, NotePart) and isinstance(part.note, Patch) and not part.removed:
                 self._written(index, map(posixpath.normpath, part.note.files))
             elif isinstance(part, ToolPart) and is_result(part):
-                self._result(Result(index, place, part))
+                self._result(ToolResult(index, place, part))
 
-    def _result(self, found: Result) -> None:
+    def _result(self, found: ToolResult) -> None:
         key = call_key(found.part, self._candidates.measure.text)
         use = use_of(*key)
         if use.access == "written":
@@ -122,7 +127,7 @@ class StaleResults:
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def _wait(self, found: Result, subjects: Iterable[Subject], narrow: str) -> None:
+    def _wait(self, found: ToolResult, subjects: Iterable[Subject], narrow: str) -> None:
         names = [*subjects]
         waiter = _Waiter(found, len(names))
         for subject in names:
@@ -162,7 +167,7 @@ class StaleResults:
             self._waiting.pop(subject, None)
         return woken
 
-    def _change(self, result: Result, reasons: int) -> None:
+    def _change(self, result: ToolResult, reasons: int) -> None:
         name = result.part.id
         before = self._reasons.pop(name, 0)
         if before + reasons:

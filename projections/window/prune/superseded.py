@@ -6,9 +6,11 @@ A planner for `planner.py`.  A result is superseded
 * if it shows a file, by a later writing of that file, or a later result, not pruned, that shows it again.  Of two reads that both ask for
   something more than the file, such as a range of lines, and not for the same, neither supersedes the other.
 
-What is superseded goes even if it is among the newest `protect` tokens, but never from protected turns or steps; of the rest, what is
-beyond `protect` goes for its age.  All of it together must have more than `minimum` tokens.  Files are the same if their paths are, as the calls
-give them (`projections/conversation/file_access.py`) and as the records of changed files do (patch parts), without their superfluous dots and slashes.
+What is superseded goes even if it is among the newest `protect` tokens, but never from protected
+turns or steps; of the rest, what is beyond `protect` goes for its age. All of it together must have
+more than `minimum` tokens. Files are the same if their paths are, as the calls give them
+(`projections/conversation/file_access.py`) and as the records of changed files do (patch parts),
+without their superfluous dots and slashes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a compaction covers: the messages that its summary stands for, by their ids, so that any of them can be recalled.
+"""List the messages that a compaction covers, by their ids, so that each can be recalled.
 
-Not their text (`recall.py`), and nothing is appended.  The messages of an earlier compaction, whose summary a later one brought up to date, are
-listed under the earlier one, and its summary under the later.  Reads the whole history: that is what is asked for.
+The messages of an earlier compaction, whose summary a later one updated, are listed under the
+earlier one, and its summary under the later one.  Reads the whole history; appends nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CoveredRange(msgspec.Struct, frozen=True):
 
 
 def covered_by(session: Session, name: str) -> CoveredRange:
-    """What a compaction covers; `name` is its part, its summary message, or the message that asks for the summary.
+    """Return what a compaction covers; `name` is its part, its summary, or its marker message.
 
     Raises `NotFoundError` if the session has no such compaction that counts now.
     """

@@ -1,7 +1,8 @@
-"""Excerpts of a text: a range of lines, a range of bytes, or the places where something stands.
+"""Excerpts of a text: a range of lines, a range of bytes, or the matches of a search.
 
-Not where the text comes from (`recall.py`).  Pure.  Lines end with a line feed and count from 1, a range of them
-includes its end; bytes are those of UTF-8 and count from 0, a range of them does not.  So a truncation's marker names them.
+Pure.  Lines end with a line feed and count from 1, and a range includes its end; bytes are those of
+UTF-8 and count from 0, and a range does not include its end.  A truncation's marker names ranges in
+the same way.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Excerpt(NamedTuple):
 
 
 class Match(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line in which something was found, with lines around it; of long lines what is around the place, or the beginning."""
+    """A matching line, with lines around it; long lines are cut around the match."""
 
     line: int
     at: int
@@ -47,7 +48,10 @@ class Matches(NamedTuple):
 
 
 def lines_of(text: str, first: int, last: int) -> Excerpt:
-    """Lines `first` to `last`, as far as there are any; `CallError` for a range that is none or begins behind the end."""
+    """Return lines `first` to `last`, as far as there are any.
+
+    Raises `CallError` for an empty range, and one that begins behind the end.
+    """
     if not 1 <= first <= last:
         raise CallError(f"lines {first}-{last}: lines count from 1, and the last is not before the first")
     start = _line_start(text, 0, first - 1)
@@ -59,7 +63,10 @@ def lines_of(text: str, first: int, last: int) -> Excerpt:
 
 
 def bytes_of(text: str, start: int, end: int) -> Excerpt:
-    """Bytes `start` to before `end`, widened to whole characters, as far as there are any; `CallError` as for lines."""
+    """Return bytes `start` to before `end`, widened to whole characters.
+
+    Raises `CallError` as for lines.
+    """
     if not 0 <= start < end:
         raise CallError(f"bytes {start}-{end}: bytes count from 0, and the end is behind the start")
     data = None if text.isascii() else text.encode("utf-8", "surrogatepass")
@@ -79,9 +86,12 @@ def bytes_of(text: str, start: int, end: int) -> Excerpt:
 def matches_in(
     text: str, wanted: str, *, regex: bool = False, ignore_case: bool = False, context: int = 0, most: int = 50
 ) -> Matches:
-    """The first `most` lines in which `wanted` begins, plain or as a regular expression, with `context` lines on either side.
+    """Return the first `most` lines in which `wanted` begins, with `context` lines around.
 
-    `^` and `$` are the ends of a line.  `CallError` for nothing wanted, an expression that is none, or bounds below zero.
+    `wanted` is plain text or a regular expression.
+
+    `^` and `$` are the ends of a line. `CallError` for nothing wanted, an expression that is none,
+    or bounds below zero.
     """
     if not wanted or context < 0 or most < 0:
         raise CallError("a search wants some text, and no bound below zero")
@@ -114,7 +124,7 @@ def matches_in(
 
 
 def _line_start(text: str, start: int, count: int) -> int | None:
-    """Where the line begins that is `count` lines after the one at `start`; None if the text ends before."""
+    """Return where the line `count` lines later begins; None if the text ends before."""
     for _ in range(count):
         start = text.find("\n", start) + 1
         if start == 0:
@@ -128,7 +138,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _around(text: str, begin: int, end: int, context: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The lines before and after the one from `begin` to `end`, nearest last and nearest first."""
+    """Return the lines before and after the one from `begin` to `end`, in order."""
     before: list[str] = []
     stop = begin
     while len(before) < context and stop > 0:

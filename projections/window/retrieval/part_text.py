@@ -1,8 +1,9 @@
-"""What a part or a message said, read from the log by its id: its own events and no others.
+"""Read one part or message from the log by its id, at the cost of its own events.
 
-Not which piece of it is wanted (`recall.py`).  A part that a prune, a truncation or a
-compaction hides from the view is read all the same; what was rolled back or removed is gone, and what was redacted shows as redacted.  The session's facts
-tell at which versions a part began, changed and was edited, so the cost does not grow with the history before or after it.
+A part that a prune, a truncation or a compaction hides from the view is read all the same.
+Rolled-back and removed parts are gone, and redacted ones show as redacted.  The session's facts
+tell at which versions a part began, changed and was edited, so the cost does not grow with the
+history.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart, transcript_message
 
-__all__ = ["message_said", "part_said"]
+__all__ = ["read_message", "read_part"]
 
 
-def part_said(session: Session, part: str) -> TranscriptPart:
-    """A part as it was said, whole; `NotFoundError` if the session has none of this id that counts now."""
+def read_part(session: Session, part: str) -> TranscriptPart:
+    """Return a whole part; `NotFoundError` if the session has none of this id now."""
     with session.deciding() as state:
         facts = state.part(part)
         message = facts.message
@@ -37,8 +38,8 @@ def part_said(session: Session, part: str) -> TranscriptPart:
     raise NotFoundError("part", part, session=session.id)
 
 
-def message_said(session: Session, message: str) -> TranscriptMessage:
-    """A message with all its parts as they were said; `NotFoundError` if the session has none of this id that counts now."""
+def read_message(session: Session, message: str) -> TranscriptMessage:
+    """Return a message with all its parts; `NotFoundError` if the session has none now."""
     with session.deciding() as state:
         owner = state.message(message)
         counted = [
@@ -63,7 +64,7 @@ def _read(session: Session, message: Message, ranges: Iterable[tuple[int, int]])
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same versions as ranges in order that do not overlap."""
+    """Merge versions into ordered ranges that do not overlap."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:

@@ -1,7 +1,7 @@
-"""Reading again what the view no longer shows: the whole of a truncated, pruned or covered output, by reference.
+"""Recall what the view no longer shows: truncated, pruned or covered text, by its id.
 
-Not the view and not its marker (`window/truncation.py`); nothing is appended.
-What is read is the part or message alone, at the versions that made it (`part_text.py`), whatever the length of the history.
+Nothing is appended.  Only the part or message itself is read (`part_text.py`), however long the
+history is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eventlog.validation import require, require_or_none
 from projections.tokens.streaming import utf8_length
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
-from projections.window.retrieval.part_text import message_said, part_said
+from projections.window.retrieval.part_text import read_message, read_part
 from projections.window.truncation import count_lines
 
 __all__ = ["RecallResult", "recall"]
@@ -27,7 +27,10 @@ _SILENT = {"step-start", "step-finish", "snapshot", "compaction"}
 
 
 class RecallResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was asked for, and of how much.  Ranges are those that `text` really is; None where no such range was asked for."""
+    """A recalled text, its size, and the range or matches that were asked for.
+
+    Ranges are those that `text` really has; None where none was asked for.
+    """
 
     id: str
     kind: str
@@ -64,12 +67,13 @@ def recall(
     most: int = 50,
     field: Literal["output", "input"] = "output",
 ) -> RecallResult:
-    """The full text of a part or message of this id, a range of its lines or bytes, or the lines in which something stands.
+    """Return a part or message of this id: whole, by lines or bytes, or by a search.
 
-    Of a tool part it is the whole output, or the error of one that failed; with `field` "input" its arguments as JSON.
-    `search` looks for a plain text, or with `regex` for a regular expression, which is trusted not to run for ever; it gives at most `most`
-    lines with `context` lines around each.  Raises `NotFoundError` for an id that names no part or message that counts
-    now, and `CallError` for more than one kind of excerpt, or one that cannot be had.
+    Of a tool part it is the whole output, or the error of one that failed; with `field` "input" its
+    arguments as JSON. `search` looks for a plain text, or with `regex` for a regular expression,
+    which is trusted not to run for ever; it gives at most `most` lines with `context` lines around
+    each. Raises `NotFoundError` for an id that names no part or message that counts now, and
+    `CallError` for more than one kind of excerpt, or one that cannot be had.
     """
     require(Session, session, "a session is a Session")
     require(str, name, "an id is a str")
@@ -106,9 +110,9 @@ def _require_range(what: str, given: object) -> None:
 
 
 def _whole(session: Session, name: str, field: Literal["output", "input"]) -> RecallResult:
-    """All of a part or message; a message's parts one after another, each under a line with its kind and id."""
+    """Return all of a part or message, a message as its parts, each under a line with its id."""
     try:
-        part = part_said(session, name)
+        part = read_part(session, name)
     except NotFoundError:
         message = _message(session, name)
     else:
@@ -124,7 +128,7 @@ def _whole(session: Session, name: str, field: Literal["output", "input"]) -> Re
 
 def _message(session: Session, name: str) -> TranscriptMessage:
     try:
-        return message_said(session, name)
+        return read_message(session, name)
     except NotFoundError:
         raise NotFoundError("message or part", name, session=session.id) from None
 

@@ -1,7 +1,7 @@
 """The tool `recall` as a window offers it to a model: its schema, and answers to calls.
 
-Reading itself is `recall.py`.  An answer is held to the bounds of truncation, so it is never truncated again; what did not fit is named by
-the range to go on with.
+Reading itself is `recall.py`. An answer is held to the bounds of truncation, so it is never
+truncated again; what did not fit is named by the range to go on with.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _schemas(tools: Json | None) -> list[dict[str, Any]]:
 
 
 def _function(tool: dict[str, Any]) -> dict[str, Any]:
-    """What says the name and the parameters of a tool, in any form."""
+    """Return the object with a tool's name and parameters, in any form."""
     found: Any = tool.get("function", tool)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 

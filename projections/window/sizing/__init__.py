@@ -1,1 +1,1 @@
-"""How large things are: sizes for planners and caps, and what a request is filled with, kind by kind."""
+"""Sizes of messages and results for planners, and the breakdown of a request."""

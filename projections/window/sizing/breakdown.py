@@ -1,12 +1,12 @@
-"""What a request is filled with: its counted tokens by kind, by tool, by message and by part.
+"""Break a request down into tokens by kind, by tool, by message and by part.
 
-Not the plans for making it smaller (`report.py`).  Counted from the neutral view itself, text by text, so the kinds sum to the
-count of the whole request; nothing of the conversation's text is in it.
+Counted from the view part by part, so the kinds sum to the count of the whole request.  The result
+holds no text of the conversation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,10 +14,10 @@ import msgspec
 from projections.conversation.parts import ToolPart
 from projections.tokens import frame_tokens
 from projections.view.carryover_text import carried_text
-from projections.view.message_rendering import Draft
-from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result
+from projections.view.message_rendering import MessageRenderer
+from projections.view.neutral import NeutralMessage, NeutralPart
 from projections.view.part_rendering import QUESTION
-from projections.view.selection import carried_with, compaction_of, ordered, shows_question
+from projections.view.selection import carryover_of, compaction_of, shows_question, visible_messages
 from projections.view.token_count import wire_messages
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from projections.view.part_rendering import Resolver
     from projections.view.token_count import ViewCounter
 
-__all__ = ["Breakdown", "Kinds", "MessageSize", "PartSize", "ToolSize", "break_down", "kind_of_part"]
+__all__ = ["Breakdown", "MessageSize", "PartSize", "TokensByKind", "ToolSize", "break_down", "kind_of_part"]
 
 
-class Kinds(msgspec.Struct, frozen=True):
+class TokensByKind(msgspec.Struct, frozen=True):
     """Counted tokens by kind; they sum to the count of the request."""
 
     system: int = 0
@@ -61,7 +61,7 @@ class Kinds(msgspec.Struct, frozen=True):
 
 
 class ToolSize(msgspec.Struct, frozen=True):
-    """What the calls of one tool take."""
+    """Tokens of the calls of one tool."""
 
     tool: str
     calls: int
@@ -81,7 +81,7 @@ class ToolSize(msgspec.Struct, frozen=True):
 
 
 class MessageSize(msgspec.Struct, frozen=True):
-    """What one message takes, frames included."""
+    """Tokens of one message, frames included."""
 
     id: str
     role: str
@@ -90,7 +90,7 @@ class MessageSize(msgspec.Struct, frozen=True):
 
 
 class PartSize(msgspec.Struct, frozen=True):
-    """What one part takes; of a tool part: the call, its result and what is attached to that."""
+    """Tokens of one part; of a tool part: the call, its result and the attachments."""
 
     id: str
     message: str
@@ -108,7 +108,7 @@ class PartSize(msgspec.Struct, frozen=True):
 class Breakdown(msgspec.Struct, frozen=True):
     """All of it; tools, messages and parts with the largest first."""
 
-    kinds: Kinds
+    kinds: TokensByKind
     tools: tuple[ToolSize, ...]
     messages: tuple[MessageSize, ...]
     parts: tuple[PartSize, ...]
@@ -117,10 +117,10 @@ class Breakdown(msgspec.Struct, frozen=True):
 def break_down(
     state: Conversation, view: ModelView, options: RenderOptions, resolve: Resolver, counter: ViewCounter
 ) -> Breakdown:
-    """Take a view apart: `state` is the conversation that it shows, `options` are those it was rendered with."""
+    """Break down a view; `state` and `options` are those that it was rendered from."""
     sizer = _Sizer(state, options, resolve, counter)
     sources = {sent.source for sent in view.messages}
-    shown = [message for message in ordered(state, options) if message.id in sources]
+    shown = [message for message in visible_messages(state, options) if message.id in sources]
     parts = [
         sizer.part(message, part, draft)
         for message in shown
@@ -148,25 +148,25 @@ class _Sizer:
 
     # -- kinds ---------------------------------------------------------------------------------
 
-    def kinds(self, view: ModelView) -> Kinds:
+    def kinds(self, view: ModelView) -> TokensByKind:
         """The tokens by kind."""
-        sums = dict.fromkeys(Kinds.__struct_fields__, 0)
-        sums["system"] = self._texts(view.system)
-        sums["tools"] = self._texts([view.tools] if view.tools else [])
+        sums = dict.fromkeys(TokensByKind.__struct_fields__, 0)
+        sums["system"] = sum(map(self._counter.text, view.system))
+        sums["tools"] = self._counter.text(view.tools) if view.tools else 0
         others = len(view.system) + bool(view.tools)
         sums["frames"] = frame_tokens(sum(map(wire_messages, view.messages)) + others)
         for message in view.messages:
             source = self._state.messages.get(message.source)
             carried = self._carried(source)
             for part in message.parts:
-                for kind, piece in _pieces(part):
-                    sums[kind or self._kind_of_text(message, source, piece, carried)] += self.tokens(piece)
-        return Kinds(**sums)
+                for kind, tokens in self._counter.by_kind(part):
+                    sums[self._kind_of_text(message, source, part, carried) if kind == "text" else kind] += tokens
+        return TokensByKind(**sums)
 
     def _kind_of_text(
-        self, message: NeutralMessage, source: Message | None, piece: NeutralPart, carried: str | None
+        self, message: NeutralMessage, source: Message | None, part: NeutralPart, carried: str | None
     ) -> str:
-        text = getattr(piece, "text", "")
+        text = getattr(part, "text", "")
         if source is None:
             return message.role
         if message.role == "user":
@@ -180,7 +180,7 @@ class _Sizer:
     def _carried(self, message: Message | None) -> str | None:
         if message is None or not self._options.carry:
             return None
-        carried = carried_with(self._state, message)
+        carried = carryover_of(self._state, message)
         return None if carried is None else carried_text(carried, self._resolve)
 
     # -- messages and parts --------------------------------------------------------------------
@@ -189,7 +189,7 @@ class _Sizer:
         """The sizes of the messages, in the order of the view."""
         sizes: dict[str, int] = {}
         for message in sent:
-            sizes[message.source] = sizes.get(message.source, 0) + self._counter.count((message,)) - frame_tokens(0)
+            sizes[message.source] = sizes.get(message.source, 0) + self._counter.message(message)
         return [MessageSize(name, self._role(name), size) for name, size in sizes.items()]
 
     def _role(self, name: str) -> str:
@@ -200,20 +200,20 @@ class _Sizer:
             return "summary"
         return "user" if message.user else "assistant"
 
-    def draft(self, message: Message) -> Draft:
+    def draft(self, message: Message) -> MessageRenderer:
         """The message as it is rendered."""
         question = message.user and shows_question(self._state, message, self._options)
-        return Draft(message, self._options, self._resolve, shows_question=question)
+        return MessageRenderer(message, self._options, self._resolve, shows_question=question)
 
-    def part(self, message: Message, part: Part, draft: Draft) -> PartSize | None:
+    def part(self, message: Message, part: Part, draft: MessageRenderer) -> PartSize | None:
         """The size of a part; None if it says nothing."""
         rendered = draft.rendered(part)
         said = (*rendered.said, *rendered.results, *rendered.media)
         if not said:
             return None
         sums: dict[str, int] = {}
-        for kind, piece in (found for one in said for found in _pieces(one)):
-            sums[kind] = sums.get(kind, 0) + self.tokens(piece)
+        for content, tokens in (counted for piece in said for counted in self._counter.by_kind(piece)):
+            sums[content] = sums.get(content, 0) + tokens
         kind, tokens = kind_of_part(part), sum(sums.values())
         if not isinstance(part, ToolPart):
             return PartSize(part.id, message.id, kind, tokens)
@@ -229,35 +229,10 @@ class _Sizer:
             known.pruned + part.pruned,
             known.input + sums.get("calls", 0),
             known.results + sums.get("results", 0),
-            known.attachments + sums.get("attachments", 0) + sums.get("", 0),
+            known.attachments + sums.get("attachments", 0) + sums.get("text", 0),
         )
-
-    # -- counting ------------------------------------------------------------------------------
-
-    def tokens(self, piece: NeutralPart) -> int:
-        """Tokens of one piece without the frame of its message."""
-        return self._counter.count((NeutralMessage("user", (piece,)),)) - frame_tokens(1)
-
-    def _texts(self, texts: Sequence[str]) -> int:
-        return self._counter.count((), texts) - frame_tokens(len(texts))
 
 
 def kind_of_part(part: Part) -> str:
     """The kind of a part in a word."""
     return type(part).__name__.removesuffix("Part").lower()
-
-
-def _pieces(part: NeutralPart) -> list[tuple[str, NeutralPart]]:
-    """What is counted of a part by itself, each with its kind; "" for a text, whose kind its message tells."""
-    match part:
-        case Result():
-            output = msgspec.structs.replace(part, files=())
-            return [("results", output), *(("attachments", file) for file in part.files)]
-        case Call():
-            return [("calls", part)]
-        case File():
-            return [("attachments", part)]
-        case Reasoning():
-            return [("reasoning", part)]
-        case _:
-            return [("", part)]

@@ -1,8 +1,7 @@
-"""The sizes planners decide by: tokens of a message as the view sends it, and of a tool's result.
+"""`Measure`: the sizes that planners decide by.
 
-Not the counting (`projections/tokens`) and not any decision.  Planners are given one: a `Measure`
-is a value that answers from the state of a conversation, so that planners stay pure functions.  Sizes are kept per message and asked
-again only for what changed.
+A `Measure` answers from the state of a conversation, so planners stay pure functions.  It keeps
+sizes per message and counts again only what changed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Measure(Protocol):
         ...
 
     def counted(self, part: ToolPart) -> int:
-        """Tokens of a completed tool's result when it is not pruned, attachments included, before calibration."""
+        """Tokens of a completed result as if it were not pruned, with attachments, uncalibrated."""
         ...
 
     @property

@@ -1,15 +1,13 @@
-"""Sizes as planners ask for them (`measure.py`): counted by `tokens/`, or as OpenCode 1.18 estimates them.
+"""Sizes of messages and results: counted tokens, or OpenCode 1.18's estimate.
 
-Not a decision, and not the count of a whole request (`ModelView.tokens`), whose sum the messages' sizes are but for the few
-tokens that begin the answer.  A message is counted once and again only when something in it changed; a large text is counted
-once wherever it stands, because its count is kept under its hash.
+The sizes of all messages sum to the count of the request, but for the few tokens that begin the
+answer.  A message is counted again only when something in it changed; the count of a large text is
+cached under its hash.
 """
 
 from __future__ import annotations
 
-import binascii
 from abc import ABC, abstractmethod
-from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -17,15 +15,15 @@ import msgspec
 
 from eventlog.values import Body, Content
 from projections.formats.ai_sdk import model_messages
-from projections.tokens import BodyCounter, CharsCounter, MemoryCountCache, counter_named, frame_tokens, media_tokens
-from projections.view.message_rendering import Draft
+from projections.tokens import CharsCounter, counter_named
+from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import NeutralMessage, NeutralPart, Text
 from projections.view.part_rendering import Resolver
-from projections.view.selection import carried_with, shows_question
+from projections.view.selection import carryover_of, shows_question
 from projections.view.token_count import ViewCounter
 
 if TYPE_CHECKING:
-    from projections.conversation.carryover import Carried
+    from projections.conversation.carryover import Carryover
     from projections.conversation.parts import Message, Part, ToolPart
     from projections.conversation.state import Conversation
     from projections.tokens import CountCache, Counter
@@ -40,7 +38,7 @@ Stamp: TypeAlias = tuple[object, ...]
 class Sizes(ABC):
     """Sizes of what one conversation holds, each kept until what it is the size of changes.
 
-    For one thread.  `options` are those the view is rendered with: they decide what a message sends.
+    For one thread. `options` are those the view is rendered with: they decide what a message sends.
     """
 
     def __init__(self, state: Conversation, options: RenderOptions, resolve: Resolver) -> None:
@@ -52,8 +50,8 @@ class Sizes(ABC):
         self.ratio = 1.0
         """Tokens that the provider reports for one counted here."""
 
-    def follow(self, state: Conversation) -> None:
-        """Go on with another state of the same conversation; sizes of what is equal in it are kept."""
+    def update(self, state: Conversation) -> None:
+        """Continue with another state of the same conversation; sizes of equal messages stay."""
         self._state = state
 
     def text(self, content: Content) -> str:
@@ -62,21 +60,21 @@ class Sizes(ABC):
 
     @abstractmethod
     def messages(self, messages: Sequence[Message]) -> int:
-        """Tokens that these messages send, one after another; a message that sends nothing counts nothing."""
+        """Return the tokens that these messages send; a message that sends nothing counts 0."""
 
     @abstractmethod
     def sent(self, message: Message) -> int:
         """Tokens that one message sends, before calibration."""
 
     def counted(self, part: ToolPart) -> int:
-        """Tokens of a completed tool's result as it is sent when it is not pruned, before calibration."""
+        """Return the tokens of a completed result as if it were not pruned, uncalibrated."""
         stamp = (part.output, part.attachments)
         known = self._results.get(part.id)
         if known is None or known[0] != stamp:
             known = self._results[part.id] = (stamp, self._count_result(part))
         return known[1]
 
-    def forget(self) -> None:
+    def evict(self) -> None:
         """Let go of the sizes of what the conversation no longer holds (after a compaction)."""
         state = self._state
         self._messages = {name: known for name, known in self._messages.items() if name in state.messages}
@@ -85,14 +83,15 @@ class Sizes(ABC):
     def _units(self, message: Message) -> int:
         """The size of one message in the units that are summed."""
         question = message.user and shows_question(self._state, message, self._options)
-        carried = carried_with(self._state, message) if self._options.carry else None
+        carried = carryover_of(self._state, message) if self._options.carry else None
         beside = (question, None if carried is None else _carried_stamp(carried))
         stamp = (beside, _message_stamp(message))
         known = self._messages.get(message.id)
         if known is None or known[0] != stamp:
-            draft = Draft(message, self._options, self._resolve, shows_question=question, carried=carried)
+            draft = MessageRenderer(message, self._options, self._resolve, shows_question=question, carried=carried)
             units = self._count_message(draft.messages())
-            # Rendering joins the pieces of texts, so what the message is made of is looked at again.
+            # Rendering joins the pieces of texts, so what the message is made of is looked at
+            # again.
             known = self._messages[message.id] = ((beside, _message_stamp(message)), units)
         return known[1]
 
@@ -106,7 +105,7 @@ class Sizes(ABC):
 
 
 class TokenSizes(Sizes):
-    """Tokens by a counter, frames and attachments included, times `ratio` (calibration; 1: as counted)."""
+    """Counted tokens, frames and attachments included, times `ratio` (1: uncalibrated)."""
 
     def __init__(
         self,
@@ -119,40 +118,31 @@ class TokenSizes(Sizes):
         cache: CountCache | None = None,
     ) -> None:
         super().__init__(state, options, resolve)
-        kept = cache or MemoryCountCache()
-        self._model = options.model.name if options.model is not None else ""
-        self._counter = counter
-        self._bodies = BodyCounter(counter, kept)
-        self._views = ViewCounter(counter, self._model, kept)
-        self.ratio = ratio  # may be set anew as it is learned
+        self._counter = ViewCounter(counter, options.model.name if options.model is not None else "", cache)
+        self.ratio = ratio  # set anew as calibration learns
 
     def messages(self, messages: Sequence[Message]) -> int:
-        """Tokens that these messages send: their sum, rounded once."""
+        """Return the tokens that these messages send: their sum, rounded once."""
         return round(self.ratio * sum(map(self._units, messages)))
 
     def sent(self, message: Message) -> int:
-        """Tokens that one message sends, before calibration."""
+        """Return the tokens that one message sends, before calibration."""
         return self._units(message)
 
     def _count_message(self, sent: Sequence[NeutralMessage]) -> int:
-        return self._views.count(sent) - frame_tokens(0)
+        return sum(map(self._counter.message, sent))
 
     def _count_result(self, part: ToolPart) -> int:
-        return self._content(part.output or "") + sum(
-            media_tokens(found.mime, _data(self._resolve(found.url)), self._model) for found in part.attachments
+        return self._counter.content(part.output or "", self._resolve) + sum(
+            self._counter.file(attachment.mime, self._resolve(attachment.url)) for attachment in part.attachments
         )
-
-    def _content(self, content: Content) -> int:
-        if isinstance(content, Body):
-            return self._bodies.count(content.digest, lambda: self._resolve(content))
-        return self._counter.count(content)
 
 
 class CharsSizes(Sizes):
-    """OpenCode 1.18's estimates (`parity/FACTS.md`): a quarter of the UTF-16 units, halves rounded up.
+    """OpenCode 1.18's estimate: a quarter of the UTF-16 units, halves rounded up.
 
-    Messages are measured as the JSON array of their `ModelMessage` form, media and marks included; a result as its stored
-    output alone, without its attachments.
+    Messages are measured as the JSON array of their `ModelMessage` form, media and marks included;
+    a result as its stored output alone, without its attachments.
     """
 
     def messages(self, messages: Sequence[Message]) -> int:
@@ -187,7 +177,9 @@ def sizes_named(
     ratio: float = 1.0,
     cache: CountCache | None = None,
 ) -> Sizes:
-    """The sizes that a policy's `counter` means, already resolved: an encoding or "chars/4"; `NotFoundError` for another name.
+    """Return the sizes for a resolved counter: an encoding, or "chars/4".
+
+    Raises `NotFoundError` for another name.
 
     OpenCode's estimate is never calibrated, so "chars/4" takes no notice of `ratio`.
     """
@@ -210,28 +202,18 @@ def _message_stamp(message: Message) -> Stamp:
     )
 
 
-def _carried_stamp(carried: Carried) -> Stamp:
+def _carried_stamp(carried: Carryover) -> Stamp:
     return (carried.todos, carried.touches, *map(msgspec.structs.astuple, carried.pins))
 
 
 def _part_stamp(part: Part) -> Stamp:
-    """All fields, with the growing texts as they are now; equal strings are the same objects, so comparing is cheap."""
+    """Return all fields, growing texts as they are now; comparing equal strings is cheap."""
     fields: Iterable[object] = msgspec.structs.astuple(part)
     return tuple(tuple(cast("list[object]", field)) if isinstance(field, list) else field for field in fields)
 
 
-def _data(url: str) -> bytes:
-    """The bytes of a data URL; none for another address, or one that is not base64."""
-    if not url.startswith("data:"):
-        return b""
-    try:
-        return b64decode(url.partition(",")[2])
-    except (binascii.Error, ValueError):
-        return b""
-
-
 def _filled(sent: Sequence[NeutralMessage]) -> tuple[list[NeutralMessage], int]:
-    """The messages with each empty text a blank, because OpenCode sends those too, and how many there were."""
+    """Replace empty texts by a blank, because OpenCode sends them; return their number, too."""
     found: list[NeutralMessage] = []
     added = 0
     for message in sent:

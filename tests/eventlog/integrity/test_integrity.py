@@ -344,7 +344,7 @@ def test_deep_compares_every_checkpoint(place: Place) -> None:
         assert [(one.session, one.first_bad) for one in verify(store, deep=True).sessions if not one.sound] == [
             ("a", session.version)
         ]
-        Checkpoints(store.log).forget(transcript, session)
+        Checkpoints(store.log).delete(transcript, session)
         wrong = restore(store.log, session.ancestry(), 3)[0]
         checkpoint_store.save(
             store.log, STATE, "a", session.version, wrong.encode()[0], surplus=checkpoint_store.newest(1)

@@ -1,4 +1,4 @@
-"""Every recorded session: replay at any version equals live, and each call has a result."""
+"""Every recorded session: replay at any version equals live, and each call has one result."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from eventlog.codec.decoded import Span, Stretch
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import ImportFormatError
 from eventlog.events import LASTING
+from eventlog.history.lineage import Stream
 from eventlog.importers import import_file
 from eventlog.session.session import Session
 from projections.replay.loop import Follower, replay
@@ -32,7 +33,7 @@ SOURCES = sorted(
     ]
 )
 WHOLE = 500
-"""Sessions up to this size are checked at every version, longer ones at a sample."""
+"""Sessions up to this many versions are looked at at every version, longer ones at this many over `THIN`."""
 THIN = 8
 GROUPS = 24
 
@@ -52,7 +53,7 @@ class Until:
             yield from stretch.spans()
 
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
-        """Yield the runs append by append."""
+        """Every event of a range of versions, append by append."""
         last = self.version if upto is None else min(upto, self.version)
         for stretch in self._stretches:
             part = stretch.cut(after, last)
@@ -62,6 +63,14 @@ class Until:
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """The effective versions."""
         return self._history.at(self.version if at is None else at)
+
+    def ancestry(self) -> tuple[Stream, ...]:
+        """The one stream that these events are of."""
+        return (Stream(self.id, 1, self.version),)
+
+    def inherited_redactions(self) -> tuple[str, ...]:
+        """No part: this is no fork."""
+        return ()
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """The effective history."""
@@ -87,7 +96,7 @@ def versions(session: Session) -> list[int]:
 
 
 def answered(messages: Iterator[NeutralMessage] | list[NeutralMessage]) -> None:
-    """Check that each call has one result, in its own message or right after it."""
+    """Check that each call has exactly one result, in its message or right after it."""
     open_calls: Counter[str] = Counter()
     for message in messages:
         if message.role == "assistant":
@@ -104,7 +113,7 @@ def answered(messages: Iterator[NeutralMessage] | list[NeutralMessage]) -> None:
 @pytest.mark.promise(7)
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_replay_equals_live_at_every_version(group: int) -> None:
-    """Promise 7: view and transcript replayed at a version have the bytes of the live ones."""
+    """Promise 7 over all recordings: replayed view and transcript have the live bytes."""
     with eventlog.open("memory:") as store:
         for path in SOURCES[group::GROUPS]:
             try:
@@ -126,7 +135,7 @@ def test_replay_equals_live_at_every_version(group: int) -> None:
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_each_call_has_one_result(group: int) -> None:
-    """In recorded sessions, also half-way, each call has exactly one result."""
+    """In every recorded session, now and half way, each call has exactly one result."""
     seen = 0
     with eventlog.open("memory:") as store:
         for path in SOURCES[group::GROUPS]:
@@ -148,7 +157,7 @@ def test_each_call_has_one_result(group: int) -> None:
 
 
 def test_the_sample_of_versions_is_what_it_says() -> None:
-    """The sampled versions are all of a short session, or distinct ones up to the last."""
+    """Short sessions are looked at at every version, long ones at their end, too."""
     with eventlog.open("memory:") as store:
         short, long = store.create_session(), store.create_session()
         for _ in range(3):

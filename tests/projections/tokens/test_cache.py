@@ -1,4 +1,4 @@
-"""Stored token counts: each body counted once, reading never writes, damage ignored."""
+"""Cached counts: bodies are counted once, reads never write, damaged counts are ignored."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def digest(text: str) -> bytes:
 
 
 def test_a_body_is_counted_once_across_restarts() -> None:
-    """A flushed count is found by a new cache, and the body is not read again."""
+    """A flushed count is found by a new cache over the same log, and the body is not read."""
     log, texts = Derived(), Texts()
     cache = LogCountCache(log)
     bodies = BodyCounter(CharsCounter(), cache)
@@ -122,7 +122,7 @@ def test_a_log_opened_for_reading_is_never_written() -> None:
 
 
 def test_a_failed_flush_keeps_its_counts() -> None:
-    """A failed flush raises, and its counts go out with the next flush."""
+    """If the log cannot write, the caller gets the error and the next flush the counts."""
     log = Derived()
     cache = LogCountCache(log)
     cache.put("o200k_base", digest("x"), 7)
@@ -135,7 +135,7 @@ def test_a_failed_flush_keeps_its_counts() -> None:
 
 
 def test_a_damaged_count_is_counted_again() -> None:
-    """A stored count with a flipped bit, cut short or under another key is a miss."""
+    """A stored count with a flipped bit, cut short, or under another key is a miss."""
     log = Derived()
     cache = LogCountCache(log)
     cache.put("o200k_base", digest("x"), 7)
@@ -163,7 +163,7 @@ def test_waiting_counts_are_bounded() -> None:
 
 
 def test_waiting_counts_are_found_when_memory_forgot_them() -> None:
-    """A count that waits for its flush is found after the memory cache evicted it."""
+    """A pending count is found though the memory cache has dropped it."""
     cache = LogCountCache(Derived(), capacity=1)
     for number in range(3):
         cache.put("o200k_base", digest(str(number)), number)

@@ -1,4 +1,4 @@
-"""Counts made before the native encoder is built equal the encoder's."""
+"""The first counts of a process, without the native encoder, equal the encoder's."""
 
 from __future__ import annotations
 
@@ -73,7 +73,10 @@ def test_ascii_counts_as_the_native_encoder_counts_it(name: str, text: str) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_long_pieces_count_alike_up_to_their_limit(name: str) -> None:
-    """Pieces merge in the native encoder's order; beyond `LONGEST` it counts them."""
+    """Pieces that are no token are merged in the native encoder's order.
+
+    Beyond `LONGEST` they are left to it, tokens excepted.
+    """
     source = random.Random(3)
     for length in range(1, LONGEST + 1):
         for letters in ("abcdefghijklmnopqrstuvwxyz", "etaoin", "zq", "#=-*"):
@@ -85,7 +88,7 @@ def test_long_pieces_count_alike_up_to_their_limit(name: str) -> None:
 
 
 def recorded() -> Iterator[str]:
-    """Recorded texts of people, models and programs."""
+    """Recorded texts of people and models, and output of programs."""
     root = shared_path("data")
     for path in sorted(root.rglob("*"))[:400]:
         if path.is_file() and path.suffix in {".jsonl", ".json", ".md", ".sse", ".txt"}:
@@ -104,7 +107,7 @@ def test_recorded_text_counts_alike() -> None:
 
 
 def test_a_few_short_texts_are_counted_without_the_native_encoder(not_loaded: list[str]) -> None:
-    """A few short texts are counted without building the native encoder."""
+    """The native encoder is built by the text that makes it worth while; counts stay equal."""
     counter = TokenCounter()
     text = Path(__file__).read_text(encoding="ascii")
     counts = {counter.count(text) for _ in range(FEW // len(text) // 2)}
@@ -119,7 +122,7 @@ def test_a_few_short_texts_are_counted_without_the_native_encoder(not_loaded: li
     "text", ["\u4f1a\u8bdd", "caf\u00e9", "word " * FEW, "zq" * LONGEST], ids=["Chinese", "accent", "long", "piece"]
 )
 def test_what_is_not_short_ascii_has_the_native_encoder_built(not_loaded: list[str], text: str) -> None:
-    """Other scripts, long texts and long pieces build the native encoder at once."""
+    """Non-ASCII, long texts, and long pieces that are no token go to the native encoder."""
     first = TokenCounter().count(text)
     assert not_loaded == ["o200k_base"]
     assert first == TokenCounter().count(text)

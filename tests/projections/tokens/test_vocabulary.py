@@ -1,4 +1,4 @@
-"""The packaged vocabulary: as published, loaded late, once, verified, offline."""
+"""The packaged vocabulary: as published, loaded late, once, checked, without a network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", sorted(VOCABULARIES))
 def test_the_table_in_the_package_is_the_published_vocabulary(name: str) -> None:
-    """The packed vocabulary unpacks to the text whose SHA-256 OpenAI publishes."""
+    """The packed table gives back the published text, with the SHA-256 that OpenAI publishes."""
     text = published_form(read_tokens(name))
     assert hashlib.sha256(text).hexdigest() == VOCABULARIES[name].published
 
@@ -59,7 +59,7 @@ def test_packing_refuses_what_is_not_a_vocabulary(line: bytes) -> None:
 
 
 def test_a_flipped_byte_in_the_vocabulary_is_damage(tmp_path: Path) -> None:
-    """A flipped byte in the vocabulary, or its absence, is `DamagedError`."""
+    """A flipped byte of the file, or a missing file, is `DamagedError`, never a wrong count."""
     good = (FOLDER / "cl100k_base.ranks").read_bytes()
     for at in (0, 1, 2, 1000, len(good) // 2, len(good) - 1):
         bad = bytearray(good)
@@ -100,7 +100,10 @@ def test_our_definitions_are_tiktokens(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_importing_loads_neither_tiktoken_nor_a_vocabulary() -> None:
-    """Importing loads nothing, a short count the ranks, a long count tiktoken."""
+    """Importing the module loads nothing; estimates do not either.
+
+    A first short count reads the ranks, a long one loads tiktoken.
+    """
     program = (
         "import sys, projections, projections.tokens as tokens\n"
         "counter = tokens.TokenCounter()\n"
@@ -122,7 +125,7 @@ def test_importing_loads_neither_tiktoken_nor_a_vocabulary() -> None:
 def test_threads_that_count_at_once_share_one_load(
     loader: str, text: str, tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Threads that count at once share one load of the ranks and one encoder."""
+    """Ranks are read once, and an encoder is built once, by any number of threads."""
     loads: list[str] = []
     load = getattr(encodings_module, loader)
 
@@ -198,7 +201,7 @@ def test_overrides_choose_first() -> None:
 
 
 def test_a_recorded_name_gives_its_counter_back() -> None:
-    """A counter is found by its recorded name; an unknown name is a typed error."""
+    """A counter is found by the name stored with its counts; an unknown name is an error."""
     assert [counter_named(name).name for name in ("o200k_base", "cl100k_base", "chars/4")] == [
         "o200k_base",
         "cl100k_base",

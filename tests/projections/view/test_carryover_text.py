@@ -5,7 +5,7 @@ from __future__ import annotations
 import eventlog
 from eventlog.values import Todo
 from projections import ModelView
-from projections.conversation.carryover import Carried, Pin
+from projections.conversation.carryover import Carryover, Pin
 from projections.view.carryover_text import PINNED_SHOWN, carried_text
 from projections.window import ContextWindow
 from tests.support.window_loop import SMALL, sections, talk, told
@@ -14,16 +14,19 @@ LONG = "x" * PINNED_SHOWN + "the end"
 
 
 def test_a_pinned_fact_is_carried_whole_and_a_long_part_can_be_recalled() -> None:
-    """A pinned fact is carried whole; a long part says how to recall the remainder."""
+    """A pinned fact stands nowhere else, so none of it is left out.
+
+    Of a long part it is said how to read the rest.
+    """
     fact, part = Pin("p1", None, (LONG,)), Pin("p2", "prt_1", (LONG,))
-    assert carried_text(Carried(pins=(fact,)), str) == f"## Pinned\n- {LONG}"
-    said = carried_text(Carried(todos=(Todo("a"),), pins=(part,)), str)
+    assert carried_text(Carryover(pins=(fact,)), str) == f"## Pinned\n- {LONG}"
+    said = carried_text(Carryover(todos=(Todo("a"),), pins=(part,)), str)
     assert "the end" not in said
     assert said.endswith("[the rest of part prt_1 can be recalled]")
 
 
 def test_a_file_that_a_call_failed_to_write_was_not_touched() -> None:
-    """A file is touched by a call that broke off, not by a refused one."""
+    """Files touched: a refused call touched nothing; one that was broken off may have."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         with session.assistant() as reply:

@@ -1,4 +1,4 @@
-"""The model-visible view: promises 7, 9 and 10."""
+"""The model-visible view (promises 7, 9 and 10)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from projections.conversation.state import Conversation
 from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, replay
-from projections.replay.projection import fold, one_by_one
+from projections.replay.projection import apply_each, apply_span
 from projections.transcript.transcript import TranscriptProjection
 from projections.view import neutral
 from projections.view.assembly import Assembly
@@ -70,7 +70,7 @@ def view_of(recording: Recording, options: RenderOptions = DEFAULT, at: int | No
 
 
 def said(*events: ev.Event, options: RenderOptions = DEFAULT) -> list[dict[str, Any]]:
-    """The OpenAI Chat request after these events."""
+    """Return the request after these events, in the form of OpenAI Chat."""
     items = [(1_000 + number, event) for number, event in enumerate([ev.SessionStarted(), *events])]
     return chat_messages(view_of(Recording(items), options))
 
@@ -133,22 +133,25 @@ def test_replay_from_any_checkpoint_equals_live(items: list[Timed], data: st.Dat
 @QUICK
 @given(histories())
 def test_state_survives_its_encoding(items: list[Timed]) -> None:
-    """A checkpoint decodes to an equal state that goes on in the same way."""
+    """A checkpoint decodes to an equal state, which goes on in the same way."""
     recording = Recording(items)
     spans = list(recording.history())
     half = len(spans) // 2
     state = Conversation(whole=True)
     for span in spans[:half]:
-        fold(PROJECTION, state, span)
+        apply_span(PROJECTION, state, span)
     again = PROJECTION.decode(PROJECTION.encode(state))
     for span in spans[half:]:
-        fold(PROJECTION, state, span)
-        fold(PROJECTION, again, span)
+        apply_span(PROJECTION, state, span)
+        apply_span(PROJECTION, again, span)
     assert again.encode() == state.encode()
 
 
 def test_damaged_checkpoints_are_passed_over() -> None:
-    """A damaged checkpoint is ignored for the one before, or none; reading writes nothing."""
+    """A damaged checkpoint is not used, the one before is, and none is fine too.
+
+    Reading writes nothing.
+    """
     log = MemoryLog()
     checkpoints = Checkpoints(log)
     recording = Recording([(1, ev.SessionStarted())])
@@ -163,14 +166,14 @@ def test_damaged_checkpoints_are_passed_over() -> None:
     assert next(checkpoints.valid(PROJECTION, recording, 99, recording.version))[0] == 7
     expected = follower.state.encode()
     assert replay(PROJECTION, recording, None, checkpoints).state.encode() == expected
-    checkpoints.forget(PROJECTION, recording)
+    checkpoints.delete(PROJECTION, recording)
     assert replay(PROJECTION, recording, None, checkpoints).state.encode() == expected
     assert log.scan_derived(b"") == []
 
 
 @pytest.mark.promise(14)
 def test_few_checkpoints_are_kept() -> None:
-    """Promise 14: a session keeps a bounded number of checkpoints, old ones among them."""
+    """Promise 14: checkpoints do not grow in number with the history, and old ones stay."""
     log = MemoryLog()
     checkpoints = Checkpoints(log)
     recording = Recording([(1, ev.SessionStarted())])
@@ -199,7 +202,7 @@ def test_unknown_events_are_errors() -> None:
 @QUICK
 @given(histories(max_size=50), RISING, st.integers(1, 4))
 def test_live_view_equals_a_fresh_one(items: list[Timed], options: RenderOptions, stride: int) -> None:
-    """The view updated event by event equals the one rendered from the start."""
+    """The view kept up to date event by event is the one rendered from the start."""
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -210,7 +213,7 @@ def test_live_view_equals_a_fresh_one(items: list[Timed], options: RenderOptions
         follower.advance()
         if follower.renewed:
             follower.renewed = False
-            assembly.follow(follower.state)
+            assembly.replace_state(follower.state)
         now = assembly.view()
         assert list(now) == list(view_of(recording, options))
         assert encoder.encode(now) == encode_chat(now)
@@ -224,7 +227,7 @@ ORDINARY = ("prune", "edit", "remove", "redact", "compact", "undo", "rollback", 
 @QUICK
 @given(histories(without=ORDINARY, max_size=50), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOptions) -> None:
-    """Ordinary events change no message before their own."""
+    """Ordinary events change nothing before the message they belong to."""
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -237,7 +240,7 @@ def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOpt
         order = {message: place for place, message in enumerate(follower.state.messages)}
         newest = next(reversed(follower.state.messages), "")
         changing = growing - {message.id for message in follower.state.messages.values() if message.user} | {newest}
-        first = min(order.get(message, len(order)) for message in changing)  # the message may not be shown yet
+        first = min(order.get(message, len(order)) for message in changing)  # it may have shown nothing so far
         count = next(
             (place for place, message in enumerate(before) if order.get(message.source, 0) >= first), len(before)
         )
@@ -270,7 +273,7 @@ def test_next_view_shares_what_did_not_change() -> None:
 
 
 def test_a_delta_renders_its_own_part_only() -> None:
-    """A delta re-renders its own part only, beside many finished calls."""
+    """In an open message with many finished calls one more delta renders only its own part."""
     counts: list[list[int]] = []
     for calls in (2, 60):
         begun: list[ev.Event] = [*asked("u", "q"), ev.AssistantMessageStarted("a", model=ONE), ev.StepStarted("a", "s")]
@@ -315,7 +318,10 @@ def test_a_delta_renders_its_own_part_only() -> None:
 @QUICK
 @given(histories(max_size=60), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_every_call_has_exactly_one_result(items: list[Timed], options: RenderOptions) -> None:
-    """A call has exactly one result, in its own message or the next; none stands alone."""
+    """A call is answered once, in its own message or in the one that follows.
+
+    No result is alone.
+    """
     messages = list(view_of(Recording(items), options))
     for index, message in enumerate(messages):
         calls = [part.call for part in message.parts if isinstance(part, Call)]
@@ -339,14 +345,17 @@ SIGNED: list[Timed] = [
     (4, ev.PartStarted("a", "p", Reasoning())),
     (5, ev.PartEnded("p", '{"p":{"s":1}}')),
 ]
-"""Reasoning without text but with a signature."""
+"""Reasoning that is not told, but signed."""
 
 
 @QUICK
 @given(histories(max_size=60))
 @example(items=SIGNED)
 def test_default_view_has_no_empty_messages(items: list[Timed]) -> None:
-    """The default preset sends no message without parts and no empty text."""
+    """The default preset sends no message without parts and no empty text.
+
+    Reasoning may be all in its metadata.
+    """
     for message in view_of(Recording(items)):
         assert message.parts
         for part in message.parts:
@@ -360,14 +369,14 @@ REDACTED_CALL: list[Timed] = [
     (4, ev.PartStarted("a", "p", Tool("c", "bash"))),
     (5, ev.PartRedacted("p")),
 ]
-"""A call redacted before it had a result."""
+"""A call that was redacted before it had a result."""
 
 
 @QUICK
 @given(histories(max_size=50, without=("rollback",)))
 @example(items=REDACTED_CALL)
 def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None:
-    """Settling open parts leaves the default preset's view unchanged."""
+    """In the default preset the view before and after settling is equal."""
     recording = Recording(items)
     before = list(view_of(recording))
     state = State()
@@ -383,7 +392,10 @@ def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None
 @QUICK
 @given(histories(max_size=40), st.data())
 def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.DataObject) -> None:
-    """A rollback to v restores the view after v, redactions apart, and can be undone."""
+    """After a rollback to v the view is that right after v, redactions apart.
+
+    A rollback can be undone.
+    """
     recording = Recording(items)
     last = recording.version
     to = data.draw(st.integers(1, last))
@@ -399,7 +411,7 @@ def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.Data
 @pytest.mark.promise(9)
 @BOTH
 def test_undoing_a_compaction_gives_the_view_back(options: RenderOptions) -> None:
-    """Promise 9: undoing a compaction, also one upon another, restores the view."""
+    """Promise 9: undoing a compaction, or one upon another, gives the view before it."""
     recording = Recording([(1, ev.SessionStarted())])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -409,7 +421,7 @@ def test_undoing_a_compaction_gives_the_view_back(options: RenderOptions) -> Non
         follower.advance()
         if follower.renewed:
             follower.renewed = False
-            assembly.follow(follower.state)
+            assembly.replace_state(follower.state)
         assert list(assembly.view()) == list(view_of(recording, options))
         return list(assembly.view())
 
@@ -443,7 +455,12 @@ def texts(messages: list[dict[str, Any]]) -> list[object]:
 
 
 def test_a_compaction_stands_for_what_it_covers() -> None:
-    """A compaction shows marker, summary and uncovered messages; older pairs are hidden."""
+    """Marker and summary come first, then messages that are not covered, in order.
+
+    Older pairs are hidden.
+
+    An unknown tail is none.
+    """
     start = [*asked("u1", "one"), *answered("a1", "two"), *asked("u2", "three"), *answered("a2", "four")]
     question = "What did we do so far?"
     kept = [*start, *compacted("k", "sum", tail="u2", through="a1"), *asked("u3", "five")]
@@ -456,7 +473,7 @@ def test_a_compaction_stands_for_what_it_covers() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 5, 7])
 def test_a_compaction_that_is_not_completed_hides_nothing(count: int) -> None:
-    """Requested, running and failed compactions hide and show nothing."""
+    """Requested, running and failed compactions hide nothing and show nothing."""
     events = compacted("k", "sum")[:count]
     assert texts(said(*asked("u1", "one"), *events)) == ["one"]
     failed = [*compacted("k", "sum")[:-1], ev.CompactionFailed("k.c", "empty", "k.s")]
@@ -478,7 +495,10 @@ def test_restoring_a_pruned_result_gives_the_view_back() -> None:
 
 
 def test_user_parts() -> None:
-    """Empty and ignored texts are not sent, synthetic ones are; subtasks are a sentence."""
+    """Ignored and empty texts are not sent, synthetic ones are.
+
+    Files that became text are not; a subtask is a sentence.
+    """
     parts: Sequence[PartKind] = [
         Text("hello"),
         Text(""),
@@ -504,7 +524,7 @@ def test_user_parts() -> None:
 
 
 def test_tool_results() -> None:
-    """Results show output, error, interruption or unfinished input; previews if truncated."""
+    """Output, error, interruption and unfinished input; truncation shows its preview."""
     events = [
         ev.AssistantMessageStarted("a"),
         *called("p1", call="1"),
@@ -526,7 +546,7 @@ def test_tool_results() -> None:
 
 
 def test_provider_executed_tools_are_answered_in_place() -> None:
-    """A provider-run tool's result is in the same message."""
+    """The result of a tool that the provider ran is in the same message."""
     begun: list[ev.Event] = [ev.SessionStarted(), ev.AssistantMessageStarted("a"), *called("p", executed=True)]
     recording = Recording([(1, event) for event in begun])
     recording.add([(2, ev.ToolCompleted("p", "found"))])
@@ -550,7 +570,7 @@ def test_steps_are_messages_of_their_own() -> None:
 
 
 def test_failed_messages() -> None:
-    """An error without content is omitted, an aborted message with content stays."""
+    """An error without content is left out, an aborted message with content stays."""
     question = asked("u", "q")
     answer = answered("a", "partly")[:-1]
     aborted = ev.MessageFinished("a", None, MessageError("aborted"))
@@ -562,7 +582,10 @@ def test_failed_messages() -> None:
 
 
 def test_reasoning_of_another_model_is_text() -> None:
-    """Reasoning keeps its metadata for its own model; another model gets it as text."""
+    """Reasoning keeps its metadata for the same model only.
+
+    For another it is text, kept apart from the answer.
+    """
     metadata = '{"anthropic":{"signature":"s"}}'
     begun: list[ev.Event] = [
         ev.SessionStarted(),
@@ -584,7 +607,10 @@ def test_reasoning_of_another_model_is_text() -> None:
 
 
 def test_empty_text_is_the_preset_s_only() -> None:
-    """A message without any text is not sent; `opencode-1.18` sends it empty."""
+    """A message that broke off before its first token is not sent by default.
+
+    `opencode-1.18` sends it empty.
+    """
     events = [*asked("u", "q"), ev.AssistantMessageStarted("a"), ev.PartStarted("a", "t", Text())]
     assert texts(said(*events)) == ["q"]
     assert texts(said(*events, options=OPENCODE_1_18)) == ["q", ""]
@@ -594,7 +620,7 @@ def test_empty_text_is_the_preset_s_only() -> None:
 
 
 def test_media_options() -> None:
-    """Media are stripped, moved behind the result, or refused, by the model's abilities."""
+    """Media stripped, moved behind the result, or refused for a model that cannot take it."""
     done = ev.ToolCompleted("p", "read", None, "", None, (Attachment("image/png", PICTURE),))
     events = [
         ev.UserMessageAdded("u"),
@@ -631,7 +657,7 @@ def test_long_results_are_capped_on_request() -> None:
 
 
 def test_constraints() -> None:
-    """No two user messages in a row, nothing empty, no taken call ids."""
+    """Constraints: no two user messages in a row, nothing empty, allowed call ids."""
     events = [
         *asked("u1", "one"),
         *asked("u2", "two"),
@@ -656,7 +682,7 @@ def test_constraints() -> None:
 
 
 def test_what_was_joined_is_joined_again_after_a_change() -> None:
-    """Joined messages stay whole when one changes later, live as in a fresh view."""
+    """Messages joined behind an inserted answer stay whole when one of them changes later."""
     options = RenderOptions(constraints=Constraints(alternate=True, after_tool="Done."))
     begun = [*asked("u", "q"), ev.AssistantMessageStarted("a"), *called("p"), ev.ToolCompleted("p", "out")]
     begun += [ev.MessageFinished("a", "stop"), *asked("q1", "one"), *asked("q2", "two"), *answered("b", "yes")]
@@ -674,7 +700,7 @@ def test_what_was_joined_is_joined_again_after_a_change() -> None:
 @QUICK
 @given(histories(max_size=50), st.integers(1, 3))
 def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
-    """Alternation joins neighbours live as in a fresh view, never two users in a row."""
+    """Alternation joins neighbours the same way live and afresh."""
     options = RenderOptions(constraints=Constraints(alternate=True, drop_empty=True, after_tool="Done."))
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
@@ -684,7 +710,7 @@ def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
         follower.advance()
         if follower.renewed:
             follower.renewed = False
-            assembly.follow(follower.state)
+            assembly.replace_state(follower.state)
         now = list(assembly.view())
         assert now == list(view_of(recording, options))
         roles = [message.role for message in now]
@@ -692,7 +718,10 @@ def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
 
 
 def test_reminder_and_max_steps() -> None:
-    """On request a message sent mid-turn is wrapped, and the last one may say stop."""
+    """A message sent while a turn runs is wrapped on request.
+
+    The last message may tell the model to stop.
+    """
     events = [*asked("u1", "start"), *answered("a1", "working", reason="tool-calls"), *asked("u2", "also this")]
     assert texts(said(*events))[-1] == "also this"
     wrapped = texts(said(*events, options=RenderOptions(reminder=True)))
@@ -707,7 +736,7 @@ def test_reminder_and_max_steps() -> None:
 
 
 def test_every_queued_message_is_wrapped() -> None:
-    """Every message sent while a turn runs is wrapped, and none after the turn."""
+    """Each of many messages sent while a turn runs is wrapped; none is after the turn."""
     options = RenderOptions(reminder=True)
     recording = Recording([(1, ev.SessionStarted())])
     follower = Follower(PROJECTION, recording)
@@ -726,7 +755,7 @@ def test_every_queued_message_is_wrapped() -> None:
 
 
 def test_presets_by_name() -> None:
-    """Two presets exist; another name is a typed error."""
+    """Two presets; another name is a typed error."""
     assert preset("default") == DEFAULT
     assert preset("opencode-1.18") == OPENCODE_1_18
     with pytest.raises(NotFoundError):
@@ -737,7 +766,7 @@ def test_presets_by_name() -> None:
 
 
 def test_view_of_a_session() -> None:
-    """`view` gives messages, tokens, system prompt and digest, also inside a stream."""
+    """A view has messages, tokens, system prompt and digest, also inside a stream."""
     with eventlog.open("memory:") as store:
         session = store.create_session(title="t")
         session.set_system_prompt("You are terse.", "Caller's.")
@@ -774,7 +803,7 @@ def test_view_of_a_session() -> None:
 
 
 def test_the_header_is_stable() -> None:
-    """The header segment keeps its bytes every turn; a hook may change both segments."""
+    """The first system segment keeps its bytes from turn to turn; a hook may change both."""
 
     def hook(segments: tuple[str, ...]) -> list[str]:
         return [segments[0].upper(), *segments[1:], "hooked"]
@@ -799,7 +828,10 @@ def test_the_header_is_stable() -> None:
 
 
 def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
-    """A view inside a stream has the text so far; a step's view omits its own message."""
+    """`view(v)` at each version of a stream has the text up to it.
+
+    A step's own view leaves out the message it fills.
+    """
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("q", id="u")
@@ -830,7 +862,7 @@ def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
 
 @pytest.mark.promise(8)
 def test_checkpoint_of_a_session_is_used() -> None:
-    """Promise 8: opening a long session's view reads the events after its checkpoint."""
+    """Promise 8: opening a long session's view reads only the events after the checkpoint."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         for number in range(30):
@@ -854,7 +886,7 @@ def test_checkpoint_of_a_session_is_used() -> None:
 
 @pytest.mark.promise(8)
 def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
-    """Promise 8: opening a view reads one checkpoint and none of the command state."""
+    """Promise 8: opening a view reads its newest checkpoint, and no command state."""
     with eventlog.open(tmp_path, checkpoint_events=10) as store:
         session = store.create_session(id="s")
         live = LiveView(session)
@@ -874,18 +906,18 @@ def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
 @QUICK
 @given(histories(max_size=50))
 def test_a_batch_is_its_events(items: list[Timed]) -> None:
-    """`apply_batch` equals applying its events one by one, up to a rollback."""
+    """`apply_batch` equals applying the events one by one, up to a rollback."""
     (stretch,) = Recording(items).stretches()
     projection = TranscriptProjection()
     many, stopped = projection.apply_batch(projection.initial(), stretch.batch, 1)
-    one, expected = one_by_one(projection, projection.initial(), stretch.batch, 1)
+    one, expected = apply_each(projection, projection.initial(), stretch.batch, 1)
     assert stopped == expected
     assert many.encode() == one.encode()
 
 
 @pytest.mark.promise(8)
 def test_a_fork_opens_at_its_parents_checkpoint() -> None:
-    """Promise 8: opening a fork's view starts at its newest inherited checkpoint."""
+    """Promise 8: a fork's view costs the events after the newest inherited checkpoint."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         for number in range(30):
@@ -896,7 +928,7 @@ def test_a_fork_opens_at_its_parents_checkpoint() -> None:
         session.user("after the checkpoint")
         fork = session.fork()
         session.user("in the parent")
-        LiveView(session).save()  # a checkpoint too new for the fork
+        LiveView(session).save()  # too new for the fork
         fork.user("in the fork")
         read: list[int] = []
         stretches = fork.stretches
@@ -940,13 +972,13 @@ PARTLY = [
 @settings(max_examples=150, deadline=None)
 @given(histories(max_size=50), st.sampled_from(PARTLY))
 def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], options: RenderOptions) -> None:
-    """A part is explained as shown exactly if the view without it differs."""
+    """A part is said to be shown exactly if the view without it is another one."""
     recording = Recording(items)
     state, _ = replay(PROJECTION, recording)
     whole = list(view_of(recording, options))
     for name, (_, part) in list(state.where.items()):
         if part.removed or isinstance(part, (NotePart, StepPart)):
-            continue  # never sent, but a removed step start would change how its message is split
+            continue  # of those that are never sent a step's beginning parts its message, all the same
         reason = reason_in(state, options, recording.text, name)
         part.removed = True
         without = list(Assembly(state, options, recording.text).view())
@@ -958,7 +990,7 @@ SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
 
 
 def test_explanations_follow_the_rendering() -> None:
-    """Explanations say what is sent as text only, not sent, or redacted since."""
+    """Parts sent only as a text, not sent at all, or redacted later are explained so."""
     two = RenderOptions(model=Model("p", "two"))
     events: list[ev.Event] = [
         *asked("u", "one", " ", "secret"),
@@ -996,7 +1028,7 @@ def test_explanations_follow_the_rendering() -> None:
 
 
 def test_explain() -> None:
-    """`explain` says for any part why it is or is not in the view."""
+    """For any part, why it is or is not in the view."""
     events = [
         *asked("u0", "old"),
         *answered("a0", "older answer"),

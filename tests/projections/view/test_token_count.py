@@ -1,4 +1,4 @@
-"""Token counts of successive views: shared messages count once, sums are exact."""
+"""Tokens of successive views: the shared beginning is counted once, and sums are exact."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def messages(draw: st.DrawFn) -> NeutralMessage:
 def test_views_that_follow_each_other(
     pool: list[NeutralMessage], steps: list[tuple[int, int]], system: list[str]
 ) -> None:
-    """The count of each successive view equals a new counter's."""
+    """The count of each view equals a new counter's, wherever the view begins to differ."""
     counter = ViewCounter(CharsCounter())
     view: list[NeutralMessage] = []
     for keep, more in steps:
@@ -69,7 +69,7 @@ def test_views_that_follow_each_other(
 
 
 def test_only_what_is_new_is_counted() -> None:
-    """After a change in the middle only the changed message is counted."""
+    """After a change in the middle the changed message is counted, and no other text."""
     asking = Counting()
     counter = ViewCounter(asking)
     view = [user(f"message {number}") for number in range(100)]

@@ -1,4 +1,4 @@
-"""The asyncio window: the same steps, with coroutines as tools and summarisers."""
+"""The window for asyncio: the same steps, with coroutines as tools and summarisers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def read(arguments: dict[str, Any]) -> str:
 
 
 def test_a_loop_of_coroutines_runs_to_its_end(store: Store) -> None:
-    """A loop in asyncio has the steps and request digests of a blocking one."""
+    """A loop in asyncio has the same steps, and its requests the same digests, as any other."""
     session = store.create_session()
     session.user("Read all of them. " * 40)
 
@@ -92,7 +92,7 @@ def test_a_loop_of_coroutines_runs_to_its_end(store: Store) -> None:
 
 
 def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
-    """A cancelled compaction leaves the old boundary in force and its part in the log."""
+    """An abort leaves the old boundary in force, and the partial summary in the log."""
     session = store.create_session()
     for number in range(8):
         session.user(f"Question {number}. " * 60)
@@ -127,7 +127,10 @@ def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
 
 
 def test_subtasks_are_coroutines(store: Store) -> None:
-    """A subtask's answer or error is its call's result; cancelled, it is interrupted."""
+    """A subtask's answer or error is the result of its call.
+
+    A cancelled one is left aborted, its call interrupted.
+    """
     session = store.create_session()
     session.user([Text("do"), *(Subtask(f"{name} it", "why", "helper") for name in ("count", "drop", "wait"))])
     waiting = asyncio.Event()
@@ -171,7 +174,7 @@ def test_subtasks_are_coroutines(store: Store) -> None:
 
 
 class Closing:
-    """An endless provider stream that has one of the known closing methods."""
+    """An endless provider stream, closed by one of two names, at once or awaited."""
 
     def __init__(self) -> None:
         self.closed = 0
@@ -207,7 +210,7 @@ class ClosesLikeGenerators(Closing):
 
 @pytest.mark.parametrize("kind", [ClosesItself, ClosesAtOnce, ClosesLikeGenerators])
 def test_an_interrupt_ends_and_closes_the_stream(store: Store, kind: type[Closing]) -> None:
-    """An interrupt aborts the reply and closes the provider's stream by any method name."""
+    """An interrupt aborts the reply as far as it came and closes the provider's stream."""
     session = store.create_session()
     session.user("Go on for ever.")
     chunks = kind()
@@ -226,7 +229,7 @@ def test_an_interrupt_ends_and_closes_the_stream(store: Store, kind: type[Closin
 
 
 def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
-    """Tools of one step run concurrently, and each result stands at its call."""
+    """Tools of one step may wait for each other; each result stands at its call."""
     session = store.create_session()
     session.user("Read both.")
     meeting: list[asyncio.Event] = []

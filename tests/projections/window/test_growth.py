@@ -1,4 +1,4 @@
-"""Storage of a hundred compactions: their events and nothing else (promise 14)."""
+"""A hundred compactions cost what they say and nothing else (promise 14)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLICY = ContextPolicy(
 
 
 def fill(session: Session, number: int) -> None:
-    """A turn as large as the one just compacted, with new outputs."""
+    """Add a turn as large as the last compaction's, with outputs that are new."""
     made = random.Random(number)
     session.user(f"question {number}")
     with session.assistant(MODEL) as reply, session.pipeline():
@@ -44,7 +44,7 @@ def view_bytes(session: Session) -> int:
 
 
 def derived(store: Store) -> int:
-    """Bytes stored beside events and bodies: checkpoints, counts and their keys."""
+    """Bytes stored beside events and bodies: checkpoints, counts and others, keys included."""
     return sum(len(key) + len(value) for key, value in store.log.scan_derived(b""))
 
 
@@ -70,7 +70,7 @@ def test_a_hundred_compactions_of_a_constant_view_add_next_to_nothing() -> None:
             sizes.append(view_bytes(session))
             assert len(list(store.log.bodies())) == bodies
         with ContextWindow(control, POLICY, environment={}) as counting:
-            assert counting.tokens > COMPACTIONS * 1_000  # so that each of its bodies is counted
+            assert counting.tokens > COMPACTIONS * 1_000  # so that each of its bodies is counted, too
         view = sum(sizes) / COMPACTIONS
         assert max(sizes) < min(sizes) * 1.1
         added = (derived(store) - derived(other)) / COMPACTIONS
@@ -81,7 +81,7 @@ def test_a_hundred_compactions_of_a_constant_view_add_next_to_nothing() -> None:
 
 
 def test_checkpoints_have_references_and_are_few() -> None:
-    """A checkpoint refers to bodies by name, and older checkpoints are removed."""
+    """A checkpoint names its bodies and does not hold them, and the older ones are let go."""
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s")
         window = ContextWindow(session, POLICY, summarizer=lambda _: sections(), environment={})
@@ -93,7 +93,7 @@ def test_checkpoints_have_references_and_are_few() -> None:
         assert max(map(len, kept)) < 0.15 * view_bytes(session)
         part = next(
             found
-            for found in window.situation().state.where.values()
+            for found in window.state.situation().state.where.values()
             if isinstance(getattr(found[1], "output", None), Body)
         )[1]
         digest = getattr(part, "output").digest  # noqa: B009  # only tool parts have one

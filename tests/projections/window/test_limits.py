@@ -1,4 +1,4 @@
-"""The window's limit: usable tokens, reserve and overflow."""
+"""When the window is full: usable tokens, reserves, and the test of overflow."""
 
 from __future__ import annotations
 
@@ -36,13 +36,16 @@ policies = st.builds(OverflowPolicy, reserved=some, buffer=counts, output_cap=st
 def test_usable_is_what_the_specification_says(
     limits: Limits | None, policy: OverflowPolicy, expected: int | None
 ) -> None:
-    """Usable is the input limit less the reserve, else the context less the answer."""
+    """An input limit less what is reserved, else the context less the largest answer.
+
+    Never negative, None if unlimited.
+    """
     assert usable(limits, policy) == expected
 
 
 @given(limits, policies)
 def test_usable_leaves_the_room_that_is_asked_for(limits: Limits, policy: OverflowPolicy) -> None:
-    """Usable and reserve never exceed the limit; the answer stays below its cap."""
+    """Usable and reserved tokens never exceed the limit, nor the answer's room the cap."""
     room = usable(limits, policy)
     output = max_output(limits, policy)
     assert 0 < output <= policy.output_cap
@@ -65,11 +68,17 @@ def test_usable_leaves_the_room_that_is_asked_for(limits: Limits, policy: Overfl
     ],
 )
 def test_the_total_of_a_step(tokens: Tokens, expected: int) -> None:
-    """A step's total is the reported one, or input, output and cached tokens."""
+    """The reported total counts.
+
+    Without one, input, output and cached tokens do, and reasoning does not.
+    """
     assert step_total(tokens) == expected
 
 
 @given(counts, st.none() | counts, st.booleans())
 def test_over_is_at_least_usable(count: int, room: int | None, auto: bool) -> None:
-    """A window is full at usable tokens; never with `auto` off or without a limit."""
+    """As many tokens as are usable are too many.
+
+    Nothing is with `auto` off or in an unlimited window.
+    """
     assert is_over(count, room, OverflowPolicy(auto=auto)) is (auto and room is not None and count >= room)

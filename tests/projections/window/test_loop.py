@@ -1,4 +1,4 @@
-"""Loops over a context window with a scripted model: every result of `next_step`."""
+"""A loop with a scripted model: every result of `next_step`, and what a loop does with it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from projections.window import (
     ContextWindow,
     Hooks,
     LoopPolicy,
+    ModelRequest,
     OverflowPolicy,
     Promote,
     Prune,
     PrunePolicy,
-    Request,
     RequestCompaction,
     RunSubtask,
     RunTools,
@@ -54,7 +54,7 @@ from projections.window import (
 from projections.window.compaction.continuation import CONTINUE, REMOVED
 from projections.window.compaction.summarizer import Piece
 from projections.window.hooks import AutoContinue
-from projections.window.window import LAST_STEP
+from projections.window.window_state import LAST_STEP
 from tests.support.engines import Engine
 from tests.support.window_loop import (
     LIMITS,
@@ -93,7 +93,7 @@ def stopped(step: Step) -> str:
     return step.reason
 
 
-def scripted(*answers: Reply) -> Callable[[Request], Reply]:
+def scripted(*answers: Reply) -> Callable[[ModelRequest], Reply]:
     """Give answers one after another, the last one repeatedly."""
     left = list(answers)
     return lambda _request: left.pop(0) if len(left) > 1 else left[0]
@@ -106,12 +106,12 @@ def says_nothing(request: SummaryRequest) -> str:
 
 
 def until(
-    done: int, output: str = "look", tokens: Callable[[Request], int | None] = lambda _request: None
-) -> Callable[[Request], Reply]:
-    """A model that calls a tool until the view has enough results, then answers."""
+    done: int, output: str = "look", tokens: Callable[[ModelRequest], int | None] = lambda _request: None
+) -> Callable[[ModelRequest], Reply]:
+    """Call a tool until the view has so many results or a summary speaks of them, then answer."""
     made = [0]
 
-    def answer(request: Request) -> Reply:
+    def answer(request: ModelRequest) -> Reply:
         if made[0] >= done:
             return Reply("done", tokens=tokens(request))
         made[0] += 1
@@ -124,9 +124,9 @@ def until(
 
 
 def test_a_turn_calls_tools_and_ends(engine: Engine) -> None:
-    """A loop calls the model, runs its tools, returns results, and stops at an answer."""
+    """The model is called, its tools run, it is called again, and the loop stops."""
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if not results(request.messages):
             return Reply("let me see", calls=[("add", '{"a": 2, "b": 3}'), ("nope", "not json"), ("bad", "{}")])
         return Reply("five")
@@ -149,7 +149,7 @@ def test_a_turn_calls_tools_and_ends(engine: Engine) -> None:
 
 
 def test_a_tool_runs_only_after_its_running_is_durable_and_its_result_is_before_the_next_call(engine: Engine) -> None:
-    """A tool's running event is durable before it runs, its result before the next call."""
+    """Another handle sees the running event, and the result at the next model call."""
     session = engine.open().create_session(id="s")
     session.user("go")
     other = engine.open()
@@ -163,7 +163,7 @@ def test_a_tool_runs_only_after_its_running_is_durable_and_its_result_is_before_
         seen.append(f"tool {newest(ev.ToolRunning)} {newest(ev.ToolCompleted)}")
         return "out"
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         seen.append(f"model {newest(ev.ToolRunning)} {newest(ev.ToolCompleted)}")
         return Reply("end") if results(request.messages) else Reply(calls=[("t", "{}")])
 
@@ -183,11 +183,14 @@ def test_nothing_is_written_by_looking(session: Session) -> None:
             pass
     assert session.version == version + 1
     again = ContextWindow(session, environment={})
-    assert (again.policy, again.model, again.limits) == (SMALL, MODEL, LIMITS)
+    assert (again.state.policy, again.state.model, again.state.limits) == (SMALL, MODEL, LIMITS)
 
 
 def test_a_reply_needs_the_lease_and_one_at_a_time(session: Session) -> None:
-    """`begin` is refused without the lease, with an open reply, and for program steps."""
+    """`begin` is refused without the lease and while a reply is open.
+
+    A step of the program's is not the window's to perform.
+    """
     session.user("hello")
     window = ContextWindow(session, environment={})
     step = window.next_step()
@@ -212,7 +215,7 @@ def test_a_reply_needs_the_lease_and_one_at_a_time(session: Session) -> None:
 
 
 def test_old_results_are_pruned_inside_a_loop(session: Session) -> None:
-    """Inside a loop all results but those of the newest two steps may be pruned."""
+    """Inside a loop all but the newest two steps may be pruned, and the next request shows it."""
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False))
     limits = Limits(context=21_000, output=1_000)
     session.user("look at everything")
@@ -226,7 +229,10 @@ def test_old_results_are_pruned_inside_a_loop(session: Session) -> None:
 
 
 def test_old_results_are_pruned_after_a_loop(session: Session) -> None:
-    """After a loop the newest two turns are protected, and undo restores the view."""
+    """After a loop the newest two turns are protected.
+
+    Undoing the prune restores the view byte for byte.
+    """
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False), prune=PrunePolicy(steps=None))
     limits = Limits(context=41_000, output=1_000)
     loop = Loop(session, lambda _request: Reply("ok"), {"look": lambda _given: "word " * 8_000}, policy, limits)
@@ -254,7 +260,7 @@ def test_old_results_are_pruned_after_a_loop(session: Session) -> None:
 
 
 def test_a_full_window_is_compacted_with_a_tail_and_the_loop_goes_on(session: Session) -> None:
-    """A full window is compacted to summary and newest turns, and the loop goes on."""
+    """A compaction leaves a summary, the newest turns, the newest question, a continuation."""
     talk(session, 14)
     session.user("the newest question")
     heads: list[SummaryRequest] = []
@@ -281,7 +287,7 @@ def test_a_full_window_is_compacted_with_a_tail_and_the_loop_goes_on(session: Se
 
 
 def test_a_compaction_in_the_middle_of_a_turn_keeps_what_was_asked(session: Session) -> None:
-    """A turn too large is split, calls stay with results, and its question stays."""
+    """A turn that does not fit is split, a call stays with its result, the question stays."""
     session.user("read it all")
     loop = Loop(
         session,
@@ -300,7 +306,7 @@ def test_a_compaction_in_the_middle_of_a_turn_keeps_what_was_asked(session: Sess
 
 
 def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_is_blocked(session: Session) -> None:
-    """An empty summary hides nothing; after three failures in a row the loop is blocked."""
+    """An empty summary hides nothing, and three failures in a row end in a clear error."""
     talk(session, 14)
     good = Loop(session, lambda _request: Reply("fine"), {}, SMALL, LIMITS, {"summarizer": summarized})
     session.user("first")
@@ -333,7 +339,7 @@ def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_
     ],
 )
 def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answer: list[Piece], reason: str) -> None:
-    """A summary without sections, with a tool call, or too large hides nothing."""
+    """Without sections, with a tool call, or too large, a summary hides nothing."""
     talk(session, 6)
     window = ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, summarizer=lambda _: answer, environment={})
     before = ModelView.of(session).digest
@@ -344,7 +350,7 @@ def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answ
 
 
 def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> None:
-    """A summariser's error is recorded by its type, without foreign error text."""
+    """A summariser's error is recorded by its type, without words that are not ours."""
     talk(session, 6)
 
     def foreign(request: SummaryRequest) -> Iterator[str]:
@@ -362,7 +368,7 @@ def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> 
 
 
 def test_a_compaction_is_performed_whole_also_without_the_lease(engine: Engine) -> None:
-    """A window that is not entered holds the lease for the whole compaction."""
+    """A window that is not entered holds the lease from the start of a compaction to its end."""
     session = engine.open().create_session(id="s")
     talk(session, 14)
     session.user("newest")
@@ -379,7 +385,7 @@ def test_a_compaction_is_performed_whole_also_without_the_lease(engine: Engine) 
 
 
 def test_a_compaction_that_a_crash_broke_off_is_carried_out_again(engine: Engine) -> None:
-    """After a crash the half summary is never shown and the compaction is repeated."""
+    """The half of a summary is never visible, also not beside the whole one after a crash."""
     store = engine.open()
     session = store.create_session(id="s")
     talk(session, 14)
@@ -419,7 +425,7 @@ def crash(session: Session) -> None:
 
 
 def test_a_model_that_is_always_over_the_limit_ends_in_a_clear_error(session: Session) -> None:
-    """A model that always reports overflow ends in an error after a few compactions."""
+    """A model that always reports itself over the limit ends after a few compactions."""
     session.user("go")
     loop = Loop(session, until(1_000, tokens=lambda _request: 100_000), {}, SMALL, LIMITS, {"summarizer": summarized})
     step = loop.run()
@@ -439,7 +445,7 @@ def test_compactions_that_help_are_never_counted_against_a_session(session: Sess
 
 
 def test_a_model_that_refuses_every_request_ends_in_a_clear_error(session: Session) -> None:
-    """A provider that refuses every request as too large ends in a clear error."""
+    """A provider that calls every request too large ends after a few compactions."""
     talk(session, 4)
     session.user("go")
     loop = Loop(session, lambda _request: Reply(refused=True), {}, SMALL, LIMITS, {"summarizer": summarized})
@@ -450,7 +456,7 @@ def test_a_model_that_refuses_every_request_ends_in_a_clear_error(session: Sessi
 
 
 def test_a_prompt_that_alone_fills_the_window_is_reported(session: Session) -> None:
-    """A system prompt that alone fills the window is reported without a compaction."""
+    """If system prompt and tools alone are over, no compaction is tried, and the loop says so."""
     session.set_system_prompt("word " * 5_000)
     session.user("go")
     loop = Loop(session, lambda _request: Reply("never"), {}, SMALL, LIMITS)
@@ -479,7 +485,7 @@ def test_a_limit_on_messages_compacts(session: Session) -> None:
 
 @pytest.mark.parametrize("switch", ["policy", "environment"])
 def test_auto_off_is_obeyed_everywhere(session: Session, switch: str) -> None:
-    """With `auto=false` nothing compacts by itself, by policy or environment."""
+    """With `auto=False`, in policy or environment, nothing compacts by itself."""
     overflow = OverflowPolicy(auto=switch != "policy", max_messages=2)
     environment = {"EVENTLOG_AUTO_COMPACT": "0"} if switch == "environment" else {}
     policy = msgspec.structs.replace(SMALL, overflow=overflow)
@@ -500,7 +506,10 @@ def test_auto_off_is_obeyed_everywhere(session: Session, switch: str) -> None:
 
 
 def test_prune_off_is_obeyed_everywhere(session: Session) -> None:
-    """`EVENTLOG_PRUNE=0` disables pruning everywhere; an invalid value is refused."""
+    """`EVENTLOG_PRUNE=0` switches pruning off in a loop and by hand.
+
+    A value that is neither on nor off is refused.
+    """
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False), overflow=OverflowPolicy(auto=False))
     limits = Limits(context=21_000, output=1_000)
     session.user("look")
@@ -516,13 +525,13 @@ def test_prune_off_is_obeyed_everywhere(session: Session) -> None:
 
 
 def test_the_switches_are_read_from_the_environment(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Switches come from the process's environment unless given, and are not recorded."""
+    """The switches are the process's unless others are given, and are not recorded."""
     monkeypatch.setenv("EVENTLOG_AUTO_COMPACT", "0")
     monkeypatch.setenv("EVENTLOG_PRUNE", "false")
     window = ContextWindow(session, SMALL)
-    assert (window.policy.overflow.auto, window.policy.prune.enabled) == (False, False)
+    assert (window.state.policy.overflow.auto, window.state.policy.prune.enabled) == (False, False)
     window.record()
-    assert ContextWindow(session, environment={}).policy == SMALL
+    assert ContextWindow(session, environment={}).state.policy == SMALL
 
 
 # -- a refused request -----------------------------------------------------------------------------
@@ -531,14 +540,14 @@ PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
 def test_a_refused_request_is_made_again_after_a_compaction(session: Session) -> None:
-    """A refused message is added again with its media named, after its turn's work."""
+    """A refused message is added again with its media named; no continuation is asked for."""
     talk(session, 3, words=20)
     file = File("image/png", PNG, "red.png")
     session.user(
         [Text("what is this"), file], agent="artist", system="Be kind.", format='{"type":"text"}', tools='{"x":true}'
     )
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if QUESTION in texts(request.messages):
             return Reply("a red picture")
         return Reply(refused=True) if results(request.messages) else Reply(calls=[("look", '{"n": 1}')])
@@ -563,7 +572,7 @@ def test_a_refused_request_is_made_again_after_a_compaction(session: Session) ->
 
 
 def test_without_anything_before_it_a_refused_message_is_not_made_again(session: Session) -> None:
-    """A refused message without history is summarised, and the continuation names media."""
+    """If only the refused message exists it is summarised; the continuation names the media."""
     session.user([Text("what is this"), File("image/png", PNG, "red.png")])
     model = scripted(Reply(refused=True), Reply("I cannot see it"))
     loop = Loop(session, model, {}, SMALL, LIMITS, {"summarizer": summarized})
@@ -578,7 +587,7 @@ def test_without_anything_before_it_a_refused_message_is_not_made_again(session:
 
 
 def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:
-    """A hook or the policy may suppress the continuation after a compaction."""
+    """The hook learns which compaction it is; its no, or the policy's, stops the continuation."""
     told_of: list[AutoContinue] = []
 
     def no(found: AutoContinue) -> bool:
@@ -596,7 +605,7 @@ def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:
 
 
 def test_what_was_answered_before_a_compaction_is_not_asked_again(session: Session) -> None:
-    """A session compacted after its answer has nothing to do."""
+    """Compacted by hand after the answer, a session has nothing to do."""
     session.user([Text("newest"), Subtask("count", "to count", "helper")])
     loop = Loop(session, lambda _request: Reply("word " * 900), {}, SMALL, LIMITS, {"summarizer": summarized})
     assert loop.run() == Stop("finished")
@@ -610,12 +619,12 @@ def test_what_was_answered_before_a_compaction_is_not_asked_again(session: Sessi
 
 
 def test_messages_that_arrive_in_a_turn_can_be_wrapped_as_reminders(session: Session) -> None:
-    """Reminders are off by default; when on, the step records it and the view repeats it."""
+    """A last-step notice is off by default; when on, it is recorded with the step."""
     from projections import RenderOptions
 
     session.user("count")
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if not results(request.messages):
             session.user("and hurry")
             return Reply(calls=[("look", "{}")])
@@ -635,7 +644,10 @@ def test_messages_that_arrive_in_a_turn_can_be_wrapped_as_reminders(session: Ses
 
 
 def test_the_last_step_of_a_turn_is_told_so_and_no_other_follows(session: Session) -> None:
-    """The step limit holds across compactions, and the last request announces it."""
+    """A step limit is enforced, also across compactions.
+
+    The last request ends with a word that it is; a new question begins anew.
+    """
     policy = msgspec.structs.replace(SMALL, loop=LoopPolicy(max_steps=14))
     session.user("go on and on")
     tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda given: f"{given} " + "word " * 600}
@@ -673,11 +685,14 @@ def test_identical_calls_in_a_row_are_reported(session: Session) -> None:
 
 
 def test_a_queued_message_waits_unseen_and_is_promoted_after_the_turn(session: Session) -> None:
-    """A queued message waits for its own turn; a steering one is in the next request."""
+    """A queued message is in no request of the running turn; a steering one is in the next.
+
+    Each queued has a turn of its own.
+    """
     session.user("first")
     arrived: list[str] = []
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if not arrived:
             arrived.extend(
                 (
@@ -720,7 +735,7 @@ def test_a_queued_message_waits_unseen_and_is_promoted_after_the_turn(session: S
 
 
 def test_subtasks_run_in_sub_sessions_before_the_model_is_called(engine: Engine) -> None:
-    """Each subtask runs once in a sub-session, and its answer or error is its result."""
+    """Each subtask has a sub-session, its answer is a result, and none runs twice."""
     store = engine.open()
     session = store.create_session(scope="alice")
     session.user([Text("do"), Subtask("count", "to count", "helper"), Subtask("sing", "to sing", "singer")])
@@ -752,7 +767,7 @@ def test_subtasks_run_in_sub_sessions_before_the_model_is_called(engine: Engine)
 
 
 def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine: Engine) -> None:
-    """A subtask that a crash broke off runs again in its old sub-session."""
+    """After a crash inside a subtask it runs again, in the sub-session that it had."""
     store = engine.open()
     session = store.create_session(id="s")
     session.user([Text("do"), Subtask("count", "to count")])
@@ -785,12 +800,12 @@ def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine
 
 
 def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None:
-    """An interrupt from another handle ends the loop at its next step and settles it."""
+    """After an interrupt the loop ends at its next step, and the next question is answered."""
     session = engine.open().create_session(id="s")
     other = engine.open()
     session.user("go")
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if asked(request) == "now":
             return Reply("as ever")
         other.session("s").interrupt("enough")
@@ -807,13 +822,13 @@ def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None
 
 
 def test_an_interrupt_from_another_process_stops_the_loop(tmp_path: Path) -> None:
-    """An interrupt from another process stops the loop."""
+    """Another process may ask for the stop."""
     script = f"import eventlog\nwith eventlog.open({str(tmp_path / 'store')!r}) as s: s.session('s').interrupt()"
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.user("go")
 
-        def model(request: Request) -> Reply:
+        def model(request: ModelRequest) -> Reply:
             del request
             subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
             return Reply(calls=[("look", "{}")])
@@ -824,7 +839,7 @@ def test_an_interrupt_from_another_process_stops_the_loop(tmp_path: Path) -> Non
 
 
 def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
-    """An interrupt ends a streaming answer, keeps its text, and ignores older interrupts."""
+    """A stream is ended early with what it had said; an older interrupt does not count."""
     session = engine.open().create_session(id="s")
     other = engine.open().session("s")
     closed: list[bool] = []
@@ -835,7 +850,7 @@ def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
             for number in range(200):
                 if number == interrupted_at:
                     other.interrupt()
-                    session.flush()  # the flush decides accepted events before it reads other programs' commits
+                    session.flush()  # what is accepted is decided before what others say is read
                 yield {"choices": [{"delta": {"content": f"{number} "}}]}
         finally:
             closed.append(number < 199)
@@ -856,7 +871,7 @@ def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
 
 
 def test_an_interrupt_stops_a_summary_and_is_not_taken_for_a_later_one(session: Session) -> None:
-    """An interrupt aborts the running compaction and no later one."""
+    """An interrupt aborts the running compaction, and not a later one."""
     talk(session, 14)
     session.user("newest")
     before = ModelView.of(session).digest
@@ -879,7 +894,7 @@ def test_an_interrupt_stops_a_summary_and_is_not_taken_for_a_later_one(session: 
 
 
 def test_an_interrupt_at_the_end_of_a_summary_is_not_lost(session: Session) -> None:
-    """An interrupt at the end of a summary stops the loop and is not lost."""
+    """An interrupt while a summary is written stops the loop after the compaction."""
     talk(session, 14)
     session.user("newest")
 
@@ -893,7 +908,10 @@ def test_an_interrupt_at_the_end_of_a_summary_is_not_lost(session: Session) -> N
 
 
 def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
-    """An aborted turn waits for the user; a crashed turn resumes by itself."""
+    """A turn that the user broke off stays so until the user says something.
+
+    What a crash broke off goes on by itself.
+    """
     store = engine.open()
     aborted = store.create_session(id="aborted")
     aborted.user("go")
@@ -919,7 +937,7 @@ def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
 
 
 def test_an_abort_over_the_limit_or_in_a_subtask_is_not_worked_around(session: Session) -> None:
-    """Neither an overflow nor a subtask continues a loop that the user stopped."""
+    """Neither an overflow nor a subtask makes a loop go on that the user stopped."""
     session.user([Text("do"), Subtask("count", "to count")])
 
     def stops(child: Session) -> str:
@@ -941,11 +959,11 @@ def test_an_abort_over_the_limit_or_in_a_subtask_is_not_worked_around(session: S
 
 
 def test_going_back_before_an_interrupted_turn_lets_the_loop_go_on(session: Session) -> None:
-    """After a rollback of an interrupted turn the loop runs it again."""
+    """A rolled-back interrupted turn may be done again without a new message."""
     session.user("go")
     version = session.version
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         del request
         session.interrupt()
         return Reply(calls=[("look", "{}")])
@@ -958,10 +976,10 @@ def test_going_back_before_an_interrupted_turn_lets_the_loop_go_on(session: Sess
 
 
 def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> None:
-    """A program error closes the reply as failed, and the model is not called again."""
+    """A program's exception closes the reply as failed, and the model is not called again."""
     session.user("go")
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         del request
         raise OSError("network")
 
@@ -976,7 +994,7 @@ def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> 
 
 @pytest.mark.promise(10)
 def test_what_hooks_change_is_recorded_and_can_be_rebuilt(session: Session) -> None:
-    """Promise 10: a step's recorded patch rebuilds messages, system prompt and digest."""
+    """Promise 10: the step's patch, applied to its view, gives the recorded request."""
     session.set_system_prompt("header", "rest")
     talk(session, 3, words=3)
     session.user("who am I")
@@ -1006,12 +1024,15 @@ def test_hooks_that_change_nothing_leave_no_patch(session: Session) -> None:
     Loop(session, lambda _request: Reply("ok"), {}, None, None, {"hooks": hooks}).run()
     started = [recorded.event for recorded in session.events() if isinstance(recorded.event, ev.StepStarted)][-1]
     assert started.patch is None
-    options = ContextWindow(session, environment={}).options
+    options = ContextWindow(session, environment={}).state.options
     assert ModelView.of(session, started.view_version, options).digest == started.view_digest
 
 
 def test_hooks_of_a_summary_add_context_replace_the_prompt_and_transform_the_messages(session: Session) -> None:
-    """Hook context follows the prompt; a replaced prompt requires no sections."""
+    """Context goes behind the prompt.
+
+    Another prompt is taken without asking for the template's sections.
+    """
     talk(session, 6)
     seen: list[SummaryRequest] = []
 
@@ -1034,7 +1055,10 @@ def test_hooks_of_a_summary_add_context_replace_the_prompt_and_transform_the_mes
 
 
 def test_the_system_prompt_has_two_segments_and_the_first_stays(session: Session) -> None:
-    """The system prompt's header keeps its bytes every turn and after a compaction."""
+    """Header, then the caller's and the message's own.
+
+    The header is the same bytes in every turn and after a compaction.
+    """
     session.set_system_prompt("You are an agent.", "Today is Monday.")
     loop = Loop(session, lambda _request: Reply("word " * 500), {}, SMALL, LIMITS, {"summarizer": summarized})
     for number in range(9):
@@ -1047,12 +1071,12 @@ def test_the_system_prompt_has_two_segments_and_the_first_stays(session: Session
 
 
 def test_another_loop_at_work_is_waited_for(engine: Engine) -> None:
-    """A second owner cannot take the lease, and a reader sees whose reply is open."""
+    """One loop at a time: a second owner gets no lease, and a reader sees whose reply is open."""
     session = engine.open().create_session(id="s")
     session.user("go")
     other = engine.open().session("s")
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         del request
         session.flush()
         assert stopped(ContextWindow(other, environment={}).next_step()) == "another-loop"

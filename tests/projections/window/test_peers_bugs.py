@@ -20,7 +20,7 @@ from eventlog.session.session import Session
 from eventlog.values import INTERRUPTED, MessageError
 from projections import ModelView
 from projections.view.part_rendering import CLEARED, QUESTION
-from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, Request, Stop, SummaryRequest
+from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, ModelRequest, Stop, SummaryRequest
 from projections.window.compaction.continuation import CONTINUE
 from tests.support.engines import Engine
 from tests.support.window_loop import (
@@ -59,7 +59,7 @@ def window(session: Session, summarizer: Callable[[SummaryRequest], Any] = summa
 
 
 def test_codex_32851_rolling_back_a_turn_that_compacted(session: Session) -> None:
-    """Codex #32851: a rolled-back turn with a compaction sends nothing of its summary."""
+    """Codex #32851: a rolled-back turn with a compaction in it leaves nothing in requests."""
     talk(session, 14)
     before, version = ModelView.of(session).digest, session.version
     session.user("the discarded turn")
@@ -80,7 +80,7 @@ def test_codex_32851_rolling_back_a_turn_that_compacted(session: Session) -> Non
 
 
 def test_adk_go_1316_a_clock_that_stands_still_or_goes_back() -> None:
-    """adk-go #1316: coverage goes by versions, so any clock shows each message once."""
+    """adk-go #1316: covering goes by versions, so no clock leaves a message out or in twice."""
     clock = random.Random(7)
     with eventlog.open("memory:", clock=lambda: clock.randrange(1_000, 1_010)) as store:
         session = store.create_session()
@@ -100,7 +100,7 @@ def test_adk_go_1316_a_clock_that_stands_still_or_goes_back() -> None:
 
 
 def test_adk_python_4740_a_pending_call_is_not_compacted_away(session: Session) -> None:
-    """adk-python #4740: a pending call stays in the view through a compaction."""
+    """adk-python #4740: a call that waits stays in the view, and so does its later result."""
     talk(session, 8)
     session.user("look")
     with session.assistant(MODEL) as reply:
@@ -116,7 +116,7 @@ def test_adk_python_4740_a_pending_call_is_not_compacted_away(session: Session) 
 
 
 def test_langgraph_8443_and_8551_a_fork_does_not_replay_abandoned_branches(session: Session) -> None:
-    """Langgraph #8443, #8551: a fork after a rollback has the effective history only."""
+    """Langgraph #8443, #8551: a fork after a rollback has what was in force."""
     talk(session, 4)
     version = session.version
     session.user("abandoned")
@@ -134,7 +134,7 @@ def test_langgraph_8443_and_8551_a_fork_does_not_replay_abandoned_branches(sessi
 
 
 def test_langgraph_8384_clearing_checkpoints_severs_nothing(engine: Engine) -> None:
-    """Langgraph #8384: without any of its checkpoints every past view is unchanged."""
+    """Langgraph #8384: with any checkpoints gone every past view is what it was."""
     with engine.open() as store:
         session = store.create_session(id="s")
         views: dict[int, bytes] = {}
@@ -155,7 +155,10 @@ def test_langgraph_8384_clearing_checkpoints_severs_nothing(engine: Engine) -> N
 
 
 def test_codex_31198_and_29531_compactions_store_no_history_again(session: Session) -> None:
-    """Codex #31198, #29531: a compaction's bytes do not grow with what it covers."""
+    """Codex #31198, #29531: the events of a compaction name what it covers.
+
+    Their bytes do not grow with it.
+    """
     talk(session, 3, words=20)
     sizes: list[int] = []
     for turns in (1, 100):
@@ -169,7 +172,7 @@ def test_codex_31198_and_29531_compactions_store_no_history_again(session: Sessi
 
 
 def test_primer_148_what_happens_during_a_compaction_is_kept(session: Session) -> None:
-    """Primer #148: what arrives while a summary is written is there after it."""
+    """Primer #148: what arrives while the summary is written is there after it."""
     talk(session, 8)
     session.user("look")
     reply = session.assistant(MODEL)
@@ -196,7 +199,7 @@ def test_primer_148_what_happens_during_a_compaction_is_kept(session: Session) -
 
 
 def test_hermes_104099_a_crash_in_mid_compaction_is_a_failure(engine: Engine) -> None:
-    """Hermes #104099: a crash in mid-summary leaves the view, and the log says why."""
+    """Hermes #104099: half a summary is no summary: the view before the crash stays."""
     session = engine.open().create_session(id="s")
     talk(session, 8)
     before = ModelView.of(session).digest
@@ -233,7 +236,7 @@ os._exit(0)
 
 @pytest.mark.parametrize("marked", [True, False])
 def test_claude_code_53821_and_50347_a_torn_end_does_not_open_a_blank_session(tmp_path: Path, *, marked: bool) -> None:
-    """claude-code #53821, #50347: a torn end is dropped or named as damage; the log opens."""
+    """claude-code #53821, #50347: a torn append is left out, or named as damage."""
     path = tmp_path / "store"
     abandoned(path)
     data = (path / JOURNAL).read_bytes()
@@ -251,7 +254,10 @@ def test_claude_code_53821_and_50347_a_torn_end_does_not_open_a_blank_session(tm
 
 
 def test_github_app_2309_a_read_error_is_not_an_empty_session(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """github/app #2309: an I/O error while reading is raised and never looks empty."""
+    """github/app #2309: an I/O error while reading is raised.
+
+    It neither looks like nothing nor begins anything.
+    """
     store = engine.open()
     session = store.create_session(id="s")
     talk(session, 2)
@@ -270,7 +276,7 @@ def test_github_app_2309_a_read_error_is_not_an_empty_session(engine: Engine, mo
 
 
 def test_parallel_results_are_in_the_order_of_their_calls(session: Session) -> None:
-    """Results that arrive in any order stand in the order of their calls."""
+    """Results in any order of arrival stand in the order of the calls, behind their message."""
     session.user("look at all")
     with session.assistant(MODEL) as reply:
         reply.add_text("looking")
@@ -285,9 +291,9 @@ def test_parallel_results_are_in_the_order_of_their_calls(session: Session) -> N
 
 
 def test_orphan_calls_do_not_wedge_a_session(session: Session) -> None:
-    """Calls that were never answered get a result in the view, and work goes on.
+    """pydantic-ai #4728 and others: calls without an answer have a result, and work goes on.
 
-    pydantic-ai #4728, open-swe #1604, letta #3250, strands #2025.
+    The others: open-swe #1604, letta #3250, strands #2025.
     """
     session.user("look")
     with session.assistant(MODEL) as reply:
@@ -303,7 +309,7 @@ def test_orphan_calls_do_not_wedge_a_session(session: Session) -> None:
 
 
 def test_openhands_3926_more_than_a_hundred_thousand_events(tmp_path: Path) -> None:
-    """OpenHands #3926: a session opens and grows beyond a hundred thousand events."""
+    """OpenHands #3926: the hundred-thousandth event is one like any other."""
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.user("before")
@@ -323,7 +329,7 @@ def test_openhands_3926_more_than_a_hundred_thousand_events(tmp_path: Path) -> N
 
 
 def test_opencode_a_failed_summary_does_not_lose_the_head(session: Session) -> None:
-    """OpenCode: after a failed summary everything is in the view, and a later one covers it."""
+    """OpenCode: after a failed summary everything is visible, and a later one covers it all."""
     talk(session, 14)
     before = ModelView.of(session).messages
     assert not window(session, lambda _: "no good").compact().completed
@@ -339,7 +345,7 @@ def test_opencode_a_failed_summary_does_not_lose_the_head(session: Session) -> N
 
 
 def test_opencode_a_prompt_after_a_failed_summary_is_answered(session: Session) -> None:
-    """OpenCode: a prompt after a failed summary is answered, with or without compaction."""
+    """OpenCode: the prompt after a failed summary is answered, with or without a compaction."""
     talk(session, 14)
     assert not window(session, lambda _: "").compact().completed
     session.user("what now")
@@ -350,7 +356,7 @@ def test_opencode_a_prompt_after_a_failed_summary_is_answered(session: Session) 
 
 
 def test_opencode_a_conversation_that_fits_the_tail_keeps_one(session: Session) -> None:
-    """OpenCode: where everything fits the tail's budget, the newest turn stays verbatim."""
+    """OpenCode: where everything fits the tail's budget the newest turn is kept verbatim."""
     talk(session, 3, words=10)
     session.user("the running request")
     with session.assistant(MODEL) as reply:
@@ -366,11 +372,11 @@ def test_opencode_a_conversation_that_fits_the_tail_keeps_one(session: Session) 
 
 
 def test_opencode_a_replay_keeps_the_steps_that_were_done(session: Session) -> None:
-    """OpenCode: after a refused later step the turn's finished steps stay in the view."""
+    """OpenCode: what the refused turn had done is visible beside the repeated message."""
     talk(session, 2, words=20)
     session.user("do it")
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         if QUESTION in texts(request.messages):
             return Reply("done")
         return Reply(refused=True) if results(request.messages) else Reply(calls=[("work", '{"n":1}')])
@@ -382,7 +388,7 @@ def test_opencode_a_replay_keeps_the_steps_that_were_done(session: Session) -> N
 
 
 def test_opencode_older_pairs_never_come_back(session: Session) -> None:
-    """OpenCode: a tail across an older compaction does not show its pair again."""
+    """OpenCode: a tail over an older compaction does not show its question or summary again."""
     roomy = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=3_000, tail_turns=None))
     for number in range(3):
         talk(session, 2, words=40)
@@ -400,7 +406,7 @@ def test_opencode_older_pairs_never_come_back(session: Session) -> None:
 
 
 def test_pruned_results_are_cleared_and_not_gone(session: Session) -> None:
-    """OpenCode #22407: a cleared result is available by undo, and always from the log."""
+    """OpenCode #22407: a cleared result comes back by undo, and from the log at any time."""
     session.user("look")
     with session.assistant(MODEL) as reply:
         call = reply.tool("look", call_id="c", input="{}")

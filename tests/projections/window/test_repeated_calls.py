@@ -1,4 +1,4 @@
-"""Doom loops: repeated identical calls are reported."""
+"""Doom loops: identical calls in a row are seen."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Plain:
         return cast("str", content)
 
     def messages(self, messages: Sequence[Message]) -> int:
-        """Fail: the check must not ask for messages."""
+        """Not asked in these tests."""
         raise AssertionError(messages)
 
     def sent(self, message: Message) -> int:
-        """Fail: the check must not ask for the rendered message."""
+        """Not asked in these tests."""
         raise AssertionError(message)
 
     def counted(self, part: ToolPart) -> int:
@@ -52,7 +52,7 @@ def answer(*parts: ToolPart | TextPart) -> Message:
 
 
 def found(*messages: Message, limit: int = 3) -> RepeatedCall | None:
-    """The reported repeated call."""
+    """Return the repeated call."""
     return repeated_call(reversed(messages), limit, Plain())
 
 
@@ -61,7 +61,7 @@ CALLS = st.tuples(st.sampled_from(["bash", "read"]), st.sampled_from(['{"a":1}',
 
 @given(st.lists(st.lists(CALLS, max_size=4), max_size=5), st.integers(0, 4))
 def test_the_newest_row_is_counted(steps: list[list[tuple[str, str]]], limit: int) -> None:
-    """The report names all newest equal calls in a row, across messages."""
+    """The report names all of the newest equal calls, also across messages."""
     messages = [
         answer(*[call(f"{step}.{index}", *given) for index, given in enumerate(calls)])
         for step, calls in enumerate(steps)
@@ -77,7 +77,10 @@ def test_the_newest_row_is_counted(steps: list[list[tuple[str, str]]], limit: in
 
 
 def test_inputs_are_compared_as_json() -> None:
-    """Inputs compare as JSON, independent of order and blanks; invalid JSON as text."""
+    """Order and blanks of the input make no difference, a value does.
+
+    What is no JSON is compared as it is.
+    """
     one, same = '{"a": 1, "b": [1, 2]}', '{"b":[1,2],"a":1}'
     assert found(answer(call("1", "t", one), call("2", "t", same), call("3", "t", one))) is not None
     assert found(answer(call("1", "t", one), call("2", "t", '{"b":[2,1],"a":1}'), call("3", "t", one))) is None
@@ -85,7 +88,7 @@ def test_inputs_are_compared_as_json() -> None:
 
 
 def test_a_pending_call_counts_by_what_has_streamed() -> None:
-    """A call about to run counts, so the loop is seen before its third run."""
+    """A call that is about to run counts: the loop is seen before it runs a third time."""
     given: dict[str, Any] = {"command": "ls"}
     pending = ToolPart("3", tool="t", pieces=[*json.dumps(given)])
     assert found(answer(call("1", "t", json.dumps(given)), call("2", "t", json.dumps(given)), pending)) is not None
@@ -93,7 +96,10 @@ def test_a_pending_call_counts_by_what_has_streamed() -> None:
 
 @pytest.mark.parametrize(("synthetic", "expected"), [(False, None), (True, RepeatedCall("t", 3, ("1", "2", "3")))])
 def test_a_word_of_the_user_ends_the_row(*, synthetic: bool, expected: RepeatedCall | None) -> None:
-    """A user's message ends the row; a synthetic message or a text does not."""
+    """Calls before the user's last word do not count.
+
+    A message that the program wrote ends nothing, nor does a text.
+    """
     user = Message("u", user=True, version=1, created=0, synthetic=synthetic)
     text = TextPart("x", pieces=["again"])
     first = answer(call("1", "t", "{}"), call("2", "t", "{}"))

@@ -1,4 +1,4 @@
-"""The window report: its counts add up, its plans come true, it holds no texts."""
+"""The report on a window: its counts add up, its previews come true, it holds no content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = 1_000_000
 
 
 def opened(store: eventlog.Store, name: str = "talk", policy: ContextPolicy | str | None = None) -> ContextWindow:
-    """Open the session's window independent of this machine's switches."""
+    """Return a session's window, without this machine's switches."""
     return ContextWindow(store.session(name), policy, environment={})
 
 
@@ -31,8 +31,10 @@ def check_sums(window: ContextWindow, report: WindowReport) -> None:
     """Check that all sums of the report agree."""
     view = window.view()
     others = len(view.system) + bool(view.tools)
-    assert report.kinds.total == report.counted == window.new_counter().count(view.messages, view.system, view.tools)
-    assert report.tokens == window.tokens == window.calibrated(report.counted)
+    assert (
+        report.kinds.total == report.counted == window.state.new_counter().count(view.messages, view.system, view.tools)
+    )
+    assert report.tokens == window.tokens == window.state.calibrated(report.counted)
     whole = report.kinds.system + report.kinds.tools + frame_tokens(others)
     assert sum(message.tokens for message in report.largest_messages) == report.counted - whole
     assert sum(tool.input for tool in report.tools) == report.kinds.calls
@@ -41,14 +43,14 @@ def check_sums(window: ContextWindow, report: WindowReport) -> None:
     assert sizes == sorted(sizes, reverse=True)
     kinds = report.kinds
     headings = sum(part == Text(MEDIA_HEADING) for message in view.messages for part in message.parts)
-    heading = window.counter.count(MEDIA_HEADING)
+    heading = window.state.counter.count(MEDIA_HEADING)
     beside = kinds.system + kinds.tools + kinds.frames + kinds.carried + headings * heading
     assert sum(sizes) == report.counted - beside
 
 
 @pytest.fixture
 def full(tmp_path: Path) -> eventlog.Store:
-    """A session with prunes, compactions, files, pictures in results, and todos."""
+    """A session with everything: pruned, compacted, with files, pictures, todos carried over."""
     talk(tmp_path / "store")
     store = eventlog.open(tmp_path / "store")
     session = store.session("talk")
@@ -69,7 +71,7 @@ def full(tmp_path: Path) -> eventlog.Store:
 
 @pytest.mark.parametrize("policy", ["default", "opencode-1.18"])
 def test_kinds_sum_to_the_count(full: eventlog.Store, policy: str) -> None:
-    """The kinds sum to the whole request's count, for either preset and counter."""
+    """The kinds sum to the count of the whole request, by either preset's counter."""
     with full:
         window = opened(full, policy=policy_named(policy))
         report = window_report(window, largest=ALL)
@@ -80,7 +82,7 @@ def test_kinds_sum_to_the_count(full: eventlog.Store, policy: str) -> None:
 
 
 def test_the_report_tells_what_was(full: eventlog.Store) -> None:
-    """The report lists effective prunes and compactions, failures and tools."""
+    """Prunes, compactions and failures are listed with numbers and reasons, tools with calls."""
     with full:
         session = full.session("talk")
         failed = session.request_compaction()
@@ -108,7 +110,7 @@ def test_the_report_holds_nothing_that_was_said(full: eventlog.Store) -> None:
 
 
 def test_what_is_foretold_comes_true(tmp_path: Path) -> None:
-    """A planned prune or compaction is what is then carried out."""
+    """A previewed prune is what a prune clears, a previewed compaction what one covers."""
     talk(tmp_path / "store")
     with eventlog.open(tmp_path / "store") as store:
         window = opened(store)
@@ -134,7 +136,7 @@ def test_what_is_foretold_comes_true(tmp_path: Path) -> None:
 
 
 def test_switches_and_planners(tmp_path: Path) -> None:
-    """A report names switched-off features, takes another planner, plans inside a loop."""
+    """A report says what is switched off, and takes another planner and `inside`."""
     talk(tmp_path / "store")
     with eventlog.open(tmp_path / "store") as store:
         session = store.session("talk")
@@ -152,7 +154,7 @@ def test_switches_and_planners(tmp_path: Path) -> None:
 
 
 def test_a_pending_compaction_is_named(tmp_path: Path) -> None:
-    """A pending compaction is the next step, and its plan ignores later messages."""
+    """A requested compaction is the next step, and its preview leaves later messages alone."""
     talk(tmp_path / "store")
     with eventlog.open(tmp_path / "store") as store:
         session = store.session("talk")
@@ -166,7 +168,10 @@ def test_a_pending_compaction_is_named(tmp_path: Path) -> None:
 
 
 def test_limits_and_calibration(tmp_path: Path) -> None:
-    """An unknown window has no usable tokens; reported usage calibrates the total."""
+    """An unknown window has no usable tokens.
+
+    What a provider reported of a counted step calibrates the total and is listed.
+    """
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.user("hello " * 200)
@@ -181,7 +186,7 @@ def test_limits_and_calibration(tmp_path: Path) -> None:
         report = window_report(window)
     (known,) = report.calibration
     assert (known.model, known.counted, known.reported) == ("one", counted, counted + 500)
-    assert report.tokens == window.calibrated(report.counted) > report.counted
+    assert report.tokens == window.state.calibrated(report.counted) > report.counted
     assert report.used == counted + 520
     assert report.as_json()["limits"] == {"context": 20_000, "output": 4_000, "input": None}
     assert Limits(**report.as_json()["limits"]) == LIMITS
@@ -189,7 +194,7 @@ def test_limits_and_calibration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_sessions_add_up(tmp_path: Path, name: str) -> None:
-    """For recorded sessions kinds, tools, messages and parts sum to the count."""
+    """For recorded sessions, too, kinds, tools, messages and parts sum to the count."""
     session = recorded(tmp_path / "store", name)
     with eventlog.open(tmp_path / "store", read_only=True) as store:
         window = opened(store, session)
@@ -200,7 +205,7 @@ def test_recorded_sessions_add_up(tmp_path: Path, name: str) -> None:
 
 
 def test_a_limit_of_messages_is_foretold_as_well() -> None:
-    """The planned retained messages come true, also under a limit of messages."""
+    """The messages that a preview keeps are kept, also where the view may have only a few."""
     policy = ContextPolicy(
         overflow=OverflowPolicy(max_messages=4), compaction=CompactionPolicy(preserve_recent_tokens=100_000)
     )

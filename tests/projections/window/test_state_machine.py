@@ -1,7 +1,7 @@
-"""Random commands: the view from checkpoints, live and by a plain model, all engines.
+"""Random commands: the view from any checkpoint, live, and by a model of our own.
 
-The oracle (`Expected`) reads the effective events and says which messages are in the view and in
-which order. It knows no checkpoint, evicts nothing, and shares no code with the projections.
+The oracle (`Expected`) reads the effective events and says which messages are in the view and in which order.  It knows no checkpoint,
+lets nothing go, and shares no code with the fold.
 """
 
 from __future__ import annotations
@@ -58,10 +58,9 @@ KEPT: list[tuple[ContextPolicy | None, RenderOptions | None]] = [
     (STOPPING, RenderOptions(reminder=True, constraints=Constraints(alternate=True))),
     (None, None),
 ]
-"""Policies and options of windows that live through many commands.
+"""Policies and options of windows that are kept from command to command.
 
-The second also shows older compactions, the third sends reminders of queued messages and joins user
-messages, the fourth uses the recorded policy.
+The second also shows older compactions, the third reminds of what was queued and joins user messages, the fourth goes by what is recorded.
 """
 SETTINGS: list[tuple[str | None, Limits | None, ContextPolicy | None]] = [
     ("gpt-4", Limits(context=100_000, output=4_000), None),
@@ -69,7 +68,7 @@ SETTINGS: list[tuple[str | None, Limits | None, ContextPolicy | None]] = [
     (None, Limits(context=3_000, output=500), STOPPING),
     ("x", None, ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="cost-aware"))),
 ]
-"""Models, limits and policies to record."""
+"""Models, limits and policies that are recorded."""
 
 
 class Seen:
@@ -175,7 +174,10 @@ class Expected:
         return first + [message.id for message in rest]
 
     def newest_real(self) -> str | None:
-        """The newest visible user message with content; None if it was removed."""
+        """The newest message that the user wrote and that says something, and does not wait.
+
+        None if it was removed.
+        """
         found = [seen for seen in self.messages.values() if seen.real and seen.says and not seen.waiting]
         newest = max(found, key=lambda seen: seen.place, default=None)
         return None if newest is None or newest.removed else newest.id
@@ -200,9 +202,9 @@ class Windows(RuleBasedStateMachine):
         self.engine = Engine(self.engine_name)
         self.made = 0
         self.digests: dict[str, dict[int, bytes]] = {"s": {}}
-        """Views by session and version, of all that were rendered."""
+        """Of every session and version that was looked at, what its view was."""
         self.parents: dict[str, str] = {}
-        """Parents by fork."""
+        """Of every fork what it was forked from."""
         self._open()
         self.store.create_session(id="s")
         self._take("s")
@@ -326,7 +328,10 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def remove(self, pick: int) -> None:
-        """Remove a message of the view; a compaction's message takes the compaction along."""
+        """A message of the view is removed.
+
+        A compaction's own message takes the compaction with it.
+        """
         shown = [name for name in Expected(self.session).visible() if name not in self.session.state().open_messages()]
         running = self._compaction("requested", "started")
         if shown and running is None and pick % 3 == 0:
@@ -410,11 +415,11 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, of_parent=st.booleans())
     def redact(self, pick: int, of_parent: bool) -> None:
-        """Redact a result, here or in the parent: no view of any version shows it."""
+        """A result is redacted, here or in the parent of a fork: no view of any version shows it."""
         parts = [part.id for part in self._calls() if part.status == "completed" and not part.redacted]
         if parts and pick % 2 == 0:
             session = self.store.session(self.parents.get(self.session.id, "s")) if of_parent else self.session
-            with suppress(NotFoundError):  # the part is newer than the fork
+            with suppress(NotFoundError):  # a part that is newer than the fork
                 session.redact(parts[pick % len(parts)])
             for known in self.digests.values():
                 known.clear()
@@ -438,7 +443,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def start(self, pick: int) -> None:
-        """Start a compaction: its covered range is fixed, the newest prompt retained."""
+        """A started compaction's range is fixed, also after a crash; the newest question is kept."""
         found = self._compaction("requested", "failed")
         if found is None or self.session.state().running_compaction() is not None:
             return
@@ -459,7 +464,7 @@ class Windows(RuleBasedStateMachine):
             newest = expected.newest_real()
             kept = [newest] if newest in shown[: cut + 1] else []
             tail = shown[cut + 1] if cut + 1 < len(shown) and pick % 2 else None
-            with suppress(RefusedError):  # an older message is open without content
+            with suppress(RefusedError):  # an older message that is open and says nothing
                 self.session.start_compaction(part, through=shown[cut], tail=tail, kept=[name for name in kept if name])
 
     @rule(ends=st.booleans())
@@ -490,7 +495,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def fail(self) -> None:
-        """Fail the compaction: the view is unchanged."""
+        """A failed compaction leaves the view as it was."""
         found = self._compaction("requested", "started")
         if found is None:
             return
@@ -512,7 +517,7 @@ class Windows(RuleBasedStateMachine):
         except NotFoundError:
             assert not in_force
             return
-        if undone in dict(in_force):  # unless the compaction was removed together with its message
+        if undone in dict(in_force):  # not one that was taken back with a message that was removed
             assert undone == in_force[-1][0]
             assert in_force[-1][1] not in {message.source for message in ModelView.of(self.session).messages}
 
@@ -537,7 +542,10 @@ class Windows(RuleBasedStateMachine):
 
     @rule(picks=st.lists(PICKS, min_size=1, max_size=3), undoes=st.integers(0, 3), by_window=st.booleans())
     def rollback(self, picks: list[int], undoes: int, by_window: bool) -> None:
-        """Roll back to any version, on to hidden versions, and redo to the same bytes."""
+        """Back to any version, whose view it is then, on to versions that are hidden by then.
+
+        And forth again, to the same bytes.
+        """
         if self.session.state().open_messages():
             with pytest.raises(RefusedError):
                 self.session.rollback(1)
@@ -562,7 +570,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def redo(self) -> None:
-        """Redo the newest rollback: the state right before it is there again."""
+        """A redo brings back the state before the newest rollback that was not redone."""
         if self.session.state().open_messages():
             return
         waiting = self._waiting()
@@ -608,7 +616,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, stays=st.booleans())
     def fork(self, pick: int, stays: bool) -> None:
-        """Fork: the fork has its version's view, and the parent keeps its own."""
+        """A fork has the view of its version, and the parent keeps its own."""
         known = self.digests[self.session.id]
         version = pick % self.session.version + 1
         if len(self.digests) >= 4:
@@ -673,7 +681,7 @@ class Windows(RuleBasedStateMachine):
 
     @invariant()
     def the_view_is_one(self) -> None:
-        """The state live, from checkpoints and from the first event has the same bytes."""
+        """Live, from checkpoints, and from the first event: equal bytes of state, equal views."""
         live = self.live.advance()
         self.agenda.advance()
         fresh = replay(ModelViewProjection(), self.session)
@@ -688,20 +696,20 @@ class Windows(RuleBasedStateMachine):
 
     @invariant()
     def what_is_kept_is_what_is_found_anew(self) -> None:
-        """A long-lived window decides and plans as one made now."""
+        """A long-lived window decides as a new one does, from equal outlines and candidates."""
         for number, window in enumerate(self.kept):
             if self.session.version % (3 * number + 1):
-                continue  # the other windows are compared now and then only
+                continue  # the others look now and then only
             step = window.next_step()
             fresh = self._made(number)
-            known, found = window.situation(), fresh.situation()
+            known, found = window.state.situation(), fresh.state.situation()
             assert step == next_step(found)
             assert _outlined(known.outline) == _outlined(found.outline)
             assert _plans(known) == _plans(found)
             assert _candidates(known) == _candidates(found)
             assert window.tokens == fresh.tokens
             for last in (False, True):
-                request, again = (made.request(CallModel("", last, 0)) for made in (window, fresh))
+                request, again = (made.state.request(CallModel("", last, 0)) for made in (window, fresh))
                 assert request.digest == ModelView.of(self.session, options=request.options).digest
                 assert (request.digest, request.counted, request.render) == (again.digest, again.counted, again.render)
 
@@ -717,7 +725,7 @@ class Windows(RuleBasedStateMachine):
             assert words.split()[0] not in said
 
     def teardown(self) -> None:
-        """Compare every view of every session again in a reopened store without checkpoints."""
+        """At the end every view of every session is compared again in a reopened store."""
         try:
             with suppress(FencedError):
                 self.store.close()
@@ -749,7 +757,7 @@ def _outlined(outline: Outline) -> list[object]:
 
 
 def _plans(now: Situation) -> list[object]:
-    """The prune plans of all planners."""
+    """Return what every planner would prune."""
     return [now.prune_plan(inside=inside, planner=planner) for planner in PLANNERS for inside in (False, True)]
 
 
@@ -764,7 +772,7 @@ def _candidates(now: Situation) -> list[object]:
 
 
 def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:
-    """Check that calls and results stand side by side in the same order."""
+    """Calls and results stand side by side, in the same order, and none is alone."""
     for index, message in enumerate(messages):
         called = [part.call for part in message.parts if isinstance(part, Called)]
         if called:
@@ -778,7 +786,7 @@ def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:
 @pytest.mark.promise(7, 8, 10, 13)
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_random_commands_leave_one_view(engine_name: str) -> None:
-    """Promises 7-10, 13: any commands leave one view, from each checkpoint or none."""
+    """Promises 7-10, 13: the view is the same from any checkpoint, and nothing covered leaks."""
 
     class OnEngine(Windows):
         pass
@@ -800,17 +808,17 @@ def _nothing_is_hidden(state: Conversation, message: Message, options: RenderOpt
     return False
 
 
-def _nothing_is_let_go(state: Conversation, compaction: Compaction) -> None:
+def _nothing_is_evicted(state: Conversation, compaction: Compaction) -> None:
     del compaction
     state.reshaped = True
 
 
 BREAKS: dict[str, dict[str, object]] = {
     "older pairs are shown": {
-        "projections.view.assembly.hidden": _nothing_is_hidden,
-        "projections.view.selection.hidden": _nothing_is_hidden,
+        "projections.view.assembly.is_hidden": _nothing_is_hidden,
+        "projections.view.selection.is_hidden": _nothing_is_hidden,
     },
-    "what is covered is shown": {"projections.conversation.state.Conversation.let_go": _nothing_is_let_go},
+    "what is covered is shown": {"projections.conversation.state.Conversation.hide_covered": _nothing_is_evicted},
 }
 
 

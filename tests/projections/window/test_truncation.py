@@ -1,4 +1,4 @@
-"""Truncation of a tool's output."""
+"""Truncation when a tool finishes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from projections.window.policy import DEFAULT_POLICY, TruncationPolicy
-from projections.window.truncation import Bounds, bounds, count_lines, cut, truncate
+from projections.window.truncation import Bounds, bounds, count_lines, shorten, truncate
 
 ALPHABET = st.sampled_from("ab \n\r\t中é𝄞\ud800\udc00\u2028")
 PIECES = st.lists(st.tuples(st.text(ALPHABET, max_size=12), st.integers(1, 400)), max_size=8)
@@ -37,7 +37,7 @@ def utf8(text: str) -> bytes:
 @example("x" * 60_000, TruncationPolicy(), None)
 @example("a\n" * 3_000, TruncationPolicy(direction="tail"), None)
 def test_preview_is_within_the_limits(text: str, policy: TruncationPolicy, usable: int | None) -> None:
-    """A text within the bounds is shown whole; a preview with its marker is within them."""
+    """A text within the bounds is shown whole, and a preview with its marker is within them."""
     limits = bounds(policy, usable)
     found = truncate(text, policy, usable, part="prt_1")
     if count_lines(text) <= limits.lines and len(utf8(text)) <= limits.size:
@@ -52,11 +52,11 @@ def test_preview_is_within_the_limits(text: str, policy: TruncationPolicy, usabl
 
 @given(texts, policies, st.sampled_from(["prt_1", "p" * 256, "中" * 85]))
 def test_marker_tells_exactly_what_is_missing(text: str, policy: TruncationPolicy, part: str) -> None:
-    """The marker's ranges, put between the preview's two sides, give the text again."""
+    """The ranges of the marker, put between both sides of the preview, give the text again."""
     found = truncate(text, policy, None, part=part)
     if found is None:
         return
-    made = cut(text, bounds(policy, None), policy, part=part, lines=found.lines, size=found.size)
+    made = shorten(text, bounds(policy, None), policy, part=part, lines=found.lines, size=found.size)
     assert made.preview == found.preview
     told = MARKER.search(made.marker)
     assert told is not None
@@ -123,7 +123,7 @@ def test_a_line_feed_at_the_end_begins_no_line() -> None:
 
 
 def test_bounds_scale_with_the_window() -> None:
-    """A small window scales both truncation bounds down, but always shows something."""
+    """A large window has the policy's bounds, a small one both in proportion, with a minimum."""
     policy = DEFAULT_POLICY.truncation
     assert bounds(policy, None) == bounds(policy, 200_000) == Bounds(2_000, 51_200)
     assert bounds(policy, 24_000) == Bounds(351, 9_000)
@@ -139,7 +139,7 @@ def test_truncation_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize("part", ["a\nb", "\ud800", "\x1b[31m" * 60])
 def test_an_odd_id_keeps_the_marker_on_one_line(part: str) -> None:
-    """A hostile id is escaped in the marker's one line, within the limits."""
+    """An id that cannot stand in the marker is escaped, and the preview stays within limits."""
     found = truncate("x" * 5_000, TruncationPolicy(max_bytes=0), None, part=part)
     assert found is not None
     assert isinstance(found.preview, str)

@@ -26,8 +26,8 @@ from projections.window import (
     CompactionPolicy,
     ContextPolicy,
     ContextWindow,
+    ModelRequest,
     PrunePolicy,
-    Request,
     Step,
 )
 from tests.support.window_loop import Loop, Reply, asked, results
@@ -36,13 +36,13 @@ __all__ = ["LIMITS", "SESSION", "finished", "open_agent", "sound", "turn"]
 
 SESSION = "session"
 LIMITS = Limits(context=2_600, output=600)
-"""2,000 usable tokens, compacted every other turn."""
+"""2,000 usable tokens: compacted every other turn."""
 PIECE = 40
 """Characters of a delta."""
 POLICY = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=500), prune=PrunePolicy(enabled=False))
 
 
-def model(request: Request) -> Reply:
+def model(request: ModelRequest) -> Reply:
     """A model that calls two tools, then answers with a few hundred words."""
     if results(request.messages[-1:]):
         return Reply(f"answer to {asked(request)[:40]} " + "word " * 300)

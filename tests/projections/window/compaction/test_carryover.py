@@ -1,4 +1,4 @@
-"""The parts a compaction carries without a summariser: todos, pins, files, open calls."""
+"""The carryover of a compaction, without a model: todos, pins, files, waiting calls."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read(session: Session, path: str, tool: str = "read") -> str:
 def test_pins_todos_and_files_survive_ten_compactions_by_one_word(
     session: Session, policy: CompactionPolicy, summary: str
 ) -> None:
-    """Ten compactions with one-word summaries lose no pin, todo or file."""
+    """A summariser that answers with one word loses no pin, no todo and no file."""
     session.user("remember this")
     session.pin("the password of the door is a fish")
     with session.assistant(MODEL) as reply:
@@ -89,7 +89,10 @@ def test_pins_todos_and_files_survive_ten_compactions_by_one_word(
 
 
 def test_what_is_unpinned_or_done_is_not_carried_any_more(session: Session) -> None:
-    """Unpinned and emptied entries are gone at the next compaction, redacted ones at once."""
+    """A removed pin and an emptied todo list are gone at the next compaction.
+
+    A redacted pin shows as redacted at once.
+    """
     pin = session.pin("yesterday's fact")
     session.set_todos([Todo("old")])
     with session.assistant(MODEL) as reply:
@@ -115,7 +118,7 @@ def test_what_is_unpinned_or_done_is_not_carried_any_more(session: Session) -> N
 
 
 def test_what_was_carried_is_fixed_so_that_the_beginning_of_the_view_stays(session: Session) -> None:
-    """Later changes of todos and pins do not change a compaction's carried message."""
+    """Todos and pins that change after a compaction change no message before them."""
     session.set_todos([Todo("first")])
     talk(session, 4)
     assert window(session, GUARDED, sections()).compact().completed
@@ -127,7 +130,7 @@ def test_what_was_carried_is_fixed_so_that_the_beginning_of_the_view_stays(sessi
 
 
 def test_undoing_a_compaction_takes_its_carrying_away(session: Session) -> None:
-    """After undo the view has the messages again and nothing that was carried."""
+    """After the undo the view has the messages again and nothing that was carried."""
     session.pin("a fact")
     talk(session, 4)
     before = ModelView.of(session).digest
@@ -140,7 +143,7 @@ def test_undoing_a_compaction_takes_its_carrying_away(session: Session) -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_pending_calls_are_carried_as_they_are(session: Session, *, ended: bool) -> None:
-    """A pending call is never covered and gets its result many compactions later."""
+    """A call without a result is never covered; it gets one however many compactions later."""
     session.user("look")
     with session.assistant(MODEL) as reply:
         call = reply.tool("look", call_id="slow", input="{}")
@@ -157,7 +160,7 @@ def test_pending_calls_are_carried_as_they_are(session: Session, *, ended: bool)
 
 
 def test_carrying_costs_no_more_than_what_is_carried(session: Session) -> None:
-    """Carried files and pins are bounded: newest files named, others counted, texts cut."""
+    """Many files and a long pin are bounded: the oldest files are counted, the text is cut."""
     with session.assistant(MODEL) as reply:
         part = reply.add_text("long " * 4_000)
         for number in range(150):
@@ -176,7 +179,7 @@ def test_carrying_costs_no_more_than_what_is_carried(session: Session) -> None:
 
 
 def test_subtasks_and_answers_can_be_pinned(session: Session) -> None:
-    """A pinned part carries its content: a subtask's prompt, a failed call's error."""
+    """A pinned subtask carries its prompt, a pinned failed call its error."""
     message = session.user([Text("do"), Subtask("count to ten")])
     with session.assistant(MODEL) as reply:
         call = reply.tool("look", call_id="c", input="{}")

@@ -1,8 +1,7 @@
-"""Endless and exploding summaries are bounded and typed; the old boundary stays."""
+"""Endless summaries and decompression bombs are bounded; the old boundary stays in force."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tracemalloc
 import zlib
@@ -18,10 +17,10 @@ from eventlog.values import Limits, Tokens, Usage
 from projections import ModelView
 from projections.window import ContextWindow
 from projections.window.compaction import chat_stream, http_summarizer, summarizer
-from projections.window.compaction.digest import digest
 from projections.window.compaction.http_summarizer import HttpSummarizer
+from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.request import SummaryRequest
-from projections.window.compaction.summarizer import Summarizer, apieces, pieces
+from projections.window.compaction.summarizer import Summarizer, pieces
 from tests.support.openai_server import Answer, OpenAIServer
 
 MEGABYTES = 1 << 20
@@ -30,7 +29,7 @@ REQUEST = SummaryRequest("Write notes.", (), "Now the notes.", None)
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send requests to the local server without the machine's proxy settings."""
+    """Requests go to the local server, despite the machine's proxy settings."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -86,7 +85,10 @@ ENDLESS: dict[str, tuple[Answer, str]] = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_answer_has_an_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endless or packed answer is given up at a stated size and retried only if useful."""
+    """An endless or compressed answer is refused at a stated size.
+
+    It is asked for again only if the next answer may be better.
+    """
     answer, said = ENDLESS[name]
     monkeypatch.setattr(chat_stream, "MOST_EVENTS", 20_000)
     monkeypatch.setattr(http_summarizer, "LARGEST_STREAM", 32 * MEGABYTES)
@@ -137,19 +139,15 @@ def spending(_request: SummaryRequest) -> Iterator[Usage]:
 
 
 async def later(_request: SummaryRequest) -> AsyncIterator[str]:
-    """Yield text without an end, as an asynchronous generator."""
+    """Yield words for ever, as an async generator."""
     while True:
         yield "word " * 1_000
 
 
 @pytest.mark.parametrize("endless", [words, nothing, spending, later])
 def test_a_summariser_of_ones_own_has_an_end(endless: Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endless summariser is closed at a stated length, blocking or asynchronous."""
+    """A summariser that yields for ever is closed at a stated length."""
     monkeypatch.setattr(summarizer, "MOST_PIECES", 10_000)
-
-    async def taken() -> None:
-        async for _ in apieces(endless, REQUEST):
-            pass
 
     with pytest.raises(SummarizerRefusedError, match="it may have no end"):
         for _ in pieces(endless, REQUEST):
@@ -157,11 +155,15 @@ def test_a_summariser_of_ones_own_has_an_end(endless: Summarizer, monkeypatch: p
     monkeypatch.setattr(summarizer, "LONGEST_SUMMARY", 50_000)
     monkeypatch.setattr(summarizer, "MOST_PIECES", 100)
     with pytest.raises(SummarizerRefusedError, match="it may have no end"):
-        asyncio.run(taken())
+        for _ in pieces(endless, REQUEST):
+            pass
 
 
 def test_a_compaction_without_an_end_changes_nothing() -> None:
-    """An endless summary fails its compaction, and the next one can complete."""
+    """A summary that does not end fails its compaction.
+
+    The view is as before, and the next compaction can complete.
+    """
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s")
         for turn in range(6):
@@ -169,12 +171,12 @@ def test_a_compaction_without_an_end_changes_nothing() -> None:
             with session.assistant("p/m") as reply:
                 reply.add_text("answer " * 400)
                 reply.finish()
-        for asks in (words, digest, words):
+        for asks in (words, summarize_offline, words):
             before = ModelView.of(session).messages
             with ContextWindow(session, model="p/m", limits=Limits(60_000, output=8_000), summarizer=asks) as window:
                 result = window.compact()
             after = ModelView.of(session).messages
-            assert result.completed == (asks is digest)
+            assert result.completed == (asks is summarize_offline)
             if asks is words:
                 assert "SummarizerRefusedError" in result.reason or "no end" in result.reason
                 assert list(after)[: len(before)] == list(before)

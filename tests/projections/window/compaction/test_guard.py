@@ -1,4 +1,4 @@
-"""The guard: which summaries may replace what they cover."""
+"""Which summaries may stand for what they cover."""
 
 from __future__ import annotations
 
@@ -25,20 +25,23 @@ def test_empty_summary(text: str) -> None:
 
 @pytest.mark.parametrize("name", [name for _, name, _ in SECTIONS])
 def test_summary_without_a_section(name: str) -> None:
-    """A summary that lacks a section fails by its name, unless sections are not required."""
+    """A summary that lacks a section fails with its name, unless sections are not required."""
     text = TEMPLATE.replace(f"# {name}\n", "# Something else\n")
     assert check_summary(text, POLICY) == f"sections-missing: {name}"
     assert check_summary(text, OPENCODE_POLICY.compaction) is None
 
 
 def test_tool_call() -> None:
-    """A summary with a tool call fails, also with text or without a name."""
+    """A tool call is a failure, with or without text, also one without a name."""
     assert check_summary(TEMPLATE, POLICY, tool_called="bash") == "tool-called: bash"
     assert check_summary(TEMPLATE, POLICY, tool_called="") == "tool-called"
 
 
 def test_view_still_too_large() -> None:
-    """A summary that leaves the view at or over usable fails; unlimited windows never do."""
+    """A summary that leaves the view at or over what is usable is a failure.
+
+    An unlimited window is never too small.
+    """
     assert check_summary(TEMPLATE, POLICY, view_tokens_after=1000, usable=1000) == (
         "view-too-large: 1000 tokens, 1000 usable"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from projections.view.neutral import Call, NeutralMessage, Result, Text
 from projections.window.compaction.chat_stream import pieces_of_stream
 from projections.window.compaction.http_summarizer import HttpSummarizer
 from projections.window.compaction.request import SummaryRequest
-from projections.window.compaction.summarizer import Piece, ToolCalled, apieces, pieces
+from projections.window.compaction.summarizer import Piece, ToolCalled, pieces
 from tests.support.openai_server import Answer, OpenAIServer, ToolCall
 
 KEY = "sk-very-secret"
@@ -47,7 +46,7 @@ class Waits:
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send requests to the local server without the machine's proxy settings."""
+    """Requests go to the local server, despite the machine's proxy settings."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -65,7 +64,7 @@ def test_streams_text_and_usage() -> None:
 
 
 def test_request_is_the_conversation_with_the_prompt_behind() -> None:
-    """The endpoint gets system prompt, head, prompt and key header, and no tools."""
+    """The endpoint gets system prompt, messages, prompt and key, and no tools."""
     with OpenAIServer(Answer("x")) as server:
         asked(server, api_key=KEY, body={"temperature": 0})
         request = server.asked[0]
@@ -107,7 +106,7 @@ def test_tool_call_is_told() -> None:
 
 
 def test_tries_again_and_waits_longer_each_time() -> None:
-    """5xx is retried with growing waits, 429 after `Retry-After`, within bounds."""
+    """Temporary failures are tried again: 5xx with growing waits, 429 after `Retry-After`."""
     waits = Waits()
     busy = Answer(status=429, headers={"retry-after": "7"})
     long = Answer(status=503, headers={"retry-after": "9999"})
@@ -121,7 +120,7 @@ def test_tries_again_and_waits_longer_each_time() -> None:
 
 
 def test_gives_up_after_its_attempts() -> None:
-    """A server that stays down ends in a typed error with last status and attempts."""
+    """An unreachable server ends in an error with the last status and the number of attempts."""
     waits = Waits()
     with OpenAIServer(Answer(status=503)) as server, pytest.raises(SummarizerError) as caught:
         asked(server, attempts=3, sleep=waits)
@@ -165,7 +164,7 @@ def test_refused() -> None:
 
 
 def test_broken_stream_is_a_failure() -> None:
-    """A stream that breaks off is an error, no short summary, and is not retried."""
+    """A stream that breaks off is an error, never a short summary, and is not begun again."""
     with OpenAIServer(Answer(["a", "b", "c"], cut=2)) as server:
         summary = HttpSummarizer(server.url, sleep=Waits())(REQUEST)
         assert [next(summary), next(summary)] == ["a", "b"]
@@ -181,7 +180,10 @@ def test_stream_that_breaks_off_at_once_is_tried_again() -> None:
 
 
 def said_before_silence(timeout: float) -> str:
-    """The text read before a server went silent past the timeout; "" if it was slow."""
+    """Return the answer of a server that stops sending for longer than the timeout.
+
+    "" if it was slower than that from the start.
+    """
     hold = threading.Event()
     with OpenAIServer(Answer(["a", "b"], hold=hold)) as server:
         try:
@@ -233,7 +235,7 @@ def test_stream_in_any_pieces() -> None:
 
 
 def test_no_secret_in_any_error() -> None:
-    """No error, nor its cause, contains the key, the address or the provider's words."""
+    """No error, nor its causes, holds the key, the address or the provider's words."""
     refused = Answer(status=400, error={"message": f"key {KEY}", "code": f"bad key {KEY}"})
     with OpenAIServer(refused, Answer(status=500), Answer(["a", "b"], cut=1)) as server:
         for _ in range(3):
@@ -266,7 +268,7 @@ def test_client_of_ones_own() -> None:
 
 
 def test_closing_gives_the_request_up() -> None:
-    """Closing the iterator releases the connection of an unfinished response."""
+    """A caller who stops reading closes the connection, though the server has more to send."""
     hold = threading.Event()
     with OpenAIServer(Answer(["a", "b"], hold=hold)) as server, httpx2.Client() as client:
         found = pieces(HttpSummarizer(server.url, client=client), REQUEST)
@@ -274,13 +276,3 @@ def test_closing_gives_the_request_up() -> None:
         found.close()
         hold.set()
         assert asked(server, client=client)[0] == "a"
-
-
-async def _collected(url: str) -> list[Piece]:
-    return [piece async for piece in apieces(HttpSummarizer(url), REQUEST)]
-
-
-def test_from_a_coroutine() -> None:
-    """A summariser works in asyncio without blocking the loop."""
-    with OpenAIServer(Answer(["a", "b"])) as server:
-        assert asyncio.run(_collected(server.url)) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""The selection against OpenCode 1.18.33: same tails, same previous summaries."""
+"""The selection equals OpenCode 1.18.33's at every recorded compaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Model
 from projections.conversation.state import Conversation
 from projections.replay.loop import replay
-from projections.view.message_rendering import Draft
+from projections.view.message_rendering import MessageRenderer
 from projections.view.model_view import ModelViewProjection
 from projections.view.neutral import Text
 from projections.view.options import OPENCODE_1_18
@@ -52,7 +52,7 @@ def test_compactions_were_recorded() -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_selection_finds_the_recorded_tail(scenario: Scenario) -> None:
-    """With the preset each recorded compaction has OpenCode's tail, or none."""
+    """With the preset, each recorded compaction has the tail that OpenCode noted, or none."""
     for asked in _asked(scenario):
         if asked.marker is None or (scenario.name, asked.pair.name) in KILLED:
             continue
@@ -74,7 +74,7 @@ def test_previous_summary_is_the_recorded_one(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_head_is_the_recorded_transcript(scenario: Scenario) -> None:
-    """The head to summarise has OpenCode's user and assistant texts, in order."""
+    """The head has the same texts of user and assistant as OpenCode's, in order."""
     for asked in _asked(scenario):
         found = _selected(asked)
         assert found is not None, asked.pair.name
@@ -86,13 +86,16 @@ def test_head_is_the_recorded_transcript(scenario: Scenario) -> None:
 
 
 def _said(found: Selection, asked: Asked) -> list[tuple[str, str]]:
-    """First lines of a head's texts, one for a user message."""
+    """First lines of the texts in a head.
+
+    Of a user message the first text only, as its transcript names the speaker once.
+    """
     recording = Recording.of(events_of_export(asked.pair.state))
     lines: list[tuple[str, str]] = []
     for message in found.head:
         texts = [
             part.text.split("\n")[0]
-            for sent in Draft(message, OPENCODE_1_18, recording.text).messages()
+            for sent in MessageRenderer(message, OPENCODE_1_18, recording.text).messages()
             for part in sent.parts
             if isinstance(part, Text) and part.text
         ]
@@ -120,7 +123,10 @@ def _selected(asked: Asked) -> Selection | None:
 
 
 def _asked(scenario: Scenario) -> list[Asked]:
-    """The scenario's compactions, each with the tail of the next state or export."""
+    """The scenario's compactions.
+
+    The chosen tail stands in the first later state or export that has one.
+    """
     told = json.loads((SHARED / "parity" / "dev" / scenario.name / "scenario.json").read_text("utf-8"))
     pairs = list(scenario.pairs())
     later = [pair.state for pair in pairs] + [export for _, export in scenario.exports()]

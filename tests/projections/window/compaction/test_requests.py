@@ -1,4 +1,4 @@
-"""Summary requests: the head without media and long outputs, split as needed."""
+"""The requests to a summariser: no media, capped outputs, as many requests as it takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from projections.view.model_view import ModelViewProjection
 from projections.view.neutral import Call, NeutralMessage, Result
 from projections.view.neutral import Text as Said
 from projections.view.options import DEFAULT
-from projections.window.compaction.digest import digest
+from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.request import GOES_ON, SummaryJob, SummaryRequest
 from projections.window.compaction.template import SYSTEM, prompt_digest, sections_of, summary_prompt
 from projections.window.policy import DEFAULT_POLICY
@@ -88,7 +88,7 @@ TALK = [*question("u1", "first"), *answer("a1", "one", "x" * 2_500), *question("
 
 
 def test_head_is_rendered_for_reading() -> None:
-    """The head names media, caps outputs, and is followed by the prompt."""
+    """Media are named, outputs capped at the policy's length, and the prompt comes last."""
     image = ev.PartStarted("u1", "u1f", File("image/png", "data:image/png;base64,AAAA", "a.png"))
     request = told(*question("u1", "first"), image, *TALK[2:]).request()
     assert request.messages[0].parts == (Said("first"), Said("[Attached image/png: a.png]"))
@@ -104,7 +104,10 @@ def test_head_is_rendered_for_reading() -> None:
 
 
 def test_previous_summary_and_context_are_in_the_prompt() -> None:
-    """The prompt has the previous summary as anchor and hook context; so has a custom one."""
+    """The previous summary is the anchor and what hooks add comes last.
+
+    A prompt of one's own keeps both.
+    """
     job = told(*TALK, context=("Mind this.",))
     assert job.request(0, "OLD").prompt == summary_prompt("OLD", ["Mind this."])
     own = told(*TALK, context=("Mind this.",), prompt="Be brief.").request(0, "OLD")
@@ -112,7 +115,7 @@ def test_previous_summary_and_context_are_in_the_prompt() -> None:
 
 
 def test_another_models_reasoning_is_text() -> None:
-    """A summary by another model gets reasoning as text."""
+    """For another model, reasoning is sent as text: no provider takes another's."""
     events: list[ev.Event] = [
         ev.AssistantMessageStarted("a", model=ONE),
         ev.PartStarted("a", "r", Reasoning("thought", '{"p":1}')),
@@ -138,7 +141,7 @@ def test_messages_may_be_transformed() -> None:
 
 
 def test_material_names_what_the_messages_do_not() -> None:
-    """Summarisers without a model also get synthetic messages, changed files and todos."""
+    """Synthetic messages, changed files and todos go along for summarisers that are no models."""
     events: list[ev.Event] = [
         ev.UserMessageAdded("u", synthetic=True),
         ev.PartStarted("u", "up", Text("go on", synthetic=True)),
@@ -149,12 +152,15 @@ def test_material_names_what_the_messages_do_not() -> None:
         ev.MessageFinished("a", "stop"),
     ]
     todos = (Todo("x"),)
-    material = told(*events, todos=todos).request().material
-    assert (material.synthetic, material.files, material.todos) == (frozenset({"u"}), ("b.py", "a.py"), todos)
+    facts = told(*events, todos=todos).request().facts
+    assert (facts.synthetic, facts.files, facts.todos) == (frozenset({"u"}), ("b.py", "a.py"), todos)
 
 
 def test_chunks_are_anchored_on_the_summary_before() -> None:
-    """A large head is split by message; each request has the last summary and fits."""
+    """A head that is too large is asked for message by message.
+
+    Each request carries the last summary and fits.
+    """
     limit = words([NeutralMessage("user", (Said(summary_prompt("OLD")),))], (SYSTEM,)) + 2_150
     job = told(*question("u1", "first" * 200), *TALK[2:], max_input=limit)
     requests, previous = [job.request()], "OLD"
@@ -168,7 +174,10 @@ def test_chunks_are_anchored_on_the_summary_before() -> None:
 
 
 def test_message_too_large_even_alone() -> None:
-    """A message too large for any request is a typed error that names it."""
+    """One message that no request can hold is a typed error that names it.
+
+    A smaller limit may be given later.
+    """
     job = told(*TALK)
     assert job.request().last
     base = words([NeutralMessage("user", (Said(summary_prompt()),))], (SYSTEM,))
@@ -182,7 +191,7 @@ def test_message_too_large_even_alone() -> None:
 
 
 def test_kept_message_is_told_at_its_place() -> None:
-    """The retained user message is in the request, cut to size and without media."""
+    """The user's message that stays in view is told in the request, cut and without media."""
     image = ev.PartStarted("u1", "u1f", File("image/png", "data:image/png;base64,AAAA", "a.png"))
     events = [
         *question("u0", "old"),
@@ -196,7 +205,7 @@ def test_kept_message_is_told_at_its_place() -> None:
     request = SummaryJob(head, DEFAULT_POLICY.compaction, recording.text, words, kept=kept).request()
     assert [message.source for message in request.messages] == ["u0", "u1", "a1", "a2"]
     assert request.messages[1].parts == (Said("task" * 1_000 + "\n[…]"),)
-    assert sections_of(digest(request))["Goal"].startswith("- old\n- Newest request: task")
+    assert sections_of(summarize_offline(request))["Goal"].startswith("- old\n- Newest request: task")
 
 
 def test_nothing_to_say_is_one_empty_request() -> None:
@@ -209,7 +218,10 @@ def test_nothing_to_say_is_one_empty_request() -> None:
 
 @given(histories(without=("compact", "rollback", "undo")), st.integers(0, 400), st.booleans())
 def test_chunks_hold_the_whole_head_once(history: list[tuple[int, ev.Event]], room: int, long_previous: bool) -> None:
-    """The requests are the head in order, results beside their calls, and each fits."""
+    """At any limit the requests together are the head in order, and each fits.
+
+    A call's result is never without the call.
+    """
     recording = Recording(history)
     state = replay(ModelViewProjection(), recording).state
     messages = list(state.messages.values())

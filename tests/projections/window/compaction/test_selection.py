@@ -1,4 +1,4 @@
-"""The range that a compaction covers: a bounded tail, the newest prompt stays visible."""
+"""The selection of a compaction: a tail in budget, nothing open, the newest question kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from projections.conversation.state import Conversation
 from projections.replay.loop import replay
 from projections.view.model_view import ModelViewProjection
 from projections.view.options import DEFAULT, OPENCODE_1_18
-from projections.view.selection import ordered
+from projections.view.selection import visible_messages
 from projections.window.compaction.selection import Selection, select_tail, tail_budget
 from projections.window.policy import DEFAULT_POLICY, OPENCODE_POLICY, CompactionPolicy
 from projections.window.sizing.sizes import CharsSizes
@@ -94,7 +94,7 @@ class Talk:
     def select(
         self, policy: CompactionPolicy = POLICY, *, marker: str | None = None, usable: int | None = 10_000
     ) -> Selection | None:
-        """The selection for a compaction now."""
+        """Return what a compaction would cover."""
         state = self.state
         options = DEFAULT if policy.tail_when_all_fits else OPENCODE_1_18
         measure = CharsSizes(state, options, self.recording.text)
@@ -102,7 +102,7 @@ class Talk:
 
     def shown(self) -> list[str]:
         """The messages of the view."""
-        return [message.id for message in ordered(self.state, DEFAULT)]
+        return [message.id for message in visible_messages(self.state, DEFAULT)]
 
 
 def ids(found: Selection | None) -> tuple[list[str], str | None, tuple[str, ...]]:
@@ -120,7 +120,10 @@ def two_turns(size: int = 100) -> Talk:
 
 
 def test_budget() -> None:
-    """The tail budget is a quarter of usable within bounds, or the configured number."""
+    """A quarter of usable within its bounds; a number that was set goes before.
+
+    The upper bound for an unlimited window.
+    """
     assert [tail_budget(POLICY, usable) for usable in (0, 8_003, 20_000, 10**6, None)] == [
         2_000,
         2_000,
@@ -147,7 +150,7 @@ def test_no_tail() -> None:
 
 
 def test_turn_is_split_at_a_message() -> None:
-    """Of a too large turn the newest steps that fit stay whole, with the user message."""
+    """Of a turn that is too large the newest messages that fit stay, and its user message."""
     talk = Talk()
     for turn in "123":
         talk.user(f"u{turn}", "q" * 400).answer(f"a{turn}", 1_000, tool=True).answer(f"b{turn}", 1_000)
@@ -157,19 +160,22 @@ def test_turn_is_split_at_a_message() -> None:
 
 
 def test_nothing_fits() -> None:
-    """If the last message does not fit there is no tail; the newest prompt still stays."""
+    """If not even the last message fits there is no tail; the newest question is kept."""
     assert ids(two_turns(1_000).select(with_(POLICY, preserve_recent_tokens=60)))[1:] == (None, ("u3",))
 
 
 def test_everything_fits_and_the_newest_turn_stays() -> None:
-    """If everything fits, the newest turn is the tail and the earlier ones are covered."""
+    """If everything fits, the newest turn stays and the rest is covered (unlike OpenCode)."""
     talk = Talk().user("u1").answer("a1").user("u2").answer("a2")
     assert ids(talk.select()) == (["u1", "a1"], "u2", ())
     assert ids(talk.select(OPENCODE)) == (["u1", "a1", "u2", "a2"], None, ())
 
 
 def test_one_turn_gives_way_down_to_its_last_message() -> None:
-    """A single turn keeps its user message and newest step; one step is not compacted."""
+    """A single turn that would fit keeps its user message and its newest step.
+
+    With one step there is nothing to compact.
+    """
     assert ids(Talk().user("u1").answer("a1").answer("a2").answer("a3").select()) == (["a1", "a2"], "a3", ("u1",))
     assert Talk().user("u1").answer("a1").select() is None
     assert Talk().user("u1").select() is None
@@ -189,7 +195,7 @@ def test_open_message_is_never_covered() -> None:
 
 
 def test_waiting_message_is_never_covered() -> None:
-    """A queued message is in no head and is visible once promoted."""
+    """A queued message waits beside the compaction: in no head, and visible once promoted."""
     talk = Talk().user("u1").answer("a1", 100_000).user("q1", queue=True).answer("a2", 100_000)
     talk.ask("m")
     found = talk.select(marker="m")
@@ -202,14 +208,17 @@ def test_waiting_message_is_never_covered() -> None:
 
 
 def test_program_words_begin_no_turn() -> None:
-    """A synthetic message continues its turn; OpenCode counts it as a prompt."""
+    """A synthetic message is part of the turn that it continues, never the newest question.
+
+    OpenCode counts it as a turn.
+    """
     talk = Talk().user("u1").answer("a1").user("u2").answer("a2").user("s", synthetic=True).answer("a3")
     assert ids(talk.select(with_(POLICY, tail_turns=1))) == (["u1", "a1"], "u2", ())
     assert ids(talk.select(with_(OPENCODE, tail_turns=1))) == (["u1", "a1", "u2", "a2"], "s", ())
 
 
 def test_what_came_after_the_request_is_left_alone() -> None:
-    """A message after the request is neither covered nor measured and stays newest."""
+    """A message after the request is neither covered nor measured."""
     talk = two_turns(40_000).ask("m").user("late")
     found = talk.select(marker="m")
     assert ids(found)[1:] == (None, ())
@@ -218,7 +227,10 @@ def test_what_came_after_the_request_is_left_alone() -> None:
 
 
 def test_second_compaction_updates_the_first() -> None:
-    """A second compaction's head excludes the older pair and updates its summary."""
+    """Its head is what the first left and what came since.
+
+    The summary in force is handed over, the older pair is not in the head.
+    """
     talk = two_turns().ask("m")
     first = talk.select(marker="m")
     assert first is not None
@@ -232,7 +244,7 @@ def test_second_compaction_updates_the_first() -> None:
 
 
 def test_long_turn_keeps_its_question_over_many_compactions() -> None:
-    """A request of hundreds of steps stays verbatim through all compactions of its work."""
+    """A request of hundreds of steps stays verbatim through every compaction of its work."""
     talk = Talk().user("u1", "the task")
     for number in range(10):
         for step in range(6):
@@ -247,7 +259,7 @@ def test_long_turn_keeps_its_question_over_many_compactions() -> None:
 
 
 def test_failed_compaction_leaves_head_and_previous_summary() -> None:
-    """After a failed summary the next selection has the whole head and older summary."""
+    """After a failed summary the next selection has the whole head (OpenCode loses it)."""
     talk = two_turns().ask("m")
     first = talk.select(marker="m")
     assert first is not None
@@ -269,7 +281,7 @@ def test_failed_compaction_leaves_head_and_previous_summary() -> None:
 
 
 class TestRefused:
-    """Selections after a request refused for its size."""
+    """After a request that was refused for its size."""
 
     def refused(self) -> Talk:
         """A question with an image, two steps, and the refused request."""
@@ -277,14 +289,14 @@ class TestRefused:
         return talk.answer("x", failed=True).ask("m", overflow=True)
 
     def test_message_is_replayed_and_its_steps_stay(self) -> None:
-        """A message to be replayed is covered, and its finished steps stay visible."""
+        """After a refusal the message is added again and its steps stay (OpenCode drops them)."""
         found = self.refused().select(marker="m")
         assert ids(found) == (["u1", "a1"], "a2", ())
         assert found is not None
         assert (found.through, found.replay) == ("u2", "u2")
 
     def test_steps_over_the_budget_are_summarised(self) -> None:
-        """Steps of the turn over the budget are summarised, not dropped."""
+        """Steps of the refused turn that do not fit are summarised, not dropped."""
         found = self.refused().select(with_(POLICY, preserve_recent_tokens=20), marker="m")
         assert ids(found) == (["u1", "a1", "a2"], "x", ())
         assert found is not None
@@ -326,10 +338,11 @@ policies = st.builds(
 def test_laws_of_the_selection(
     history: list[tuple[int, ev.Event]], policy: CompactionPolicy, usable: int | None
 ) -> None:
-    """Head, retained messages and tail make up the view, and nothing open is covered.
+    """Head, kept and tail make up the view; the tail fits.
 
-    The tail fits its budget and the newest user message stays. Carried out, exactly the head is
-    gone.
+    Nothing open or unanswered is covered; the newest user message stays.
+
+    Carried out, exactly the head is gone.
     """
     recording = Recording(history)
     state = replay(ModelViewProjection(), recording).state
@@ -339,7 +352,7 @@ def test_laws_of_the_selection(
         return
     compaction = state.compactions.get(state.in_force or "")
     pair = {compaction.message, compaction.summary} if compaction is not None else set[str | None]()
-    view = [message for message in ordered(state, DEFAULT) if message.id not in pair]
+    view = [message for message in visible_messages(state, DEFAULT) if message.id not in pair]
     names = [message.id for message in view]
     place = names.index(found.tail) if found.tail is not None else len(names)
     head = [message.id for message in found.head]
@@ -367,7 +380,7 @@ def _after(recording: Recording, found: Selection) -> list[str]:
         ev.CompactionCompleted("C", "S"),
     ]
     recording.add([(10**6, event) for event in events])
-    return [message.id for message in ordered(replay(ModelViewProjection(), recording).state, DEFAULT)]
+    return [message.id for message in visible_messages(replay(ModelViewProjection(), recording).state, DEFAULT)]
 
 
 def _is_real(message: Message) -> bool:

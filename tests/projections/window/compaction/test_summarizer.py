@@ -1,10 +1,10 @@
-"""Any callable may summarise: sync or async, whole or in pieces, in either world."""
+"""Any callable may write summaries: sync or async, whole or in pieces."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from eventlog.errors import CallError
 from eventlog.values import Tokens, Usage
 from projections.window.compaction.request import SummaryRequest
-from projections.window.compaction.summarizer import Piece, Summarizer, ToolCalled, apieces, pieces
+from projections.window.compaction.summarizer import Piece, Summarizer, ToolCalled, pieces
 
 REQUEST = SummaryRequest("s", (), "p")
 USAGE = Usage(Tokens(1, 2))
@@ -67,25 +67,10 @@ def late(request: SummaryRequest) -> object:
 ALL = [whole, streamed, awaited, async_streamed, async_to_stream, Writer(), late]
 
 
-def driven(summarizer: Summarizer) -> list[Piece]:
-    """The pieces that blocking code gets."""
-    return list(pieces(summarizer, REQUEST))
-
-
-def collected(summarizer: Summarizer) -> list[Piece]:
-    """The pieces that a coroutine gets."""
-
-    async def collect() -> list[Piece]:
-        return [piece async for piece in apieces(summarizer, REQUEST)]
-
-    return asyncio.run(collect())
-
-
 @pytest.mark.parametrize("summarizer", ALL, ids=lambda found: getattr(found, "__name__", "object"))
 def test_every_kind_gives_the_same(summarizer: Any) -> None:
-    """Every kind of callable gives pieces, usage and tool calls in the same order."""
+    """Pieces, usage and tool calls come in order from every kind of callable."""
     assert list(pieces(summarizer, REQUEST)) == WHOLE
-    assert collected(summarizer) == WHOLE
 
 
 def test_text_is_one_piece() -> None:
@@ -96,7 +81,6 @@ def test_text_is_one_piece() -> None:
         return "all"
 
     assert list(pieces(lambda _: "all", REQUEST)) == list(pieces(later, REQUEST)) == ["all"]
-    assert collected(lambda _: "all") == collected(later) == ["all"]
 
 
 def test_works_under_a_running_loop() -> None:
@@ -119,9 +103,8 @@ def test_threads_do_not_meet() -> None:
     assert found == [WHOLE] * 4
 
 
-@pytest.mark.parametrize("drive", [driven, collected], ids=["code", "coroutine"])
-def test_errors_come_through(drive: Callable[[Summarizer], object]) -> None:
-    """A summariser's error is raised where it is read, and nothing is left running."""
+def test_errors_come_through() -> None:
+    """An error of a summariser is raised where its pieces are read, and nothing keeps running."""
 
     def breaks(request: SummaryRequest) -> Iterator[Piece]:
         del request
@@ -139,14 +122,14 @@ def test_errors_come_through(drive: Callable[[Summarizer], object]) -> None:
 
     for summarizer in (breaks, breaks_later):
         with pytest.raises(ZeroDivisionError):
-            drive(cast("Summarizer", summarizer))
+            list(pieces(cast("Summarizer", summarizer), REQUEST))
     with pytest.raises(CallError, match="int"):
-        drive(cast("Summarizer", numbers))
+        list(pieces(cast("Summarizer", numbers), REQUEST))
     assert "summarizer" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_stopping_closes_the_summariser() -> None:
-    """Closing the iterator ends the summariser, its clean-up and its tasks."""
+    """A caller who stops reading closes the summariser, sync or async, and ends its tasks."""
     closed: list[str] = []
 
     def endless(request: SummaryRequest) -> Iterator[Piece]:
@@ -174,33 +157,3 @@ def test_stopping_closes_the_summariser() -> None:
         assert next(found) == "x"
         found.close()
     assert closed == ["sync", "async", "task"]
-
-
-def test_cancelled_coroutine_closes_the_summariser() -> None:
-    """A cancelled await closes the summariser."""
-    closed: list[str] = []
-
-    async def slow(request: SummaryRequest) -> AsyncIterator[Piece]:
-        del request
-        try:
-            yield "x"
-            await asyncio.Event().wait()
-        finally:
-            closed.append("closed")
-
-    async def outer() -> None:
-        begun = asyncio.Event()
-
-        async def read() -> None:
-            async for _ in apieces(slow, REQUEST):
-                begun.set()
-
-        task = asyncio.create_task(read())
-        await begun.wait()
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(outer())
-    assert closed == ["closed"]

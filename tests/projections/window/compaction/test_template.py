@@ -30,7 +30,7 @@ NAMES = [
 
 
 def test_sections_are_those_of_the_seed() -> None:
-    """The template's sections have the agreed names and order, Progress in three parts."""
+    """The template has ten sections in a fixed order, three of them below Progress."""
     assert [name for _, name, _ in SECTIONS] == NAMES
     assert [name for level, name, _ in SECTIONS if level == "###"] == ["Done", "In Progress", "Blocked"]
     assert list(sections_of(TEMPLATE)) == NAMES
@@ -47,7 +47,10 @@ def test_prompt_asks_for_the_template() -> None:
 
 @given(st.text())
 def test_previous_summary_is_the_anchor(previous: str) -> None:
-    """The previous summary stands between its tags; the closing tag appears once."""
+    """The previous summary stands between its tags, and cannot close them.
+
+    The tag that ends it is there once.
+    """
     prompt = summary_prompt(previous + "</earlier-notes>" + previous)
     begin, end = prompt.index("<earlier-notes>\n"), prompt.index("\n</earlier-notes>")
     assert prompt.count("</earlier-notes>") == 1
@@ -64,13 +67,16 @@ def test_missing_sections_are_named_in_order() -> None:
 
 
 def test_headings_are_known_by_their_words() -> None:
-    """Headings match in any level, case, colon, bold type, and with `and` spelled out."""
+    """Level, case, a colon, bold type and a spelled-out `and` make no difference.
+
+    Other headings belong to the text above them.
+    """
     text = "intro\n# goal:\n- a\n### Other\n- b\n## **Constraints and Preferences**\n- c\n## Goal ##\n- d"
     assert sections_of(text) == {"Goal": "- a\n### Other\n- b\n- d", "Constraints & Preferences": "- c"}
 
 
 def test_digest_tells_prompts_apart() -> None:
-    """The recorded digest depends on both prompts and on where one ends."""
+    """The recorded digest changes with either prompt, and with the border between them."""
     assert prompt_digest(SYSTEM, "a") == prompt_digest(SYSTEM, "a")
     assert (
         len({prompt_digest("a", "b"), prompt_digest("ab", ""), prompt_digest("", "ab"), prompt_digest("a", "c")}) == 4

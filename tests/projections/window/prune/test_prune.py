@@ -47,12 +47,12 @@ def test_recency_is_the_rule(messages: list[Message], policy: PrunePolicy, usabl
 def test_nothing_protected_is_ever_planned(
     messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool
 ) -> None:
-    """No planner prunes protected turns, steps or tools, or anything but results."""
+    """No planner takes a result of protected turns, steps or tools, or an incomplete one."""
     found = set(parts_of(plan(messages, policy, usable, inside=inside)))
     if inside and policy.steps is None:
         assert not found
         return
-    real = policy.policy != "opencode"  # OpenCode's planner counts all user messages, and is not asked inside a loop
+    real = policy.policy != "opencode"  # it counts all user messages, and is never asked inside a loop
     bound = protected_from(messages, policy, inside=inside) if real else len(messages)
     for index, part in tools_of(messages):
         if part.id in found:
@@ -68,7 +68,7 @@ def test_nothing_protected_is_ever_planned(
 def test_planning_again_after_a_plan_gives_nothing(
     messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool
 ) -> None:
-    """After a plan is carried out, planning again gives nothing and changes nothing."""
+    """After a plan is carried out no plan is left, and planning itself changes nothing."""
     state = conversation(messages)
     before = state.encode()
     found = plan(state, policy, usable, inside=inside)
@@ -82,7 +82,7 @@ def test_planning_again_after_a_plan_gives_nothing(
 
 
 def test_a_turn_begins_at_a_real_user_message() -> None:
-    """Synthetic messages and compaction markers begin no turn."""
+    """Neither the program's messages nor a compaction's marker make a turn older."""
     talk = Talk()
     talk.user().step(talk.tool(100)).user().step(talk.tool(100)).user(synthetic=True).step(talk.tool(100))
     talk.user().step(talk.tool(100))
@@ -92,7 +92,10 @@ def test_a_turn_begins_at_a_real_user_message() -> None:
 
 
 def test_inside_a_loop_steps_are_protected() -> None:
-    """Inside one long turn all but the last two steps may be pruned."""
+    """Within one long turn all but the last two steps may be pruned.
+
+    The message about to be filled is no step.
+    """
     talk = Talk()
     talk.user()
     for _ in range(5):
@@ -105,7 +108,7 @@ def test_inside_a_loop_steps_are_protected() -> None:
 
 
 def test_bounds_shrink_with_the_window() -> None:
-    """40,000 and 20,000 hold in a large window, 1/4 and 1/8 of usable in a small one."""
+    """`protect` and `minimum` shrink with the window, unless `scale` is off."""
     policy = PrunePolicy()
     case = PruneCase(conversation([]), policy, Letters(), DEFAULT, 24_000, inside=False)
     assert (case.protect, case.minimum) == (6_000, 3_000)
@@ -116,7 +119,7 @@ def test_bounds_shrink_with_the_window() -> None:
 
 
 def test_already_pruned_results_are_skipped() -> None:
-    """A pruned result does not end the walk over older ones, unless the policy says so."""
+    """A pruned result does not hide older ones, unless the policy says that it ends the walk."""
     talk = Talk()
     talk.user().step(talk.tool(100)).step(talk.tool(100, pruned=True)).step(talk.tool(100)).user().user()
     policy = PrunePolicy(protect=0, minimum=0)
@@ -134,7 +137,10 @@ def test_attachments_count() -> None:
 
 
 def test_the_tail_of_a_compaction_may_be_pruned() -> None:
-    """Results in a compaction's tail may be pruned, except by OpenCode's planner."""
+    """A summary does not shield what is kept verbatim behind it in the view.
+
+    With OpenCode's planner it does.
+    """
     talk = Talk()
     talk.user().step(talk.tool(100)).compaction().user().user()
     state = conversation(talk.messages)
@@ -168,7 +174,7 @@ def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("planner", ["cost-aware", "recency", "superseded"])
 def test_results_no_larger_than_the_marker_stay(planner: str) -> None:
-    """Results no larger than the marker stay, and the freed count subtracts the marker."""
+    """Results no larger than the marker are no candidates, and freed tokens exclude it."""
     talk = Talk()
     for number in range(273):
         talk.user().step(talk.tool(CLEARED_TOKENS - number % 3 if number < 77 else 500, input={"command": "ls"}))
@@ -181,7 +187,7 @@ def test_results_no_larger_than_the_marker_stay(planner: str) -> None:
 
 
 def test_opencode_clears_small_results_too() -> None:
-    """OpenCode's planner takes small results too and counts whole results as freed."""
+    """OpenCode's planner takes every result beyond the protected ones, at full size."""
     talk = Talk()
     talk.user().step(talk.tool(1)).step(talk.tool(500)).user().user()
     policy = PrunePolicy(policy="opencode", protect=0, minimum=0)

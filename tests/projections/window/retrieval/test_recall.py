@@ -1,4 +1,4 @@
-"""Recall: hidden content is read again by its id, whole or in pieces."""
+"""Recall: what the view no longer shows is read again, whole or in pieces, by its id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from projections.view.model_view import ModelView
 from projections.view.neutral import Result
 from projections.window.policy import TruncationPolicy
 from projections.window.retrieval.excerpts import bytes_of, lines_of, matches_in
-from projections.window.retrieval.part_text import message_said, part_said
+from projections.window.retrieval.part_text import read_message, read_part
 from projections.window.retrieval.recall import RecallResult, recall
 from projections.window.truncation import count_lines, truncate
 from tests.support.history_strategies import Command, Grower, commands
@@ -66,7 +66,10 @@ def compacted(session: eventlog.Session) -> None:
 
 @given(texts, st.integers(1, 12), st.integers(0, 12))
 def test_lines_are_the_lines(text: str, first: int, more: int) -> None:
-    """A range of lines is returned with its ends; one beyond the end is refused."""
+    """A range of lines is those lines with their ends, told as the range that there is.
+
+    One behind the end is refused.
+    """
     lines = text.splitlines(keepends=True) if text.isascii() else re.findall(r"[^\n]*\n|[^\n]+", text)
     if first > max(len(lines), 1):
         with pytest.raises(CallError):
@@ -80,7 +83,10 @@ def test_lines_are_the_lines(text: str, first: int, more: int) -> None:
 
 @given(texts, st.integers(0, 50), st.integers(1, 50))
 def test_bytes_are_whole_characters(text: str, start: int, more: int) -> None:
-    """A range of bytes is widened to whole characters; one beyond the end is refused."""
+    """A range of bytes is widened to whole characters and no further, and says so.
+
+    One behind the end is refused.
+    """
     data = utf8(text)
     if start >= len(data) and start > 0:
         with pytest.raises(CallError):
@@ -96,7 +102,10 @@ def test_bytes_are_whole_characters(text: str, start: int, more: int) -> None:
 
 @given(texts, st.sampled_from(["a", "ab", "中", " ", "\n", "b\n"]), st.integers(0, 3), st.integers(0, 5))
 def test_a_search_finds_every_line(text: str, wanted: str, context: int, most: int) -> None:
-    """A search gives matching lines, numbers, bytes and context, up to a stated limit."""
+    """The lines in which the text begins, with their numbers, bytes and neighbours.
+
+    No more than asked for, and said so.
+    """
     lines = text.split("\n")
     starts = [sum(len(line) + 1 for line in lines[:index]) for index in range(len(lines))]
     places = [
@@ -114,7 +123,7 @@ def test_a_search_finds_every_line(text: str, wanted: str, context: int, most: i
 
 
 def test_a_search_takes_expressions() -> None:
-    """An expression sees single lines, may ignore case, and cuts very long lines."""
+    """A search by regular expression sees lines, may ignore case, and cuts very long lines."""
     text = "one\nTwo\n" + "x" * 5_000 + "needle" + "y" * 5_000 + "\n"
     assert [match.line for match in matches_in(text, "^t.o$", regex=True, ignore_case=True).found] == [2]
     assert matches_in(text, "^t.o$").found == ()
@@ -147,7 +156,7 @@ def test_ranges_that_are_none_are_refused(ranges: tuple[int, int]) -> None:
 
 
 def test_a_truncated_output_is_read_again_by_its_marker(store: eventlog.Store) -> None:
-    """A preview's references recall exactly the omitted text, also after prune and compact."""
+    """A preview's references give exactly what was left out, also after prune and compaction."""
     session = store.create_session()
     output = "".join(f"Zeile {number} 中\n" for number in range(9_000))
     truncation = truncate(output, TruncationPolicy(), None, part="prt_log")
@@ -178,7 +187,7 @@ def test_a_truncated_output_is_read_again_by_its_marker(store: eventlog.Store) -
 
 
 def test_a_covered_message_is_recalled_with_all_it_said(store: eventlog.Store) -> None:
-    """A covered message is recalled with its texts, calls and outputs, and names its parts."""
+    """A covered message gives its texts, calls and outputs in order, and names its parts."""
     session = store.create_session()
     question = session.user("What is in the log?")
     with session.assistant("p/m") as reply:
@@ -215,7 +224,10 @@ def test_what_a_failed_and_what_a_running_tool_said(store: eventlog.Store) -> No
 
 
 def test_what_is_gone_is_not_recalled(store: eventlog.Store) -> None:
-    """Redacted and edited parts recall as such; removed and rolled-back ones are not found."""
+    """A redacted part shows as redacted, edited text as it was edited.
+
+    Removed, rolled back and unknown things are not found.
+    """
     session = store.create_session()
     first = worked(session, "the password is 1234")
     second = worked(session, "as it was")
@@ -237,7 +249,7 @@ def test_what_is_gone_is_not_recalled(store: eventlog.Store) -> None:
 
 
 def test_one_kind_of_excerpt_at_a_time(store: eventlog.Store) -> None:
-    """Conflicting excerpts, a missing input and ranges beyond the end are `CallError`s."""
+    """Two kinds of excerpt, a missing input, or a range behind the end are caller errors."""
     session = store.create_session()
     part = worked(session, "a\nb\n")
     question = session.user("x")
@@ -255,7 +267,7 @@ def test_one_kind_of_excerpt_at_a_time(store: eventlog.Store) -> None:
 
 
 def test_a_recall_reads_its_own_versions_only(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recall reads only the versions that made the part, however long the session."""
+    """In a long session a recall reads only the few versions that made the part."""
     session = store.create_session()
     early = worked(session, "early")
     with session.assistant("p/m") as reply:
@@ -294,7 +306,7 @@ def test_what_was_recalled_is_json(store: eventlog.Store) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(commands(), min_size=8, max_size=60))
 def test_a_recalled_message_is_that_of_the_transcript(steps: list[Command]) -> None:
-    """A message recalled by id equals the transcript's, in every history."""
+    """In any history, reading one id equals reading everything, rollbacks and edits included."""
     grower = Grower()
     for step in steps:
         grower.do(step)
@@ -305,14 +317,14 @@ def test_a_recalled_message_is_that_of_the_transcript(steps: list[Command]) -> N
         for message in Transcript(session).oldest_first():
             if message.removed:
                 with pytest.raises(NotFoundError):
-                    message_said(session, message.id)
+                    read_message(session, message.id)
                 continue
             kept = [part for part in message.parts if not part.removed]
-            assert list(message_said(session, message.id).parts) == kept
+            assert list(read_message(session, message.id).parts) == kept
             for part in message.parts:
                 if part.removed:
                     with pytest.raises(NotFoundError):
-                        part_said(session, part.id)
+                        read_part(session, part.id)
                 else:
-                    assert part_said(session, part.id) == part
+                    assert read_part(session, part.id) == part
                     assert recall(session, part.id).lines == count_lines(part.text or part.error)

@@ -1,4 +1,4 @@
-"""The tool `recall` for a model: offered, named in previews, called, answered."""
+"""The tool `recall` for models: offered, named in previews, called and answered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from projections.window import (
     CallModel,
     ContextPolicy,
     ContextWindow,
-    Request,
+    ModelRequest,
     RunTools,
     Stop,
     TruncationPolicy,
@@ -36,7 +36,7 @@ HINT = re.compile(r"Read them with: recall (\S+) lines (\d+)-(\d+)")
 FORMS: tuple[Literal["chat", "responses", "anthropic"], ...] = ("chat", "responses", "anthropic")
 
 
-def curious(request: Request) -> Reply:
+def curious(request: ModelRequest) -> Reply:
     """A model that reads a log, recalls an omitted range, and reports it."""
     shown = [result.output for result in results(request.messages)]
     if not shown:
@@ -53,7 +53,7 @@ def loop(session: eventlog.Session, policy: ContextPolicy | str | None = None, *
 
 
 def test_a_model_recalls_what_was_truncated() -> None:
-    """With `recall=True` a model reads back a truncated output, and all steps audit."""
+    """With `recall=True` the tool is offered and named, and the window answers its calls."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.set_tools(json.dumps([{"type": "function", "function": {"name": "read_log", "parameters": {}}}]))
@@ -70,11 +70,11 @@ def test_a_model_recalls_what_was_truncated() -> None:
         assert {step.verdict for step in audit(session)} == {"match"}
         version = session.version
         loop(session, recall=True).run()
-        assert session.version == version  # no second offer is recorded
+        assert session.version == version  # nothing is offered twice
 
 
 def test_another_process_goes_on_with_what_is_offered() -> None:
-    """The offer of `recall` is recorded: another process's window answers it too."""
+    """The offer is recorded with the session: a later window answers without `recall=True`."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("What is in the log?")
@@ -86,7 +86,10 @@ def test_another_process_goes_on_with_what_is_offered() -> None:
 
 @pytest.mark.parametrize("policy", ["default", "opencode-1.18"])
 def test_without_the_tool_nothing_names_it(policy: str) -> None:
-    """Without the tool a preview names no tool and nothing is recorded."""
+    """A preview says what is left out, and names no tool that the model does not have.
+
+    Nothing is recorded as offered.
+    """
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("What is in the log?")
@@ -99,7 +102,7 @@ def test_without_the_tool_nothing_names_it(policy: str) -> None:
 
 
 def test_what_was_truncated_before_stays_as_it_was() -> None:
-    """Offering the tool later changes no past preview, view or digest."""
+    """Preview words are recorded with the result: a later offer changes no past view."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("What is in the log?")
@@ -113,7 +116,7 @@ def test_what_was_truncated_before_stays_as_it_was() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_schema_has_the_form_of_the_others(form: Literal["chat", "responses", "anthropic"]) -> None:
-    """The schema is added last in the form of the session's tools and found there."""
+    """The schema is added behind the session's tools, in their form, and found again."""
     other = json.loads(json.dumps(recall_tool(form)).replace("recall", "other"))
     tools = with_recall(json.dumps([other]))
     assert json.loads(tools) == [other, recall_tool(form)]
@@ -124,7 +127,7 @@ def test_the_schema_has_the_form_of_the_others(form: Literal["chat", "responses"
 
 
 def test_another_tool_of_that_name_is_refused() -> None:
-    """A session with its own tool `recall` is refused before anything is recorded."""
+    """A session with a `recall` tool of its own is refused before anything is recorded."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.set_tools('[{"name": "recall", "input_schema": {"properties": {"memory": {}}}}]')
@@ -133,7 +136,7 @@ def test_another_tool_of_that_name_is_refused() -> None:
             pass
         assert session.version == version
         session.user("What is in the log?")
-        assert loop(session).run() == Stop("finished")  # without recall=True the window answers no call of that name
+        assert loop(session).run() == Stop("finished")  # and without recall=True nothing is made of it
         assert "recall" not in results(ModelView.of(session).messages)[0].output
 
 
@@ -155,7 +158,7 @@ def said(session: eventlog.Session, output: str) -> str:
 @given(texts.filter(bool), st.booleans())
 @example("x" * 5_000 + "\nend", True)
 def test_going_on_reads_all_of_it(text: str, by_lines: bool) -> None:
-    """Each answer is bounded and names the next range, until the whole is read."""
+    """Each answer is within the bounds and names the range to go on with, until the end."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         part = said(session, text)
@@ -175,7 +178,7 @@ def test_going_on_reads_all_of_it(text: str, by_lines: bool) -> None:
 
 
 def test_a_search_shows_the_lines() -> None:
-    """A search gives matching lines with numbers, as many as fit, and says if more exist."""
+    """A search answers with matching lines and their numbers, and says if there are more."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         part = said(session, LOG)
@@ -189,13 +192,13 @@ def test_a_search_shows_the_lines() -> None:
     [{}, {"part": 3}, {"part": "prt_unknown"}, {"lines": "a"}, {"lines": "0-2"}, {"lines": "1", "search": "x"}],
 )
 def test_what_cannot_be_answered_is_the_call_s_failure(given_wrongly: dict[str, Any]) -> None:
-    """A wrong `recall` call fails with a sentence, and the loop goes on."""
+    """An unknown part, an empty range, or two kinds at once fail the call; the loop goes on."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         part = said(session, LOG)
         asked = given_wrongly if not given_wrongly or "part" in given_wrongly else {"part": part, **given_wrongly}
 
-        def model(request: Request) -> Reply:
+        def model(request: ModelRequest) -> Reply:
             found = results(request.messages)
             return Reply("so be it") if len(found) > 1 else Reply(calls=[("recall", json.dumps(asked))])
 
@@ -207,7 +210,7 @@ def test_what_cannot_be_answered_is_the_call_s_failure(given_wrongly: dict[str, 
 
 
 def test_asyncio_answers_too() -> None:
-    """An `AsyncContextWindow` answers `recall` without the program's tool."""
+    """`AsyncContextWindow` answers `recall` without the program's tool."""
 
     async def never(_: dict[str, Any]) -> str:
         raise AssertionError
@@ -233,10 +236,10 @@ def test_asyncio_answers_too() -> None:
 
 
 def test_a_recalled_range_is_not_truncated_again() -> None:
-    """A recalled range stays within the truncation bounds and is never truncated again."""
+    """A recall answer is within the bounds of truncation, so it is never truncated again."""
     policy = ContextPolicy(truncation=TruncationPolicy(max_lines=50, max_bytes=2_000))
 
-    def model(request: Request) -> Reply:
+    def model(request: ModelRequest) -> Reply:
         shown = results(request.messages)
         if not shown:
             return Reply(calls=[("read_log", "{}")])

@@ -17,10 +17,10 @@ from projections.conversation.state import Conversation
 from projections.formats.ai_sdk import model_messages
 from projections.replay.loop import replay
 from projections.tokens import CharsCounter, TokenCounter, frame_tokens
-from projections.view.message_rendering import Draft
+from projections.view.message_rendering import MessageRenderer
 from projections.view.model_view import PROJECTION, ModelView
 from projections.view.options import DEFAULT, OPENCODE_1_18
-from projections.view.selection import ordered
+from projections.view.selection import visible_messages
 from projections.window.sizing.sizes import CharsSizes, Sizes, TokenSizes, sizes_named
 from tests.support.parity import scenarios
 from tests.support.shared import shared_path
@@ -50,17 +50,17 @@ def state_of(session: eventlog.Session) -> Conversation:
 
 
 def test_the_sizes_of_all_messages_are_the_view(session: eventlog.Session) -> None:
-    """The sizes of all messages sum to the view's count without the answer's frame."""
+    """The sizes of all messages sum to the view's count, but for what begins the answer."""
     state = state_of(session)
     sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
-    messages = ordered(state, DEFAULT)
+    messages = visible_messages(state, DEFAULT)
     assert sizes.messages(messages) == ModelView.of(session).tokens - frame_tokens(0)
     assert sizes.messages(messages) == sum(sizes.messages([message]) for message in messages)
     assert sizes.messages([]) == 0
 
 
 def test_a_result_is_its_output_and_its_attachments(session: eventlog.Session) -> None:
-    """A result's size is its output and its image, pruned or not."""
+    """A result is as large as its output and its image, pruned or not."""
     sizes = TokenSizes(state_of(session), DEFAULT, session.store.text, TokenCounter())
     part = _tool(state_of(session))
     assert sizes.counted(part) == TokenCounter().count("Zeile 中文 🙂\n" * 400) + 255
@@ -69,9 +69,12 @@ def test_a_result_is_its_output_and_its_attachments(session: eventlog.Session) -
 
 
 def test_sizes_are_calibrated(session: eventlog.Session) -> None:
-    """Message sizes are scaled by the ratio, results and OpenCode's estimates are not."""
+    """Messages have the counted size times the ratio, which may change, a result as counted.
+
+    OpenCode's estimate takes none.
+    """
     state = state_of(session)
-    messages, part = ordered(state, DEFAULT), _tool(state)
+    messages, part = visible_messages(state, DEFAULT), _tool(state)
     plain = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
     calibrated = TokenSizes(state, DEFAULT, session.store.text, TokenCounter(), ratio=1.5)
     assert calibrated.messages(messages) == round(1.5 * plain.messages(messages))
@@ -93,7 +96,7 @@ def test_only_what_changed_is_counted_again(session: eventlog.Session, name: str
         return session.store.text(content)
 
     sizes = sizes_named(name, state, DEFAULT, resolve)
-    messages, part = ordered(state, DEFAULT), _tool(state)
+    messages, part = visible_messages(state, DEFAULT), _tool(state)
     before = _all(sizes, messages, part)
     looked.clear()
     assert _all(sizes, messages, part) == before
@@ -120,17 +123,17 @@ def test_only_what_changed_is_counted_again(session: eventlog.Session, name: str
 
 
 def test_another_state_of_the_conversation_is_followed(session: eventlog.Session) -> None:
-    """Sizes follow a new state: dropped messages are evicted, others keep theirs."""
+    """After a compaction the sizes of covered messages are evicted, the others stay."""
     state = state_of(session)
     sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
-    messages = ordered(state, DEFAULT)
+    messages = visible_messages(state, DEFAULT)
     before = sizes.messages(messages[-1:]), sizes.messages(messages)
     left = Conversation(whole=False)
     left.add_message(messages[-1])
-    sizes.follow(left)
-    sizes.forget()
+    sizes.update(left)
+    sizes.evict()
     assert sizes.messages(messages[-1:]) == before[0]
-    sizes.follow(state)
+    sizes.update(state)
     assert sizes.messages(messages) == before[1]
 
 
@@ -146,11 +149,13 @@ def test_opencode_measures_the_json_that_it_makes() -> None:
             state, _ = replay(PROJECTION, recording)
             options = msgspec.structs.replace(OPENCODE_1_18, model=Model("fake", pair.model))
             sizes = CharsSizes(state, options, recording.text)
-            messages = ordered(state, options)
+            messages = visible_messages(state, options)
             view = [
                 made
                 for message in messages
-                for made in model_messages(Draft(message, options, recording.text, shows_question=True).messages())
+                for made in model_messages(
+                    MessageRenderer(message, options, recording.text, shows_question=True).messages()
+                )
             ]
             written = json.dumps(view, ensure_ascii=False, separators=(",", ":"))
             assert sizes.messages(messages) == CharsCounter().count(written)
@@ -160,7 +165,10 @@ def test_opencode_measures_the_json_that_it_makes() -> None:
 
 @pytest.mark.parametrize(("output", "expected"), [("x" * 2_001, 500), ("x" * 2_002, 501), ("🙂" * 1_501, 751), ("", 0)])
 def test_opencode_measures_a_result_by_its_output(output: str, expected: int) -> None:
-    """OpenCode sizes a result by its output's UTF-16 units, without attachments."""
+    """A quarter of the output's UTF-16 units, whether it lies in the event or in a body.
+
+    Attachments do not count.
+    """
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("x")

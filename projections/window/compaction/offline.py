@@ -1,9 +1,10 @@
-"""The summariser that needs no model: it fills the template from the messages themselves.
+"""The offline summariser: fills the template from the messages, without a model.
 
-Deterministic, in any language, and bounded: each section has a room in UTF-8 bytes, some 1,500 tokens in all,
-and what is over is left out, oldest first.  A previous summary is merged section by section, also one of another program's, so
-ten compactions give a text of the size of one. What cannot be known without understanding (decisions, who prefers what) is kept
-as it was said, or carried on from the previous summary. Not a request (`request.py`).
+Deterministic, in any language, and bounded: each section has a room in UTF-8 bytes, some 1,500
+tokens in all, and the oldest points are left out.  A previous summary, also another program's, is
+merged section by section, so ten compactions give a text of the size of one.  Decisions and
+preferences, which only a reader understands, stay in the words they were said in, or are copied
+from the previous summary.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from eventlog.validation import require
 from projections.conversation.file_access import access_of, paths_of
 from projections.view.neutral import Call, NeutralMessage, Result, Text
 from projections.view.part_rendering import CLEARED
@@ -20,7 +22,7 @@ from projections.window.compaction.foreign_headings import foreign_sections
 from projections.window.compaction.request import GOES_ON, SummaryRequest
 from projections.window.compaction.template import NONE, SECTIONS, sections_of
 
-__all__ = ["ROOM", "digest"]
+__all__ = ["ROOM", "summarize_offline"]
 
 ROOM = {
     "Goal": 900,
@@ -47,7 +49,7 @@ _HOW = ("read", "written", "used")
 
 
 class _Tally(msgspec.Struct):
-    """What became of the calls of one tool."""
+    """The calls of one tool: how many, how many failed, and the last one's subject."""
 
     calls: int = 0
     failed: int = 0
@@ -59,8 +61,8 @@ class _Tally(msgspec.Struct):
         return f"{_quoted(tool)}: {self.calls} call{'s' if self.calls != 1 else ''}{failed}{last}"
 
 
-class _Told(msgspec.Struct):
-    """What the messages of a request tell, in order."""
+class _Facts(msgspec.Struct):
+    """The facts in the messages of a request, in order."""
 
     users: list[str] = msgspec.field(default_factory=list[str])
     answer: str = ""
@@ -73,9 +75,10 @@ class _Told(msgspec.Struct):
     files: dict[str, set[str]] = msgspec.field(default_factory=dict[str, set[str]])
 
 
-def digest(request: SummaryRequest) -> str:
+def summarize_offline(request: SummaryRequest) -> str:
     """The summary of a request's messages, merged into the previous one."""
-    told = _tell(request)
+    require(SummaryRequest, request, "a summariser is given a SummaryRequest")
+    told = _facts(request)
     previous = request.previous or ""
     before = {name: _points(body) for name, body in (sections_of(previous) or foreign_sections(previous)).items()}
     sections = {name: before.get(name, []) for name in ROOM}
@@ -98,13 +101,13 @@ def digest(request: SummaryRequest) -> str:
 # -- what the messages tell --------------------------------------------------------------------
 
 
-def _tell(request: SummaryRequest) -> _Told:
-    told = _Told()
+def _facts(request: SummaryRequest) -> _Facts:
+    told = _Facts()
     pending: dict[tuple[str, str], Call] = {}
     for message in request.messages:
         if message.role == "user":
             said = _point(_texts(message))
-            if said and said not in {GOES_ON, NONE} and message.source not in request.material.synthetic:
+            if said and said not in {GOES_ON, NONE} and message.source not in request.facts.synthetic:
                 told.users.append(said)
                 told.answer = ""
             continue
@@ -112,7 +115,7 @@ def _tell(request: SummaryRequest) -> _Told:
             if isinstance(part, Call):
                 pending[message.source, part.call] = part
             elif isinstance(part, Result):
-                _tell_result(told, pending.pop((message.source, part.call), None), part)
+                _add_result(told, pending.pop((message.source, part.call), None), part)
         said = _line(_texts(message)) if message.role == "assistant" else ""
         if said:
             told.answer = said
@@ -120,7 +123,7 @@ def _tell(request: SummaryRequest) -> _Told:
     return told
 
 
-def _tell_result(told: _Told, call: Call | None, result: Result) -> None:
+def _add_result(told: _Facts, call: Call | None, result: Result) -> None:
     tool = _quoted(result.tool)
     tally = told.calls.setdefault(tool[1:-1], _Tally())
     tally.calls += 1
@@ -140,7 +143,7 @@ def _tell_result(told: _Told, call: Call | None, result: Result) -> None:
 
 
 def _what(call: Call | None) -> str:
-    """What a call was about: the first text among its arguments."""
+    """Return the subject of a call: the first text among its arguments."""
     if call is None:
         return ""
     try:
@@ -158,8 +161,11 @@ def _texts(message: NeutralMessage) -> str:
 # -- the sections ------------------------------------------------------------------------------
 
 
-def _goal(sections: dict[str, list[str]], told: _Told) -> None:
-    """The first request is the goal, the newest stands beside it; those between may be wishes that still hold."""
+def _goal(sections: dict[str, list[str]], told: _Facts) -> None:
+    """Fill Goal and Constraints: the first request is the goal, the newest stands beside it.
+
+    Requests between them may be wishes that still hold.
+    """
     before = sections["Goal"]
     goals = [point for point in before if not point.startswith(_NEWEST)] or told.users[:1]
     newest = next((point for point in before if point.startswith(_NEWEST)), "").removeprefix(_NEWEST)
@@ -170,7 +176,7 @@ def _goal(sections: dict[str, list[str]], told: _Told) -> None:
     sections["Constraints & Preferences"] = _distinct([*sections["Constraints & Preferences"], *said[:-1]])
 
 
-def _progress(sections: dict[str, list[str]], told: _Told, request: SummaryRequest) -> None:
+def _progress(sections: dict[str, list[str]], told: _Facts, request: SummaryRequest) -> None:
     tallies: dict[str, _Tally] = {}
     others: list[str] = []
     for point in sections["Done"]:
@@ -182,7 +188,7 @@ def _progress(sections: dict[str, list[str]], told: _Told, request: SummaryReque
     for tool, tally in told.calls.items():
         known = tallies.pop(tool, _Tally())
         tallies[tool] = _Tally(known.calls + tally.calls, known.failed + tally.failed, tally.last or known.last)
-    todos = request.material.todos
+    todos = request.facts.todos
     finished = [_line(todo.text) for todo in todos if todo.status == "completed"]
     sections["Done"] = _distinct([*others, *finished, *(tally.said(tool) for tool, tally in tallies.items())])
     running = [_line(todo.text) for todo in todos if todo.status == "in_progress"]
@@ -200,7 +206,7 @@ def _progress(sections: dict[str, list[str]], told: _Told, request: SummaryReque
     sections["Critical Context"] = _distinct([*context, *answers])
 
 
-def _files(sections: dict[str, list[str]], told: _Told, request: SummaryRequest) -> None:
+def _files(sections: dict[str, list[str]], told: _Facts, request: SummaryRequest) -> None:
     known: dict[str, set[str]] = {}
     others: dict[str, str] = {}
     for point in sections["Relevant Files"]:
@@ -211,7 +217,7 @@ def _files(sections: dict[str, list[str]], told: _Told, request: SummaryRequest)
             known[path] = how
         else:
             others[path] = point
-    for path, how in (*told.files.items(), *((_quoted(path)[1:-1], {"written"}) for path in request.material.files)):
+    for path, how in (*told.files.items(), *((_quoted(path)[1:-1], {"written"}) for path in request.facts.files)):
         if path not in others:
             known[path] = known.pop(path, set()) | how
     told_now = [f"`{path}`: {', '.join(word for word in _HOW if word in how)}" for path, how in known.items()]
@@ -258,7 +264,7 @@ def _fitted(points: Sequence[str], room: int, *, oldest_go: bool) -> list[str]:
 
 
 def _ends(points: Sequence[str], room: int) -> list[str]:
-    """The points as they are, or only the first and the last ones, half of the room for either."""
+    """Return all points, or the first and the last ones, half of the room for either."""
     first = _fitted(points, room // 2, oldest_go=False)
     last = _fitted(points[len(first) :], room // 2, oldest_go=True)
     return [*first, *last]
@@ -270,7 +276,7 @@ def _point(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A name or path between backticks, without any of its own, so that it is read back as it was written."""
+    """Return a name between backticks, without backticks of its own, so that it reads back."""
     name = _line(text).replace("`", "'")
     return f"`{name or '?'}`"
 

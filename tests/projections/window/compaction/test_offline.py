@@ -1,4 +1,4 @@
-"""The summariser without a model: deterministic, bounded, any language, mergeable."""
+"""The offline summariser: deterministic, bounded, in any language, merged without growing."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 from eventlog.values import Todo
 from projections.tokens import TokenCounter
 from projections.view.neutral import Call, NeutralMessage, Result, Text
-from projections.window.compaction.digest import ROOM, digest
 from projections.window.compaction.guard import check_summary
-from projections.window.compaction.request import Material, SummaryRequest
+from projections.window.compaction.offline import ROOM, summarize_offline
+from projections.window.compaction.request import SummaryFacts, SummaryRequest
 from projections.window.compaction.template import missing_sections, sections_of
 from projections.window.policy import DEFAULT_POLICY
 
-PLAIN = Material()
+PLAIN = SummaryFacts()
 MOST_BYTES = sum(ROOM.values()) + 400
 
 
 def user(text: str, source: str = "u") -> NeutralMessage:
-    """A user message with these texts."""
+    """Return a user's message."""
     return NeutralMessage("user", (Text(text),), source)
 
 
 def said(text: str) -> NeutralMessage:
-    """An assistant message with these parts."""
+    """Return an assistant's message."""
     return NeutralMessage("assistant", (Text(text),), "a")
 
 
@@ -36,9 +36,9 @@ def called(tool: str, input: str, output: str, *, error: bool = False) -> list[N
     return [call, NeutralMessage("tool", (Result("c", tool, output, error),), "a")]
 
 
-def summary(*messages: NeutralMessage, previous: str | None = None, material: Material = PLAIN) -> str:
+def summary(*messages: NeutralMessage, previous: str | None = None, facts: SummaryFacts = PLAIN) -> str:
     """The digest of some messages."""
-    return digest(SummaryRequest("", messages, "", previous=previous, material=material))
+    return summarize_offline(SummaryRequest("", messages, "", previous=previous, facts=facts))
 
 
 TALK = (
@@ -53,7 +53,7 @@ TALK = (
 
 
 def test_fills_the_template() -> None:
-    """Goal, wishes, calls, errors, answers and files fill their sections of the template."""
+    """Goal, wishes, calls, errors, answers and files stand in sections; empty ones say so."""
     found = sections_of(summary(*TALK))
     assert found["Goal"] == "- Fix the failing test in the parser\n- Newest request: Now write a test for it"
     assert found["Constraints & Preferences"] == "- Never touch the public API"
@@ -72,7 +72,7 @@ def test_passes_the_guard() -> None:
 
 
 def test_error_that_was_overcome_is_no_obstacle() -> None:
-    """A call that failed and later succeeded is not blocked, within or across digests."""
+    """A call that failed and then succeeded is not listed as blocked, also later."""
     failed = called("bash", '{"command":"make"}', "no rule", error=True)
     good = called("bash", '{"command":"make"}', "ok")
     assert sections_of(summary(*failed, *good))["Blocked"] == "- (none)"
@@ -80,23 +80,29 @@ def test_error_that_was_overcome_is_no_obstacle() -> None:
 
 
 def test_todos_are_the_plan() -> None:
-    """Todos stand under Done, In Progress and Next Steps; cancelled ones are left out."""
+    """Todos stand under Done, In Progress and Next Steps by their status.
+
+    Cancelled ones nowhere.
+    """
     todos = (Todo("a", "completed"), Todo("b", "in_progress"), Todo("c"), Todo("d", "cancelled"))
-    found = sections_of(summary(said("x"), material=Material(todos=todos)))
+    found = sections_of(summary(said("x"), facts=SummaryFacts(todos=todos)))
     assert (found["Done"], found["In Progress"], found["Next Steps"]) == ("- a", "- b", "- c")
 
 
 def test_what_the_program_wrote_is_no_wish() -> None:
-    """Synthetic user messages are no goal or constraint; files of patches are relevant."""
+    """Synthetic user messages are neither goal nor constraint.
+
+    Files that patches name are relevant.
+    """
     found = sections_of(
-        summary(user("Continue", "m1"), user("你好", "m2"), material=Material(frozenset({"m1"}), ("a b.py",)))
+        summary(user("Continue", "m1"), user("你好", "m2"), facts=SummaryFacts(frozenset({"m1"}), ("a b.py",)))
     )
     assert (found["Goal"], found["Relevant Files"]) == ("- 你好", "- `a b.py`: written")
-    assert "Continue" not in summary(user("Continue", "m1"), material=Material(frozenset({"m1"})))
+    assert "Continue" not in summary(user("Continue", "m1"), facts=SummaryFacts(frozenset({"m1"})))
 
 
 def test_merges_a_summary_that_a_model_wrote() -> None:
-    """A model's summary is merged: decisions, steps, files and goal in its own words."""
+    """Another program's sections are carried on: decisions, steps, files and goal."""
     previous = (
         "## Goal\n- Ship it\n## Key Decisions\n1. Use LMDB\n   because it is fast\n## Next Steps\n- release\n"
         "## Relevant Files\n- src/parser.py: the parser, handle with care\n## Progress\n### Done\n- designed"
@@ -111,7 +117,7 @@ def test_merges_a_summary_that_a_model_wrote() -> None:
 
 
 def test_counts_add_up_over_compactions() -> None:
-    """Calls are summed by tool: ten compactions have one line per tool and true numbers."""
+    """Calls are summed by tool: ten compactions have a line per tool and the true number."""
     text: str | None = None
     for number in range(10):
         text = summary(*called("bash", f'{{"command":"run {number}"}}', "x", error=number == 3), previous=text)
@@ -120,7 +126,7 @@ def test_counts_add_up_over_compactions() -> None:
 
 @pytest.mark.parametrize("word", ["word ", "测试中文内容", "🙂👍", "données été "], ids=["en", "zh", "emoji", "fr"])
 def test_stays_small_over_ten_compactions(word: str) -> None:
-    """A digest stays within its limit over ten compactions and keeps the goal."""
+    """Ten compactions of long talk stay within the room, some 1,500 tokens, with the goal."""
     text: str | None = None
     for number in range(10):
         talk = [user(f"{word * 3}{number}-{index} {word * 200}") for index in range(20)]
@@ -156,7 +162,7 @@ talks = st.lists(
 
 @given(talks, talks)
 def test_merging_nothing_changes_nothing(first: list[NeutralMessage], second: list[NeutralMessage]) -> None:
-    """Updating a digest with nothing new returns it byte for byte."""
+    """An offline summary is a fixed point: updating it with nothing new gives the same bytes."""
     text = summary(*second, previous=summary(*first))
     assert missing_sections(text) == ()
     assert all(body for name, body in sections_of(text).items() if name != "Progress")
@@ -165,7 +171,7 @@ def test_merging_nothing_changes_nothing(first: list[NeutralMessage], second: li
 
 
 def test_merges_a_summary_of_another_program() -> None:
-    """An imported session keeps goal, wishes, next steps and files of its summary."""
+    """An imported session keeps goal, wishes, steps and files of the summary it came with."""
     previous = (
         "This session is being continued.\n\nSummary:\n1. Primary Request and Intent:\n   Port the parser\n\n"
         "2. **Key Technical Concepts:**\n   - recursive descent\n3. Files and Code Sections:\n   - `src/a.py`: the lexer\n"
@@ -181,7 +187,7 @@ def test_merges_a_summary_of_another_program() -> None:
 
 
 def test_a_long_text_without_headings_keeps_both_ends() -> None:
-    """A previous summary without headings keeps its first and its last points."""
+    """Of a previous summary in no known form the first and the last points stay."""
     points = [f"point {number} " + "x" * 80 for number in range(60)]
     found = sections_of(summary(previous="\n".join(points)))["Critical Context"]
     assert points[0] in found

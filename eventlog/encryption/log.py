@@ -164,9 +164,9 @@ class EncryptedLog:
         """The commits of a session, decrypted; see `contract.Log`."""
         return map(self.opened, self._engine.read(session, after, upto, reverse=reverse))
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """The commits behind a position, decrypted; see `contract.Log`."""
-        return [self.opened(commit) for commit in self._engine.follow(after, limit)]
+        return [self.opened(commit) for commit in self._engine.commits_after(after, limit)]
 
     def head(self, session: str) -> Head | None:
         """The session's head, its catalog entry decrypted: once for each catalog entry, for heads are asked for often."""
@@ -201,9 +201,9 @@ class EncryptedLog:
         """See `contract.Log`."""
         return self._engine.last_position()
 
-    def wait_beyond(self, position: int, timeout: float) -> bool:
+    def wait_after(self, position: int, timeout: float) -> bool:
         """See `contract.Log`."""
-        return self._engine.wait_beyond(position, timeout)
+        return self._engine.wait_after(position, timeout)
 
     def request(self, session: str, request: str) -> Committed | None:
         """See `contract.Log`."""
@@ -241,7 +241,7 @@ class EncryptedLog:
                 return found
         return None
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies."""
         return [self.body(digest) for digest in digests]
 
@@ -410,7 +410,7 @@ class SessionBodies:
             raise type(error)(f"body {digest.hex()}: {error.message}", session=self._session) from error
         return self._log.body(digest) if found is None else found  # it may be another session's: a sub-session's, say
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies."""
         return [self.body(digest) for digest in digests]
 

@@ -145,7 +145,7 @@ def texts(log: Log, session: str, bodies: Iterable[Body]) -> Iterator[str]:
     own = log.of(session)
     left = iter(bodies)
     while wanted := list(islice(left, TEXTS_AT_ONCE)):
-        for body, packed in zip(wanted, own.several_bodies([body.digest for body in wanted]), strict=True):
+        for body, packed in zip(wanted, own.bodies_of([body.digest for body in wanted]), strict=True):
             if packed is None:
                 raise DamagedError(f"body {body.digest.hex()} is missing", session=session)
             yield unpack(body, packed)

@@ -47,7 +47,7 @@ class Kept(Protocol):
         """See `log.contract.Log`."""
         ...
 
-    def follow(self, after: int, limit: int) -> list[Commit]:
+    def commits_after(self, after: int, limit: int) -> list[Commit]:
         """See `log.contract.Log`."""
         ...
 
@@ -147,7 +147,7 @@ def _newest(kept: Kept) -> dict[str, _Row]:
     head = next((head for _, head in _names(kept) if head is not None and head.entry == REMAINS), None)
     if head is None:
         return {}
-    payloads = [commit.payload for commit in kept.follow(head.position - 1, 1) if commit.session == head.session]
+    payloads = [commit.payload for commit in kept.commits_after(head.position - 1, 1) if commit.session == head.session]
     try:
         _, rows = _decode(b"".join(payloads).removeprefix(REMAINS))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

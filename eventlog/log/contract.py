@@ -188,7 +188,7 @@ class BodyStore(Protocol):
         """The packed bytes of a body, or None; how it is packed may have changed, never what it unpacks to."""
         ...
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies, in their order: quicker than one by one."""
         ...
 
@@ -250,7 +250,7 @@ class Log(BodyStore, Protocol):
         """All heads by session id, from the first id greater than `after`."""
         ...
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """Commits whose last position is greater than `after`, in position order, at most `limit`."""
         ...
 
@@ -258,7 +258,7 @@ class Log(BodyStore, Protocol):
         """Position of the newest committed event of the partition, 0 if there is none."""
         ...
 
-    def wait_beyond(self, position: int, timeout: float) -> bool:
+    def wait_after(self, position: int, timeout: float) -> bool:
         """Block until an event beyond `position` is committed, by anyone; False after `timeout` seconds."""
         ...
 

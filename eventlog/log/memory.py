@@ -101,7 +101,7 @@ class MemoryLog(Undivided):
         found = self._range(session, after, upto)
         return reversed(found) if reverse else iter(found)
 
-    def commits_after(self, session: str, version: int) -> list[Commit]:
+    def commits_since(self, session: str, version: int) -> list[Commit]:
         """See `rules.Past`."""
         return self._range(session, version, None)
 
@@ -132,7 +132,7 @@ class MemoryLog(Undivided):
             self._usable()
             return iter([self._heads[session] for session in sorted(self._heads) if session > after])
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """Commits whose last position is greater than `after`, in position order, at most `limit`."""
         with self._changed:
             self._usable()
@@ -145,7 +145,7 @@ class MemoryLog(Undivided):
             self._usable()
             return self._position
 
-    def wait_beyond(self, position: int, timeout: float) -> bool:
+    def wait_after(self, position: int, timeout: float) -> bool:
         """Block until an event beyond `position` is committed; False after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         with self._changed:
@@ -168,7 +168,7 @@ class MemoryLog(Undivided):
             self._usable()
             return self._bodies.get(digest)
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies."""
         with self._changed:
             self._usable()

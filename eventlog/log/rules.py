@@ -47,7 +47,7 @@ class Past(Protocol):
         """What became of a request id."""
         ...
 
-    def commits_after(self, session: str, version: int) -> Sequence[Commit]:
+    def commits_since(self, session: str, version: int) -> Sequence[Commit]:
         """The commits that hold versions greater than `version`, oldest first."""
         ...
 
@@ -76,7 +76,7 @@ def admit(past: Past, append: Append, head: Head | None) -> Committed | Head | N
         raise ConflictError(session, append.expected, version)
     if append.check is not None:
         seen_version = append.seen or 0
-        others: Sequence[Commit] = past.commits_after(session, seen_version) if seen_version < version else ()
+        others: Sequence[Commit] = past.commits_since(session, seen_version) if seen_version < version else ()
         if append.epoch and others:
             others = [commit for commit in others if commit.epoch != append.epoch]
         append.check(others)

@@ -42,7 +42,7 @@ _FOLLOWED = 1000
 class Follows(Protocol):
     """What has commits in the order of positions."""
 
-    def follow(self, after: int, limit: int) -> list[Commit]:
+    def commits_after(self, after: int, limit: int) -> list[Commit]:
         """See `log.contract.Log`."""
         ...
 
@@ -150,7 +150,7 @@ def copy_commits(
 def commits_behind(source: Follows, after: int, upto: int) -> Iterator[Commit]:
     """The commits that lie behind one position, up to another, in their order."""
     while after < upto:
-        found = source.follow(after, _FOLLOWED)
+        found = source.commits_after(after, _FOLLOWED)
         for commit in found:
             after = commit.position + commit.count - 1
             if after > upto:

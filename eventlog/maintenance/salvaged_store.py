@@ -242,7 +242,7 @@ class SalvagedStore:
 
     # -- being read from ---------------------------------------------------------------------------
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """See `log.contract.Log`."""
         start = bisect_right(self._positions, after)
         found: list[Commit] = []

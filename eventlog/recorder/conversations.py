@@ -78,7 +78,7 @@ class ConversationFeed:
         scanned = after
         if limit < 1 or (upto is not None and upto <= after):
             return found, scanned
-        for commit in self.log.follow(after, _COMMITS):
+        for commit in self.log.commits_after(after, _COMMITS):
             if not is_foreign(commit) and not is_sealed(commit.payload):
                 for recorded in events_of(commit, commit.first - 1 + max(after + 1 - commit.position, 0)):
                     if upto is not None and recorded.position > upto:

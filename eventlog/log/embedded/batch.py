@@ -108,7 +108,7 @@ class Batch:
         """See `rules.Past`."""
         return self.pending.requests.get((session, request)) or self._partition.lookup.seen(session, request)
 
-    def commits_after(self, session: str, version: int) -> Sequence[Commit]:
+    def commits_since(self, session: str, version: int) -> Sequence[Commit]:
         """See `rules.Past`."""
-        found = list(self._partition.lookup.commits_after(session, version))
+        found = list(self._partition.lookup.commits_since(session, version))
         return found + [commit for commit in self.pending.commits.get(session, ()) if commit.last > version]

@@ -77,12 +77,12 @@ class BulkWriter:
 
     def last_commit(self) -> Commit | None:
         """The commit that was copied last; None if there is none, or if it was dropped."""
-        found = self._segments.follow(self.position - 1, 1) if self.position else []
+        found = self._segments.commits_after(self.position - 1, 1) if self.position else []
         return found[0] if found else None
 
-    def follow(self, after: int, limit: int) -> list[Commit]:
+    def commits_after(self, after: int, limit: int) -> list[Commit]:
         """What was copied of what comes after a position; see `contract.Log`."""
-        return self._segments.follow(after, limit)
+        return self._segments.commits_after(after, limit)
 
     def has_body(self, digest: bytes) -> bool:
         """Whether a body was copied."""

@@ -85,7 +85,7 @@ def _check_positions(segments: Segments) -> None:
     """Positions increase; where sessions were erased some are missing, and every append that is not has one."""
     position = seen = 0
     least = _appends(segments)
-    while commits := segments.follow(position, 1000):
+    while commits := segments.commits_after(position, 1000):
         for commit in commits:
             if commit.position <= position:
                 raise DamagedError("positions do not increase", position=commit.position)

@@ -288,18 +288,18 @@ class EmbeddedLog(Undivided):
         """All heads by session id, from the first id greater than `after`."""
         return self._fresh().lookup.heads(after)
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """Commits whose last position is greater than `after`, in position order, at most `limit`."""
         partition = self._fresh()
-        return partition.lookup.follow(after, limit) if after < partition.position and limit > 0 else []
+        return partition.lookup.commits_after(after, limit) if after < partition.position and limit > 0 else []
 
     def last_position(self) -> int:
         """Position of the newest committed event, 0 if there is none."""
         return self._fresh().position
 
-    def wait_beyond(self, position: int, timeout: float) -> bool:
+    def wait_after(self, position: int, timeout: float) -> bool:
         """Block until an event beyond `position` is committed, by any process; False after `timeout` seconds."""
-        return self._use().wait_beyond(position, timeout)
+        return self._use().wait_after(position, timeout)
 
     def request(self, session: str, request: str) -> Committed | None:
         """What became of a request id."""
@@ -314,9 +314,9 @@ class EmbeddedLog(Undivided):
         """The packed bytes of a body, or None."""
         return self._fresh().lookup.body(digest)
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies, in their order."""
-        return self._fresh().lookup.several_bodies(digests)
+        return self._fresh().lookup.bodies_of(digests)
 
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all stored bodies."""

@@ -46,7 +46,7 @@ class Lookup:
         seen = self._tail.seen(session, request)
         return seen if seen is not None else self._segments.seen(session, request)
 
-    def commits_after(self, session: str, version: int) -> list[Commit]:
+    def commits_since(self, session: str, version: int) -> list[Commit]:
         """The commits that hold versions greater than `version`, oldest first."""
         return list(self.read(session, version, None, reverse=False))
 
@@ -59,11 +59,11 @@ class Lookup:
         packed = self._tail.body(digest)
         return packed if packed is not None else self._segments.body(digest)
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies, in their order."""
-        found = self._tail.several_bodies(digests)
+        found = self._tail.bodies_of(digests)
         places = [place for place, packed in enumerate(found) if packed is None]
-        for place, packed in zip(places, self._segments.several_bodies([digests[at] for at in places]), strict=True):
+        for place, packed in zip(places, self._segments.bodies_of([digests[at] for at in places]), strict=True):
             found[place] = packed
         return found
 
@@ -139,14 +139,14 @@ class Lookup:
         self._require_open()
         return self._segments.chunk(session, version, whole=whole)
 
-    def follow(self, after: int, limit: int) -> list[Commit]:
+    def commits_after(self, after: int, limit: int) -> list[Commit]:
         """Commits whose last position is greater than `after`, in position order, at most `limit`."""
         with self._guard:
             start = self._tail.first_position()
             recent = self._tail.order(after, limit)
         if start is not None and after + 1 >= start:
             return recent
-        found = self._segments.follow(after, limit)
+        found = self._segments.commits_after(after, limit)
         last = found[-1].position if found else 0
         found += [commit for commit in recent if commit.position > last]
         return found[:limit]

@@ -155,7 +155,7 @@ class Memtable:
                 return packed
         return None
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies, in their order."""
         if not any(generation.bodies for generation in self.generations):  # as in a store that was just opened
             return [None] * len(digests)

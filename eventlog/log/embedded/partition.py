@@ -482,7 +482,7 @@ class Partition:
 
     # --- waiting
 
-    def wait_beyond(self, position: int, timeout: float) -> bool:
+    def wait_after(self, position: int, timeout: float) -> bool:
         """Block until an event beyond `position` is committed, here or in another process."""
         deadline = time.monotonic() + timeout
         pause = _SHORTEST_POLL

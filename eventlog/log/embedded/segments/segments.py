@@ -157,7 +157,7 @@ class Segments:
         with self.environment.reading() as txn:
             return self._body(txn, digest)
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies, in their order."""
         with self.environment.reading() as txn:
             return [self._body(txn, digest) for digest in digests]
@@ -201,7 +201,7 @@ class Segments:
         with self.environment.reading() as txn:
             return self._commits(txn, self._row_of(txn, PAIR.pack(number, first), 0), first, None)
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """Folded commits whose last position is greater than `after`, in position order, at most `limit`."""
         found: list[Commit] = []
         chunks: dict[bytes, dict[int, Commit]] = {}

@@ -65,7 +65,7 @@ def test_a_reader_sees_what_a_later_writer_commits(tmp_path: Path, mark: str) ->
     """Promise 2: a store that was opened for reading before any process wrote to it is followed like any other."""
     make(tmp_path / "s", UNKNOWN[mark])
     reader = open_log(tmp_path / "s", read_only=True)
-    assert [commit.payload for commit in reader.follow(0)] == [b"one"]
+    assert [commit.payload for commit in reader.commits_after(0)] == [b"one"]
     assert reader.check() == []
     code = (
         "import os, sys; from eventlog.log.embedded.engine import open_log; from tests.support.embedded_log import put\n"

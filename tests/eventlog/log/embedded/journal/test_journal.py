@@ -102,7 +102,7 @@ class FaultyIO(JournalIO):
 def payloads(path: Path, **options: Any) -> list[bytes]:
     """What a store holds."""
     log = open_log(path, **options)
-    found = [commit.payload for commit in log.follow(0)]
+    found = [commit.payload for commit in log.commits_after(0)]
     assert log.check() == []
     abandon(log)
     return found
@@ -682,7 +682,7 @@ def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, mo
         assert put(log, b"more").position == 41 + number
         abandon(log)
         log = open_log(path)
-        assert len(log.follow(0)) == 41 + number
+        assert len(log.commits_after(0)) == 41 + number
         assert log.check() == []
         log.close()
     assert payloads(path)[40:] == [b"more"] * 3

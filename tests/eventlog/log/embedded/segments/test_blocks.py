@@ -194,7 +194,7 @@ def test_following_reads_each_block_once(tmp_path: Path, monkeypatch: pytest.Mon
     log.close()
     log = open_log(tmp_path / "s", read_only=True)
     reads = counted_reads(monkeypatch)
-    assert [commit.position for commit in log.follow(0)] == list(range(1, 601))
+    assert [commit.position for commit in log.commits_after(0)] == list(range(1, 601))
     assert len(reads) == len(set(reads)) > 16
     log.close()
 
